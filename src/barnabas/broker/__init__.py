@@ -1,0 +1,1 @@
+"""Connections, dispatch, handlers, partitions, coordinators, controller."""

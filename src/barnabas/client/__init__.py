@@ -1,0 +1,1 @@
+"""A small client of our own for services and pipelines."""

@@ -1,0 +1,1 @@
+"""Options as data; the server.properties loader; the generated reference."""

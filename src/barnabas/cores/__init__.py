@@ -1,0 +1,1 @@
+"""PURE: state machines that decide and apply; standard library only."""

@@ -1,0 +1,1 @@
+"""PURE: group membership protocols and committed offsets."""

@@ -1,0 +1,1 @@
+"""PURE: record batches, message sets, compression, control records."""

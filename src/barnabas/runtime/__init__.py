@@ -1,0 +1,1 @@
+"""Sole owner of time, randomness, tasks and timers."""

@@ -1,0 +1,1 @@
+"""TLS, SASL mechanisms, principals, authorizer."""

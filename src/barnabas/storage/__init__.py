@@ -1,0 +1,1 @@
+"""The log on disk, in Kafka's own file names and bytes."""

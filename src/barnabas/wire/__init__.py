@@ -1,0 +1,1 @@
+"""PURE: bytes <-> messages of the Kafka protocol."""
