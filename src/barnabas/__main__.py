@@ -1,0 +1,7 @@
+"""`python -m barnabas` is `barnabas`."""
+
+import sys
+
+from barnabas.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,168 @@
+"""From a frame to its handler, and from the handler's answer back to the connection.
+
+What is wrong with a frame decides how it ends (Kafka's rules): an unknown API, a version that is not
+served or a body that cannot be read closes the connection with a log line that names the peer; only
+ApiVersions answers a version it does not know, because clients probe with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import struct
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker.context import Context
+from barnabas.wire.apis import BY_KEY, Api
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.header import decode_request_header, encode_response_header
+from barnabas.wire.messages.api_versions import ApiVersionsResponse
+from barnabas.wire.primitives import WireError
+from barnabas.wire.schema import Message, Request
+
+if TYPE_CHECKING:
+    from barnabas.broker.connection import Connection, Part
+    from barnabas.broker.server import BrokerServer
+
+log = logging.getLogger("barnabas.dispatch")
+
+HEAD: Final = struct.Struct(">hhi")
+INT32: Final = struct.Struct(">i")
+API_VERSIONS_KEY: Final = 18
+PRODUCE_KEY: Final = 0
+
+Answer = Message | None
+"""None: the request wants no response (Produce with acks=0)."""
+Handler = Callable[[Context, Any], Answer | Awaitable[Answer]]
+
+
+class Dispatcher:
+    """Routes frames. One for each shard."""
+
+    def __init__(self, broker: BrokerServer) -> None:
+        self._broker = broker
+        self._handlers: dict[int, Handler] = {}
+        self._tasks: set[asyncio.Future[Any]] = set()
+
+    def on_frame(self, connection: Connection, frame: memoryview) -> None:
+        """Handle one request. `frame` is borrowed: it is overwritten after this call returns."""
+        if len(frame) < HEAD.size:
+            connection.close(f"a frame of {len(frame)} bytes is too short to be a request")
+            return
+        key, version, correlation_id = HEAD.unpack_from(frame)
+        api = BY_KEY.get(key)
+        if api is None or version not in api.versions:
+            self._refuse_version(connection, api, key, version, correlation_id)
+            return
+        try:
+            header, position = decode_request_header(frame)
+            request = api.request.decode(frame, version, position)
+        except WireError as error:
+            connection.close(f"{api.name} v{version} cannot be read: {error}")
+            return
+        connection.client_id = header.client_id
+        context = Context(self._broker, connection, version, correlation_id, header.client_id)
+        self._run(api, context, request)
+
+    def on_closed(self, connection: Connection) -> None:
+        """A connection is gone; nothing is parked on it that would not time out by itself."""
+
+    def _refuse_version(
+        self, connection: Connection, api: Api | None, key: int, version: int, correlation_id: int
+    ) -> None:
+        if api is not None and key == API_VERSIONS_KEY:
+            answer = ApiVersionsResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self._broker.api_ranges_of(API_VERSIONS_KEY)
+            )
+            self._send(connection, encode_response_header(key, 0, correlation_id), answer, 0)
+        elif api is None:
+            connection.close(f"API key {key} is not one that this broker serves")
+        else:
+            served = f"{api.versions[0]} to {api.versions[-1]}"
+            connection.close(f"{api.name} v{version} is not served; versions {served} are")
+
+    # --- running a handler -----------------------------------------------------------------------------
+
+    def _handler(self, api: Api) -> Handler:
+        handler = self._handlers.get(api.key)
+        if handler is None:
+            module = importlib.import_module(f"barnabas.broker.handlers.{api.handler}")
+            handler = self._handlers[api.key] = module.handle
+        return handler
+
+    def _run(self, api: Api, context: Context, request: Request) -> None:
+        try:
+            answer = self._handler(api)(context, request)
+        except Exception as error:
+            answer = self._failed(api, context, request, error)
+            if answer is None:
+                return
+        if answer is None:
+            return
+        if isinstance(answer, Message):
+            self._answer(api, context, answer)
+            return
+        future = asyncio.ensure_future(answer)
+        if future.done():
+            self._finish(api, context, request, future)
+            return
+        context.connection.wait()
+        self._tasks.add(future)
+        future.add_done_callback(lambda done: self._finish_later(api, context, request, done))
+
+    def _finish_later(self, api: Api, context: Context, request: Request, future: asyncio.Future[Answer]) -> None:
+        self._tasks.discard(future)
+        if context.connection.closed or future.cancelled():
+            return
+        self._finish(api, context, request, future)
+        context.connection.resume()
+
+    def _finish(self, api: Api, context: Context, request: Request, future: asyncio.Future[Answer]) -> None:
+        error = future.exception()
+        answer = self._failed(api, context, request, error) if error is not None else future.result()
+        if answer is not None:
+            self._answer(api, context, answer)
+
+    def _failed(self, api: Api, context: Context, request: Request, error: BaseException) -> Answer:
+        """The answer to a request whose handler raised; None when the connection had to be closed."""
+        if isinstance(error, ApiError):
+            code, text = error.code, error.message
+        else:
+            log.error(
+                "a request failed inside the broker",
+                extra={"api": api.name, "version": context.version, "peer": context.connection.peer},
+                exc_info=error,
+            )
+            code, text = ErrorCode.UNKNOWN_SERVER_ERROR, "the broker met an error of its own; its log says more"
+        fields = api.response.FIELDS
+        if "error_code" not in fields:
+            context.connection.close(f"{api.name} v{context.version}: {text}")
+            return None
+        values: dict[str, Any] = {"error_code": code}
+        if "error_message" in fields:
+            values["error_message"] = text
+        return api.response(**values)
+
+    def _answer(self, api: Api, context: Context, answer: Message) -> None:
+        header = encode_response_header(api.key, context.version, context.correlation_id)
+        try:
+            self._send(context.connection, header, answer, context.version)
+        except WireError as error:
+            log.error("an answer cannot be encoded", extra={"api": api.name, "version": context.version}, exc_info=error)
+            context.connection.close(f"the answer to {api.name} v{context.version} cannot be encoded")
+
+    def _send(self, connection: Connection, header: bytes, answer: Message, version: int) -> None:
+        parts: list[Part] = answer.encode_parts(version, header)
+        size_bytes = 0
+        for part in parts:
+            size_bytes += len(part) if isinstance(part, (bytes, bytearray, memoryview)) else part.size
+        parts[0] = INT32.pack(size_bytes) + parts[0]  # type: ignore[operator]
+        connection.respond(parts)
+
+    async def close(self) -> None:
+        """Cancel what is still being worked on; its clients see their connections close."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,152 @@
+"""A shard: one event loop with the connections and partitions that it alone touches.
+
+The work of one turn of the loop is answered together: connections that became readable are handled one
+after another, their appends are written, then waiting fetches are woken, then every connection that has
+something to say writes once. That order is what makes an acknowledgement follow the write it confirms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.broker.connection import SHARED_BUFFER_BYTES, Connection, LargeBuffers
+
+if TYPE_CHECKING:
+    from barnabas.broker.dispatch import Dispatcher
+    from barnabas.broker.partition import Partition
+    from barnabas.runtime.clock import Clock
+
+log = logging.getLogger("barnabas.shard")
+
+T = TypeVar("T")
+
+ACCEPTS_PER_TURN = 64
+
+
+class Shard:
+    """Owns its connections, its receive buffer and the end of each turn."""
+
+    dispatcher: Dispatcher
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, request_bytes_max: int) -> None:
+        self.loop = loop
+        self.clock = clock
+        self.request_bytes_max = request_bytes_max
+        self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.large_buffers = LargeBuffers()
+        self.connections: set[Connection] = set()
+        self._to_flush: list[Connection] = []
+        self._to_write: list[Partition] = []
+        self._to_wake: dict[Partition, None] = {}
+        self._turn_ends = False
+        self._listeners: list[socket.socket] = []
+
+    # --- listening -------------------------------------------------------------------------------------
+
+    def listen(self, host: str, port: int, listener: str, backlog: int) -> int:
+        """Accept connections on host:port (port 0: any free one); returns the port. Raises OSError."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6 and host == "::":
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            sock.setblocking(False)
+            sock.bind((host, port))
+            sock.listen(max(backlog, 128))
+        except OSError:
+            sock.close()
+            raise
+        self._listeners.append(sock)
+        self.loop.add_reader(sock.fileno(), self._accept, sock, listener)
+        bound_port: int = sock.getsockname()[1]
+        return bound_port
+
+    def _accept(self, listening: socket.socket, listener: str) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                sock, _ = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                log.error("accept failed", extra={"reason": str(error)})
+                return
+            self._admit(sock, listener)
+
+    def _admit(self, sock: socket.socket, listener: str) -> None:
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = Connection(self, sock, listener)
+        except OSError:  # the peer is gone already
+            sock.close()
+            return
+        self.connections.add(connection)
+        self.loop.add_reader(sock.fileno(), connection.on_readable)
+
+    def forget(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self.dispatcher.on_closed(connection)
+
+    def close_idle(self, idle_s_max: float) -> None:
+        """Close connections that have sent nothing for longer than connections.max.idle.ms."""
+        now_s = self.loop.time()
+        for connection in [c for c in self.connections if now_s - c.last_active_s > idle_s_max]:
+            connection.close(None)
+
+    def close(self) -> None:
+        for sock in self._listeners:
+            self.loop.remove_reader(sock.fileno())
+            sock.close()
+        self._listeners.clear()
+        for connection in list(self.connections):
+            connection.flush()
+            connection.close(None)
+
+    def sendfile_allowed(self, connection: Connection) -> bool:
+        return connection.sock.__class__ is socket.socket
+
+    # --- the end of a turn --------------------------------------------------------------------------------
+
+    def to_flush(self, connection: Connection) -> None:
+        self._to_flush.append(connection)
+        if not self._turn_ends:
+            self._end_turn_soon()
+
+    def to_wake(self, partition: Partition) -> None:
+        """`partition` has something new for the fetches that wait on it."""
+        self._to_wake[partition] = None
+        if not self._turn_ends:
+            self._end_turn_soon()
+
+    def to_write(self, partition: Partition) -> None:
+        """`partition` has gathered appends that must be written before this turn's answers leave."""
+        self._to_write.append(partition)
+        if not self._turn_ends:
+            self._end_turn_soon()
+
+    def _end_turn_soon(self) -> None:
+        self._turn_ends = True
+        self.loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        # Written before the flag falls: an append during this turn's wake-ups starts a turn of its own.
+        for partition in self._drain(self._to_write):
+            partition.write_gathered()
+        if self._to_wake:
+            woken, self._to_wake = self._to_wake, {}
+            for partition in woken:
+                partition.wake_waiters()
+        self._turn_ends = False
+        for connection in self._drain(self._to_flush):
+            connection.flush()
+
+    @staticmethod
+    def _drain(items: list[T]) -> list[T]:
+        drained = items[:]
+        items.clear()
+        return drained
+

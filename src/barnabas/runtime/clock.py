@@ -1,0 +1,45 @@
+"""The clock, as a thing that is handed around: production reads the machine's, tests move their own."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds since the epoch: what goes into records and znodes."""
+        ...
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds that never go back: what time-outs are measured with."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        return time.monotonic_ns() / 1_000_000
+
+
+class ManualClock:
+    """A clock that moves only when told to."""
+
+    def __init__(self, now_ms: int = 1_600_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._elapsed_ms = 0.0
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> float:
+        return self._elapsed_ms
+
+    def advance(self, by_ms: int) -> None:
+        assert by_ms >= 0
+        self._now_ms += by_ms
+        self._elapsed_ms += by_ms

@@ -1,0 +1,1 @@
+"""What tests share: a real broker process, real clients, free ports."""

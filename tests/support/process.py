@@ -1,0 +1,103 @@
+"""A broker as its users start it: `barnabas start` in a process of its own, killed by pid."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+READY_TIMEOUT_S = 30
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+class BrokerProcess:
+    """One `barnabas start` on a free port, over a data directory that outlives restarts."""
+
+    def __init__(self, data_dir: Path, *, options: dict[str, str] | None = None, port: int | None = None) -> None:
+        self.data_dir = data_dir
+        self.options = options or {}
+        self.port = port or free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ready_line = ""
+        self.log_path = data_dir.parent / f"{data_dir.name}.log"
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def start(self) -> BrokerProcess:
+        command = [
+            sys.executable, "-m", "barnabas", "start",
+            "--data", str(self.data_dir), "--listen", self.bootstrap,
+        ]  # fmt: skip
+        for name, value in self.options.items():
+            command += ["-o", f"{name}={value}"]
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ}
+            )
+        self._await_ready()
+        return self
+
+    def _await_ready(self) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        line = b""
+        while not line.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+                raise AssertionError(f"no ready line within {READY_TIMEOUT_S} s: {self.log()[-2000:]}")
+            byte = self.process.stdout.read1(4096)  # type: ignore[attr-defined]
+            if not byte:
+                raise AssertionError(f"the broker ended with {self.process.wait()}: {self.log()[-2000:]}")
+            line += byte
+        self.ready_line = line.decode()
+        assert self.ready_line.startswith("ready"), self.ready_line
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def kill(self) -> None:
+        """kill -9: nothing is flushed, nothing is said."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM, as an operator stops it; returns the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, signal_number: int) -> int:
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(signal_number)
+        try:
+            code = self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        self.process = None
+        return code
+
+    def restart(self) -> BrokerProcess:
+        self.stop()
+        return self.start()
