@@ -1,0 +1,159 @@
+"""How a command reaches its cluster: the bootstrap address, librdkafka's properties, and its errors in plain words."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from barnabas.cli.errors import CliError, UsageError
+
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+DEFAULT_PORT: Final = 9092
+CONNECT_TIMEOUT_SECONDS: Final = 5.0
+REQUEST_TIMEOUT_SECONDS: Final = 30.0
+
+# Below librdkafka's error level (3): what it would print by itself arrives as an exception or a callback as well.
+QUIET_LOG_LEVEL: Final = 2
+
+
+@dataclass(slots=True)
+class Connection:
+    """The cluster of one command: where it is and which librdkafka properties lead to it."""
+
+    bootstrap: str
+    properties: dict[str, str] = field(default_factory=dict)
+    verbose: bool = False
+    last_error: str = ""
+
+    def config(self, defaults: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """librdkafka's configuration: `defaults`, then what the user set with -X."""
+        config: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "error_cb": self._on_error}
+        if not self.verbose:
+            config["log_level"] = QUIET_LOG_LEVEL
+        config.update(defaults or {})
+        config.update(self.properties)
+        return config
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.last_error = error.str()
+
+    def admin(self) -> Any:
+        """An AdminClient on a cluster that answered a connection. Raises CliError when none does."""
+        from confluent_kafka.admin import AdminClient
+
+        self.require_reachable()
+        with configuration_errors():
+            return AdminClient(self.config())
+
+    def producer(self, defaults: Mapping[str, Any]) -> Any:
+        """A Producer, as `admin`."""
+        from confluent_kafka import Producer
+
+        self.require_reachable()
+        with configuration_errors():
+            return Producer(self.config(defaults))
+
+    def consumer(self, defaults: Mapping[str, Any]) -> Any:
+        """A Consumer, as `admin`."""
+        from confluent_kafka import Consumer
+
+        self.require_reachable()
+        with configuration_errors():
+            return Consumer(self.config(defaults))
+
+    def require_reachable(self) -> None:
+        """Raises CliError at once when no bootstrap address accepts a connection.
+
+        librdkafka itself retries silently until a request times out, half a minute later.
+        """
+        failures = []
+        for host, port in self.addresses():
+            try:
+                with socket.create_connection((host, port), CONNECT_TIMEOUT_SECONDS) as connected:
+                    # librdkafka tries the families in the resolver's order with a pause between; skip the dead one.
+                    if connected.family == socket.AF_INET and host == "localhost":
+                        self.properties.setdefault("broker.address.family", "v4")
+                    return
+            except OSError as error:
+                failures.append(f"{host}:{port} ({error.strerror or error})")
+        raise CliError(
+            f"no broker answers at {', '.join(failures)}; start one with `barnabas start`, "
+            "or name another with -b HOST:PORT"
+        )
+
+    def addresses(self) -> Iterator[tuple[str, int]]:
+        """The bootstrap addresses as host and port. Raises UsageError for one that is neither."""
+        for item in self.bootstrap.split(","):
+            address = item.strip().rpartition("://")[2]
+            host, colon, port = address.rpartition(":")
+            if not colon or address.endswith("]"):
+                host, port = address, str(DEFAULT_PORT)
+            if not host or not port.isdigit() or int(port) > 65535:
+                raise UsageError(f"{item.strip()!r} is not HOST:PORT (-b or BARNABAS_BOOTSTRAP)")
+            yield host.strip("[]"), int(port)
+
+
+def connect(bootstrap: str | None, properties: Iterable[str] | None = None, verbose: bool = False) -> Connection:
+    """The connection that a command's -b, -X and -v ask for."""
+    found = dict(parse_pairs(properties or (), "-X"))
+    return Connection(bootstrap or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP, found, verbose)
+
+
+def parse_pairs(items: Iterable[str], option: str) -> Iterator[tuple[str, str]]:
+    """NAME=VALUE items as pairs. Raises UsageError that names `option`."""
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"{option} {item!r} is not NAME=VALUE")
+        yield name.strip(), value.strip()
+
+
+@contextlib.contextmanager
+def configuration_errors() -> Iterator[None]:
+    """Turns librdkafka's refusal of a property into a usage error."""
+    try:
+        yield
+    except KafkaException as error:
+        raise UsageError(f"librdkafka refuses the configuration: {error.args[0].str()}") from None
+
+
+def await_result(future: Future[Any], doing: str) -> Any:
+    """The result of one admin call. Raises CliError that begins with `doing`."""
+    try:
+        return future.result(REQUEST_TIMEOUT_SECONDS + 5)
+    except KafkaException as error:
+        raise CliError(f"{doing}: {explain(error.args[0])}") from None
+    except TimeoutError:
+        raise CliError(f"{doing}: no answer in {REQUEST_TIMEOUT_SECONDS:.0f} s") from None
+
+
+HINTS: Final = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "no such topic; `barnabas topic list` shows what is there",
+    KafkaError._UNKNOWN_TOPIC: "no such topic; `barnabas topic list` shows what is there",
+    KafkaError._UNKNOWN_PARTITION: "no such partition; `barnabas topic describe TOPIC` shows what is there",
+    KafkaError.TOPIC_ALREADY_EXISTS: "the topic is there already; --if-not-exists accepts that",
+    KafkaError.GROUP_ID_NOT_FOUND: "no such group; `barnabas group list` shows what is there",
+    KafkaError.NON_EMPTY_GROUP: "the group still has members; stop its consumers first",
+    KafkaError._ALL_BROKERS_DOWN: "every broker is down; start one with `barnabas start`",
+    KafkaError._TRANSPORT: "the connection broke; see the broker's log",
+    KafkaError._TIMED_OUT: "no answer in time; see the broker's log",
+    KafkaError._MSG_TIMED_OUT: "not acknowledged in time; is the broker up?",
+    KafkaError.MSG_SIZE_TOO_LARGE: "the record is larger than the topic's max.message.bytes "
+    "or the client's -X message.max.bytes",
+    KafkaError.UNSUPPORTED_VERSION: "the broker is too old for this request",
+    KafkaError._UNSUPPORTED_FEATURE: "the broker does not support this",
+}
+
+
+def explain(error: KafkaError) -> str:
+    """What happened and what to do, on one line."""
+    text: str = error.str().rstrip(".")
+    hint = HINTS.get(error.code())
+    return f"{text} ({hint})" if hint else text

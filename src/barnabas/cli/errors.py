@@ -1,0 +1,27 @@
+"""What a command ends with: exit codes, and errors that are one line and say what to do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_NOT_DELIVERED: Final = 3
+"""Some records were read but the cluster did not acknowledge them."""
+EXIT_INTERRUPTED: Final = 130
+
+
+class CliError(Exception):
+    """Ends the command with one line on standard error and `exit_code`."""
+
+    def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class UsageError(CliError):
+    """The command line itself is wrong."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, EXIT_USAGE)

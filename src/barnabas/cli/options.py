@@ -1,0 +1,34 @@
+"""Options that many commands share, declared once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "-b",
+        "--bootstrap",
+        "--bootstrap-server",
+        envvar="BARNABAS_BOOTSTRAP",
+        metavar="HOST:PORT,...",
+        help="The cluster to talk to; default localhost:9092 or the profile's.",
+        show_default=False,
+    ),
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-X",
+        metavar="NAME=VALUE",
+        help="Any librdkafka property, e.g. -X security.protocol=SSL; may be repeated.",
+        show_default=False,
+    ),
+]
+Verbose = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Show the client library's own log on standard error.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No summary on standard error.")]

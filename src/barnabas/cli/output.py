@@ -1,0 +1,78 @@
+"""Printing results: aligned tables for people, JSON for programs, numbers with units."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def print_json(value: Any) -> None:
+    """One JSON document, indented on a terminal and on one line in a pipe."""
+    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+
+
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table with its columns aligned: rich on a terminal, plain text in a pipe. Numbers stand right."""
+    if sys.stdout.isatty():
+        _print_rich(heads, rows)
+        return
+    texts = [[cell(value) for value in row] for row in rows]
+    widths = [max([len(head), *(len(row[i]) for row in texts)]) for i, head in enumerate(heads)]
+    right = [bool(rows) and all(is_number(row[i]) for row in rows) for i in range(len(heads))]
+    for line in [list(heads), *texts]:
+        cells = [
+            text.rjust(width) if is_right else text.ljust(width)
+            for text, width, is_right in zip(line, widths, right, strict=True)
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def _print_rich(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for i, head in enumerate(heads):
+        right = bool(rows) and all(is_number(row[i]) for row in rows)
+        table.add_column(head, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell(value)) for value in row))
+    Console().print(table)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a cell stands right: a number, or the dash of a missing one."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def cell(value: Any) -> str:
+    """A value as table text; `-` for none."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple | set | frozenset):
+        return ",".join(cell(item) for item in value)
+    return str(value)
+
+
+def count_of(number: int, noun: str) -> str:
+    """`1 record`, `2 records`, `1,000 records`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def size_text(size_bytes: float) -> str:
+    """Bytes with a decimal unit: `512 B`, `1.5 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size_bytes < 1000:
+            return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1000
+    return f"{size_bytes:.1f} TB"
+
+
+def note(message: str) -> None:
+    """One line for the person on standard error."""
+    print(message, file=sys.stderr, flush=True)

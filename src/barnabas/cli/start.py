@@ -1,0 +1,122 @@
+"""`barnabas start`: reads the options, builds the configuration, runs the broker.
+
+Plain argparse: the broker's start-up is measured, and nothing of typer or librdkafka is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+
+EPILOG = """\
+Example:
+  barnabas start
+  barnabas start --data /var/lib/barnabas --listen 0.0.0.0:9092
+  barnabas start --config server.properties -o log.retention.hours=24
+
+The broker prints one line that begins with `ready` once it accepts connections. SIGTERM or Ctrl-C
+stops it cleanly. Options given here win over the file.
+"""
+
+
+def default_data_dir() -> Path:
+    """Where a broker keeps its log when nobody says: the same place from whatever folder it is started."""
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "barnabas"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `barnabas start`."""
+    made = argparse.ArgumentParser(
+        prog="barnabas start",
+        description="Start a broker in the foreground.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "--data",
+        metavar="DIR",
+        help=f"folder of the log (log.dirs); default {default_data_dir()}, or what the file says",
+    )
+    made.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="address to listen on (listeners); default every interface, port 9092",
+    )
+    made.add_argument("--config", metavar="FILE", type=Path, help="a server.properties with Kafka's names")
+    made.add_argument(
+        "-o",
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="set one option of server.properties; may be repeated",
+    )
+    return made
+
+
+def properties_name(line: str) -> str:
+    """The option name in one line of a properties file; empty for comments."""
+    text = line.strip()
+    return "" if text.startswith(("#", "!")) else text.replace(":", "=", 1).partition("=")[0].strip()
+
+
+def overrides_from(options: argparse.Namespace) -> dict[str, str]:
+    """Broker options that the command line sets. Raises ValueError for one that cannot be read."""
+    overrides: dict[str, str] = {}
+    for item in options.option:
+        name, equals, value = item.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"-o {item!r} is not NAME=VALUE, for example -o log.retention.hours=24")
+        overrides[name.strip()] = value.strip()
+    if options.data is not None:
+        overrides["log.dirs"] = str(Path(options.data).expanduser().absolute())
+    if options.listen is not None:
+        overrides["listeners"] = f"PLAINTEXT://{listen_address(options.listen)}"
+    given = set(overrides)
+    if options.config is not None and options.config.is_file():
+        given |= {properties_name(line) for line in options.config.read_text("utf-8", "replace").splitlines()}
+    if not given & {"log.dirs", "log.dir"}:
+        overrides["log.dirs"] = str(default_data_dir())
+    return overrides
+
+
+def listen_address(text: str) -> str:
+    """HOST:PORT as given, checked; `:PORT` and `PORT` listen on localhost. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"--listen {text!r} is not HOST:PORT, for example --listen localhost:9092")
+    return f"{host or 'localhost'}:{port}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the broker until it is told to stop; its exit code."""
+    try:
+        options = parser().parse_args(arguments)
+    except SystemExit as leave:
+        return leave.code if isinstance(leave.code, int) else EXIT_OK
+    try:
+        overrides = overrides_from(options)
+    except ValueError as error:
+        print(f"barnabas start: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    from barnabas.config.loader import load
+    from barnabas.config.option import ConfigError
+
+    try:
+        config = load(file=options.config, overrides=overrides)
+    except ConfigError as error:
+        print(f"barnabas start: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except OSError as error:
+        print(f"barnabas start: cannot read {options.config}: {error.strerror}", file=sys.stderr)
+        return EXIT_FAILED
+    from barnabas.broker.main import run
+
+    code: int = run(config)
+    return code
