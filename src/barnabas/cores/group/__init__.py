@@ -1,1 +1,100 @@
-"""PURE: group membership protocols and committed offsets."""
+"""PURE: group membership protocols and committed offsets.
+
+    from barnabas.cores.group import GroupCoordinatorCore, GroupLimits, JoinGroup, JoinReply, ...
+
+`core` holds the entry point and says how the broker drives it; `events` what can be asked and answered;
+`turn` the Decision; `classic*` the classic protocol; `offsets` committed offsets; `records` the bytes.
+Rules that hold throughout:
+
+* A core is one partition of the offsets topic. No clock, no randomness: both come in with the event.
+* Tokens are opaque, never None for a request that wants an answer, and each is answered exactly once.
+* A decision's records go into the log as one batch, and its replies leave only when the high watermark
+  covers all that the shard has appended: so an answer never tells of what a crash could take back.
+* Memory is the log plus what may be lost with the process (who waits, running rebalances): a failed append
+  is undone by `abandon`, a lost leadership by `unload`.
+"""
+
+from barnabas.cores.group.core import GroupCoordinatorCore
+from barnabas.cores.group.events import (
+    CommitOffsets,
+    CommitReply,
+    DeleteGroup,
+    DeleteOffsets,
+    DeleteOffsetsReply,
+    DeleteReply,
+    DescribedMember,
+    DescribeGroup,
+    DescribeReply,
+    DoneReply,
+    EndTransaction,
+    ExpireOffsets,
+    FetchedOffset,
+    FetchOffsets,
+    FetchReply,
+    Heartbeat,
+    HeartbeatReply,
+    JoinedMember,
+    JoinGroup,
+    JoinReply,
+    LeaveGroup,
+    LeaveReply,
+    LeavingMember,
+    LeftMember,
+    ListedGroup,
+    ListGroups,
+    ListReply,
+    OffsetToCommit,
+    PartitionResult,
+    Producer,
+    SyncGroup,
+    SyncReply,
+    Timer,
+    TimerFired,
+    TimerKey,
+    TopicsDeleted,
+)
+from barnabas.cores.group.limits import GroupLimits
+from barnabas.cores.group.turn import Decision, Note
+
+__all__ = [
+    "CommitOffsets",
+    "CommitReply",
+    "Decision",
+    "DeleteGroup",
+    "DeleteOffsets",
+    "DeleteOffsetsReply",
+    "DeleteReply",
+    "DescribeGroup",
+    "DescribeReply",
+    "DescribedMember",
+    "DoneReply",
+    "EndTransaction",
+    "ExpireOffsets",
+    "FetchOffsets",
+    "FetchReply",
+    "FetchedOffset",
+    "GroupCoordinatorCore",
+    "GroupLimits",
+    "Heartbeat",
+    "HeartbeatReply",
+    "JoinGroup",
+    "JoinReply",
+    "JoinedMember",
+    "LeaveGroup",
+    "LeaveReply",
+    "LeavingMember",
+    "LeftMember",
+    "ListGroups",
+    "ListReply",
+    "ListedGroup",
+    "Note",
+    "OffsetToCommit",
+    "PartitionResult",
+    "Producer",
+    "SyncGroup",
+    "SyncReply",
+    "Timer",
+    "TimerFired",
+    "TimerKey",
+    "TopicsDeleted",
+]

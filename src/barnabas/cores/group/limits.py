@@ -1,0 +1,21 @@
+"""The options that a shard of groups obeys, as plain values; the broker fills them from its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+INT32_MAX = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """Field names follow Kafka's option names; defaults are Barnabas' own on a single node."""
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 0
+    group_max_size: int = INT32_MAX
+    new_member_join_timeout_ms: int = 300_000  # a constant in Kafka
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 10_080 * 60_000
+    retry_after_failed_append_ms: int = 1_000

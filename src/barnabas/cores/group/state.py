@@ -1,0 +1,76 @@
+"""All that one shard holds in memory, and the log of undone writes that takes a failed append back.
+
+Groups and committed offsets are values: a change puts a new value in place of the old one and never edits
+what is stored. So an undo entry is (mapping, key, old value), and undoing in reverse order gives back
+exactly the state from before, whatever happened in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from barnabas.cores.group.classic import ClassicGroup
+from barnabas.cores.group.events import TimerKey
+from barnabas.cores.group.limits import GroupLimits
+
+Partition = tuple[str, int]  # (topic, partition)
+
+MISSING: Final = object()
+Undo = list[tuple[dict[Any, Any], Any, Any]]
+
+
+class Committed(NamedTuple):
+    """One committed offset. `sequence` orders commits of a partition, also those that a transaction held."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int  # -1: by the broker's retention
+    sequence: int
+    topic_id: bytes = b""
+
+
+@dataclass(slots=True)
+class State:
+    limits: GroupLimits
+    groups: dict[str, ClassicGroup] = field(default_factory=dict)
+    committed: dict[str, dict[Partition, Committed]] = field(default_factory=dict)
+    # producer id -> group id -> partition -> what becomes visible when the transaction commits
+    pending: dict[int, dict[str, dict[Partition, Committed]]] = field(default_factory=dict)
+    deadlines: dict[TimerKey, int] = field(default_factory=dict)
+    sequence: int = 0
+
+    def next_sequence(self) -> int:
+        """Only ever grows, also over undone steps; only the order matters."""
+        self.sequence += 1
+        return self.sequence
+
+    def offsets_of(self, group_id: str) -> dict[Partition, Committed]:
+        return self.committed.get(group_id, {})
+
+    def pending_of(self, group_id: str) -> Iterator[Partition]:
+        """Partitions of the group that open transactions have committed offsets for."""
+        for by_group in self.pending.values():
+            yield from by_group.get(group_id, ())
+
+
+def put(mapping: dict[Any, Any], key: Any, value: Any, undo: Undo | None) -> None:
+    """Write `value` (MISSING removes the key) and remember what was there."""
+    if undo is not None:
+        undo.append((mapping, key, mapping.get(key, MISSING)))
+    if value is MISSING:
+        mapping.pop(key, None)
+    else:
+        mapping[key] = value
+
+
+def take_back(undo: Undo) -> None:
+    for mapping, key, old in reversed(undo):
+        if old is MISSING:
+            mapping.pop(key, None)
+        else:
+            mapping[key] = old
+    undo.clear()
