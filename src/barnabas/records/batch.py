@@ -1,0 +1,535 @@
+"""Record batches, magic 2: the unit that is produced, stored, replicated and fetched.
+
+A batch is a 61-byte header and a block of records that may be compressed as a whole:
+
+    base offset int64 | batch length int32 | partition leader epoch int32 | magic int8 | CRC-32C uint32
+    | attributes int16 | last offset delta int32 | base timestamp int64 | max timestamp int64
+    | producer id int64 | producer epoch int16 | base sequence int32 | record count int32 | records
+
+The checksum covers everything from the attributes on, so that a broker can give a batch its offset and
+leader epoch in place. Source: Kafka's message format documentation and KIP-98.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol
+
+from barnabas.records.checksum import crc32c
+from barnabas.records.compression import (
+    DEFAULT_LIMIT_BYTES,
+    Buffer,
+    Codec,
+    CompressionError,
+    compress,
+    decompress,
+)
+
+HEADER_BYTES: Final = 61
+LOG_OVERHEAD: Final = 12
+"""Base offset and batch length: what `batch_length` does not count."""
+MAGIC_POS: Final = 16
+CRC_POS: Final = 17
+ATTRIBUTES_POS: Final = 21
+MIN_BATCH_LENGTH: Final = HEADER_BYTES - LOG_OVERHEAD
+
+NO_PRODUCER_ID: Final = -1
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_FROM_ATTRIBUTES: Final = struct.Struct(">hiqqqhii")
+_INT64: Final = struct.Struct(">q")
+_INT32: Final = struct.Struct(">i")
+_UINT32: Final = struct.Struct(">I")
+_INT16: Final = struct.Struct(">h")
+
+
+class TimestampType(IntEnum):
+    """Who set the records' timestamps: their producer, or the broker on append."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class CorruptBatch(Exception):
+    """The bytes are not a whole and intact batch."""
+
+
+class BatchHeader(NamedTuple):
+    """The header's fields in their order on the wire."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def codec(self) -> Codec:
+        """Raises CorruptBatch for the numbers 5 to 7, which name no codec."""
+        number = self.attributes & CODEC_MASK
+        if number > Codec.ZSTD:
+            raise CorruptBatch(f"the batch at offset {self.base_offset} names the unknown codec {number}")
+        return Codec(number)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType(self.attributes >> 3 & 1)
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When a compaction may drop this batch's tombstones and markers; None before it was set."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record; numbers wrap from 2^31-1 to 0."""
+        if self.producer_id == NO_PRODUCER_ID or self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return add_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole batch, header and all."""
+        return self.batch_length + LOG_OVERHEAD
+
+
+class Record(NamedTuple):
+    """One record; `offset` counts records in the partition, `timestamp` is in ms since 1970."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class RecordLike(Protocol):
+    """What `build_batch` takes: anything with these four fields."""
+
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
+
+
+def add_sequence(sequence: int, count: int) -> int:
+    """`sequence` moved on by `count`, wrapping after 2^31-1 to 0 as Kafka's sequence numbers do."""
+    return (sequence + count) & 0x7FFFFFFF
+
+
+def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """The header at `pos`, unchecked. Raises CorruptBatch when fewer than 61 bytes are left.
+
+    A header of an older magic comes out with its base offset, length and magic only being of meaning:
+    those three lie at the same place in all formats.
+    """
+    try:
+        return BatchHeader._make(HEADER.unpack_from(buf, pos))
+    except struct.error:
+        raise CorruptBatch(f"{len(buf) - pos} bytes are too few for a batch header") from None
+
+
+def check_batch(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """The header at `pos` of a batch whose length, magic and checksum hold.
+
+    Raises CorruptBatch. Cost: one CRC-32C over the batch; no copies.
+    """
+    header = read_header(buf, pos)
+    length = header.batch_length
+    if header.magic != 2:
+        raise CorruptBatch(f"magic {header.magic} where 2 was expected")
+    end = pos + LOG_OVERHEAD + length
+    if length < MIN_BATCH_LENGTH or end > len(buf):
+        raise CorruptBatch(f"batch length {length} does not fit the {len(buf) - pos} bytes at hand")
+    if crc32c(memoryview(buf)[pos + ATTRIBUTES_POS : end]) != header.crc:
+        raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} does not hold")
+    return header
+
+
+def batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each whole batch from `pos` on, unchecked; a cut-off last one is left out.
+
+    Raises CorruptBatch on a length that cannot be.
+    """
+    size = len(buf)
+    while pos + HEADER_BYTES <= size:
+        header = BatchHeader._make(HEADER.unpack_from(buf, pos))
+        if header.magic == 2 and header.batch_length < MIN_BATCH_LENGTH:
+            raise CorruptBatch(f"batch length {header.batch_length} at byte {pos}")
+        end = pos + header.batch_length + LOG_OVERHEAD
+        if end > size:
+            return
+        yield pos, header
+        pos = end
+
+
+def patch(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
+    """Gives the batch at `pos` its place in the log; the checksum does not cover these fields."""
+    _INT64.pack_into(buf, pos, base_offset)
+    _INT32.pack_into(buf, pos + 12, leader_epoch)
+
+
+def patch_max_timestamp(
+    buf: bytearray | memoryview, pos: int, timestamp_type: TimestampType, max_timestamp: int
+) -> None:
+    """Sets the max timestamp and who gave it (LogAppendTime), and the checksum anew."""
+    header = read_header(buf, pos)
+    attributes = header.attributes & ~LOG_APPEND_TIME_BIT
+    if timestamp_type == TimestampType.LOG_APPEND_TIME:
+        attributes |= LOG_APPEND_TIME_BIT
+    _INT16.pack_into(buf, pos + ATTRIBUTES_POS, attributes)
+    _INT64.pack_into(buf, pos + 35, max_timestamp)
+    end = pos + header.size_bytes
+    _UINT32.pack_into(buf, pos + CRC_POS, crc32c(memoryview(buf)[pos + ATTRIBUTES_POS : end]))
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+def read_records(buf: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
+    """The records of one or many batches in order, control records too; a cut-off last batch is left out.
+
+    Does not verify checksums (`check_batch` does). Raises CorruptBatch.
+    """
+    for pos, header in batches(buf):
+        yield from records_of(buf, pos, header, limit_bytes)
+
+
+def records_block(
+    buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> bytes:
+    """The records of one batch as they are encoded, decompressed. Raises CorruptBatch."""
+    block = memoryview(buf)[pos + HEADER_BYTES : pos + header.size_bytes]
+    try:
+        return decompress(header.codec, block, limit_bytes)
+    except CompressionError as error:
+        raise CorruptBatch(f"the batch at offset {header.base_offset}: {error}") from error
+
+
+def records_of(
+    buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> Iterator[Record]:
+    """The records of the batch at `pos`. Raises CorruptBatch when they are not what the header says."""
+    if header.magic != 2:
+        raise CorruptBatch(f"magic {header.magic} where 2 was expected")
+    block = records_block(buf, pos, header, limit_bytes)
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
+    at = 0
+    try:
+        for _ in range(header.record_count):
+            length, at = _read_varint(block, at)
+            end = at + length
+            if length < 0 or end > len(block):
+                raise CorruptBatch(f"a record of {length} bytes in a batch at offset {header.base_offset}")
+            yield _read_record(block, at, end, header.base_offset, header.base_timestamp, append_time)
+            at = end
+    except (IndexError, UnicodeDecodeError) as error:
+        raise CorruptBatch(f"a record in the batch at offset {header.base_offset}: {error}") from error
+    if at != len(block):
+        raise CorruptBatch(f"{len(block) - at} bytes after the last record at offset {header.base_offset}")
+
+
+def _read_record(
+    block: bytes, at: int, end: int, base_offset: int, base_timestamp: int, append_time: int | None
+) -> Record:
+    at += 1  # record attributes: no bit of them has a meaning yet
+    timestamp_delta, at = _read_varint(block, at)
+    offset_delta, at = _read_varint(block, at)
+    size, at = _read_varint(block, at)
+    key = None
+    if size >= 0:
+        key = block[at : at + size]
+        at += size
+    size, at = _read_varint(block, at)
+    value = None
+    if size >= 0:
+        value = block[at : at + size]
+        at += size
+    count, at = _read_varint(block, at)
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    if count > 0:
+        pairs = []
+        for _ in range(count):
+            size, at = _read_varint(block, at)
+            if size < 0:
+                raise CorruptBatch("a record header without a name")
+            name = block[at : at + size].decode()
+            at += size
+            size, at = _read_varint(block, at)
+            pairs.append((name, block[at : at + size] if size >= 0 else None))
+            at += max(size, 0)
+        headers = tuple(pairs)
+    if at != end or count < 0:
+        raise CorruptBatch("a record's fields do not fill its length")
+    timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+    return Record(base_offset + offset_delta, timestamp, key, value, headers)
+
+
+def _read_varint(block: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint of at most ten bytes at `at` -> (value, next position)."""
+    byte = block[at]
+    at += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at
+    value = byte & 0x7F
+    shift = 7
+    while True:
+        byte = block[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            raise CorruptBatch("a varint of more than ten bytes")
+
+
+# ---------------------------------------------------------------------------------------------- writing
+
+
+def build_batch(
+    records: Sequence[RecordLike],
+    *,
+    base_offset: int = 0,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+    leader_epoch: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+) -> bytes:
+    """A batch of `records` (at least one), which take the offsets from `base_offset` on, one by one.
+
+    Records of LogAppendTime all get the largest timestamp among them.
+    """
+    if not records:
+        raise ValueError("a batch holds at least one record")
+    base_timestamp = records[0].timestamp
+    block = bytearray()
+    max_timestamp = base_timestamp
+    for delta, record in enumerate(records):
+        timestamp = record.timestamp
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        append_record(block, delta, timestamp - base_timestamp, record)
+    return assemble(
+        block,
+        base_offset=base_offset,
+        last_offset_delta=len(records) - 1,
+        record_count=len(records),
+        attributes=attributes_of(codec, timestamp_type, transactional, control),
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        leader_epoch=leader_epoch,
+        level=level,
+    )
+
+
+def rebuild_batch(
+    header: BatchHeader,
+    records: Iterable[Record],
+    *,
+    codec: Codec | None = None,
+    level: int | None = None,
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """The batch of `header` holding only `records`, a part of its own; what compaction writes.
+
+    Base offset, last offset, sequence and producer stay, so that duplicates are still found and the last
+    offset is still known when all records are gone. The max timestamp becomes that of the records left
+    (or the old one where none is). `delete_horizon_ms` takes the base timestamp's place, as in Kafka.
+    """
+    kept = list(records)
+    append_time = header.timestamp_type == TimestampType.LOG_APPEND_TIME
+    horizon = delete_horizon_ms if delete_horizon_ms is not None else header.delete_horizon_ms
+    if horizon is not None:
+        base_timestamp = horizon
+    else:
+        base_timestamp = kept[0].timestamp if kept else header.base_timestamp
+    block = bytearray()
+    for record in kept:
+        append_record(block, record.offset - header.base_offset, record.timestamp - base_timestamp, record)
+    max_timestamp = header.max_timestamp
+    if kept and not append_time:
+        max_timestamp = max(record.timestamp for record in kept)
+    attributes = header.attributes if codec is None else header.attributes & ~CODEC_MASK | codec
+    return assemble(
+        block,
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        record_count=len(kept),
+        attributes=attributes | (DELETE_HORIZON_BIT if horizon is not None else 0),
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        leader_epoch=header.partition_leader_epoch,
+        level=level,
+    )
+
+
+def recompress(
+    buf: Buffer, pos: int, codec: Codec, level: int | None = None, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> bytes:
+    """The batch at `pos` with its records packed by `codec`; no record is decoded. Raises CorruptBatch."""
+    header = read_header(buf, pos)
+    return assemble(
+        records_block(buf, pos, header, limit_bytes),
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        record_count=header.record_count,
+        attributes=header.attributes & ~CODEC_MASK | codec,
+        base_timestamp=header.base_timestamp,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        leader_epoch=header.partition_leader_epoch,
+        level=level,
+    )
+
+
+def attributes_of(codec: Codec, timestamp_type: TimestampType, transactional: bool, control: bool) -> int:
+    """The attribute bits of a new batch."""
+    bits = int(codec)
+    if timestamp_type == TimestampType.LOG_APPEND_TIME:
+        bits |= LOG_APPEND_TIME_BIT
+    if transactional:
+        bits |= TRANSACTIONAL_BIT
+    if control:
+        bits |= CONTROL_BIT
+    return bits
+
+
+def assemble(
+    block: Buffer,
+    *,
+    base_offset: int,
+    last_offset_delta: int,
+    record_count: int,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    leader_epoch: int,
+    level: int | None = None,
+) -> bytes:
+    """A whole batch from its encoded records; packs them by the codec in `attributes`."""
+    codec = Codec(attributes & CODEC_MASK)
+    # An emptied batch stays bare: Kafka writes such headers without a codec's frame around nothing.
+    packed = compress(codec, block, level) if codec and block else block
+    if not block:
+        attributes &= ~CODEC_MASK
+    tail = _FROM_ATTRIBUTES.pack(
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+    crc = crc32c(packed, crc32c(tail))
+    length = MIN_BATCH_LENGTH + len(packed)
+    return b"".join(
+        (
+            _INT64.pack(base_offset),
+            _INT32.pack(length),
+            _INT32.pack(leader_epoch),
+            b"\x02",
+            _UINT32.pack(crc),
+            tail,
+            packed,
+        )
+    )
+
+
+def append_record(block: bytearray, offset_delta: int, timestamp_delta: int, record: RecordLike) -> None:
+    """Adds one encoded record to `block`."""
+    key, value, headers = record.key, record.value, record.headers
+    body = bytearray(1)
+    _add_varint(body, timestamp_delta)
+    _add_varint(body, offset_delta)
+    if key is None:
+        body.append(1)
+    else:
+        _add_varint(body, len(key))
+        body += key
+    if value is None:
+        body.append(1)
+    else:
+        _add_varint(body, len(value))
+        body += value
+    _add_varint(body, len(headers))
+    for name, data in headers:
+        encoded = name.encode()
+        _add_varint(body, len(encoded))
+        body += encoded
+        if data is None:
+            body.append(1)
+        else:
+            _add_varint(body, len(data))
+            body += data
+    _add_varint(block, len(body))
+    block += body
+
+
+def _add_varint(out: bytearray, value: int) -> None:
+    """Adds a zigzag varint."""
+    value = value << 1 if value >= 0 else (-value << 1) - 1
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)

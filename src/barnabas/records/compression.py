@@ -1,0 +1,217 @@
+"""The five codecs of Kafka's record batches, with a bound on what a batch may unfold to.
+
+Written as Java writes them, read as leniently as Java reads them:
+* gzip: RFC 1952, several members in a row allowed.
+* snappy: written in the framing of xerial's SnappyOutputStream (Java), 32 KB blocks; both that and a bare
+  snappy block (librdkafka, Go) are read.
+* lz4: the frame format with independent 64 KB blocks, the only kind that Java's reader takes.
+* zstd: one frame.
+
+The codec libraries are imported on first use: a broker passes batches through untouched.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from enum import IntEnum
+from types import ModuleType
+from typing import Final, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+DEFAULT_LIMIT_BYTES: Final = 1 << 28
+"""What a decompressed batch may take when the caller names no bound of its own."""
+
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+XERIAL_BLOCK_BYTES: Final = 32 * 1024
+
+_INT32 = struct.Struct(">i")
+_first_guess_ratio: Final = 6
+
+
+class Codec(IntEnum):
+    """The codec in the lowest three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class CompressionError(Exception):
+    """The compressed bytes are damaged, or unfold to more than the bound."""
+
+
+def _cramjam() -> ModuleType:
+    import cramjam
+
+    return cramjam
+
+
+def codec_of(name: str) -> Codec:
+    """The codec called `name` in configuration; `uncompressed` and `none` are the same.
+
+    Raises ValueError that lists the names.
+    """
+    if name == "uncompressed":
+        return Codec.NONE
+    try:
+        return Codec[name.upper()]
+    except KeyError:
+        raise ValueError(f"unknown codec {name!r}: use none, gzip, snappy, lz4 or zstd") from None
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """`data` packed by `codec`; `level` None takes Kafka's default (gzip 6, lz4 9, zstd 3)."""
+    if codec == Codec.NONE:
+        return bytes(data)
+    if codec == Codec.GZIP:
+        import zlib
+
+        packer = zlib.compressobj(6 if level is None or level < 0 else level, zlib.DEFLATED, 31)
+        return packer.compress(data) + packer.flush()
+    if codec == Codec.SNAPPY:
+        return _compress_xerial(data)
+    cramjam = _cramjam()
+    if codec == Codec.LZ4:
+        # Level 9 is Kafka's default and means its fast compressor; only other levels mean the slow one.
+        fast = level is None or level == 9
+        lz4 = cramjam.lz4.Compressor(
+            level=None if fast else level, content_checksum=False, block_linked=False
+        )
+        lz4.compress(bytes(data))
+        return bytes(lz4.finish())
+    return bytes(cramjam.zstd.compress(data, 3 if level is None else level))
+
+
+def decompress(codec: Codec, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+    """`data` unpacked. Raises CompressionError for damage and for more than `limit_bytes` of output.
+
+    Never holds more than about twice the bound in memory, whatever the bytes say of themselves.
+    """
+    if codec == Codec.NONE:
+        if len(data) > limit_bytes:
+            raise CompressionError(f"{len(data)} bytes are over the bound of {limit_bytes}")
+        return bytes(data)
+    if codec == Codec.GZIP:
+        return _decompress_gzip(data, limit_bytes)
+    cramjam = _cramjam()
+    if codec == Codec.SNAPPY:
+        return _decompress_snappy(cramjam, data, limit_bytes)
+    if codec == Codec.LZ4:
+        return _decompress_growing(cramjam, cramjam.lz4.decompress_into, data, limit_bytes, None)
+    if codec == Codec.ZSTD:
+        size = _zstd_content_bytes(data)
+        return _decompress_growing(cramjam, cramjam.zstd.decompress_into, data, limit_bytes, size)
+    raise CompressionError(f"no codec has the number {codec}")
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    pack = _cramjam().snappy.compress_raw
+    view = memoryview(data)
+    out = bytearray(XERIAL_HEADER)
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = bytes(pack(view[start : start + XERIAL_BLOCK_BYTES]))
+        out += _INT32.pack(len(block))
+        out += block
+    return bytes(out)
+
+
+def _decompress_snappy(cramjam: ModuleType, data: Buffer, limit_bytes: int) -> bytes:
+    view = memoryview(data)
+    if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        return _snappy_block(cramjam, view, limit_bytes)
+    pos, left = len(XERIAL_HEADER), limit_bytes
+    blocks = []
+    while pos < len(view):
+        if bytes(view[pos : pos + len(XERIAL_MAGIC)]) == XERIAL_MAGIC:
+            pos += len(XERIAL_HEADER)  # streams written after each other keep their headers
+            continue
+        if pos + 4 > len(view):
+            raise CompressionError("snappy: a block length is cut off")
+        (size,) = _INT32.unpack_from(view, pos)
+        pos += 4
+        if size < 0 or pos + size > len(view):
+            raise CompressionError(f"snappy: a block of {size} bytes goes past the end")
+        block = _snappy_block(cramjam, view[pos : pos + size], left)
+        left -= len(block)
+        blocks.append(block)
+        pos += size
+    return b"".join(blocks)
+
+
+def _snappy_block(cramjam: ModuleType, view: memoryview, limit_bytes: int) -> bytes:
+    try:
+        size = cramjam.snappy.decompress_raw_len(view)
+        if size > limit_bytes:
+            raise CompressionError(f"snappy: unfolds to {size} bytes, over the bound of {limit_bytes}")
+        return bytes(cramjam.snappy.decompress_raw(view))
+    except cramjam.DecompressionError as error:
+        raise CompressionError(f"snappy: {error}") from error
+
+
+def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
+    import zlib
+
+    parts = []
+    rest: bytes | Buffer = data
+    left = limit_bytes
+    while rest:
+        unpacker = zlib.decompressobj(31)
+        try:
+            part = unpacker.decompress(rest, left + 1)
+        except zlib.error as error:
+            raise CompressionError(f"gzip: {error}") from error
+        if len(part) > left:
+            raise CompressionError(f"gzip: unfolds to more than the bound of {limit_bytes} bytes")
+        if not unpacker.eof:
+            raise CompressionError("gzip: the stream is cut off")
+        parts.append(part)
+        left -= len(part)
+        rest = unpacker.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _decompress_growing(
+    cramjam: ModuleType,
+    unpack_into: Callable[[Buffer, bytearray], int],
+    data: Buffer,
+    limit_bytes: int,
+    size: int | None,
+) -> bytes:
+    """Unpacks into a buffer of the declared size, or of a guess that grows up to the bound."""
+    name = unpack_into.__module__ or "lz4"
+    room = size if size is not None else max(4096, _first_guess_ratio * len(data))
+    if size is not None and size > limit_bytes:
+        raise CompressionError(f"{name}: unfolds to {size} bytes, over the bound of {limit_bytes}")
+    room = min(room, limit_bytes)
+    while True:
+        out = bytearray(room)
+        try:
+            used = unpack_into(data, out)
+        except cramjam.DecompressionError as error:
+            if "whole buffer" not in str(error):
+                raise CompressionError(f"{name}: {error}") from error
+            if room >= limit_bytes:
+                raise CompressionError(f"{name}: unfolds to over the bound of {limit_bytes}") from error
+            room = min(room * 8, limit_bytes)
+            continue
+        return bytes(memoryview(out)[:used])
+
+
+def _zstd_content_bytes(data: Buffer) -> int | None:
+    """The size a zstd frame declares for its content, None when it is silent (RFC 8878, 3.1.1.1)."""
+    view = memoryview(data)
+    if len(view) < 6 or bytes(view[:4]) != b"\x28\xb5\x2f\xfd":
+        return None
+    descriptor = view[4]
+    size_flag, single, dictionary = descriptor >> 6, descriptor >> 5 & 1, descriptor & 3
+    pos = 5 + (0 if single else 1) + (0, 1, 2, 4)[dictionary]
+    width = (1 if single else 0, 2, 4, 8)[size_flag]
+    if width == 0 or pos + width > len(view):
+        return None
+    size = int.from_bytes(view[pos : pos + width], "little")
+    return size + 256 if width == 2 else size

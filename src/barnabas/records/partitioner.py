@@ -1,0 +1,29 @@
+"""The partition of a keyed record, as Java's default partitioner chooses it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's murmur2 of `data`, as an unsigned 32-bit number (Java shows the same bits signed)."""
+    length = len(data)
+    h = (_SEED ^ length) & _MASK
+    whole = length & ~3
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        h = (h * _M & _MASK) ^ k
+    if length > whole:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    """The partition in 0..partitions-1 that Java's producer gives `key`."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
