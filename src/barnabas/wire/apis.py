@@ -1,0 +1,85 @@
+"""The table of the APIs that Barnabas serves: one row each.
+
+ApiVersions, dispatch, authorization and the documentation read this table. A row is here when
+`barnabas.broker.handlers.<module>` exists; versions are what is announced, which is less than what
+`wire.messages` can read. `authorize` is (operation, resource type) for the whole request, or None where
+the handler decides per topic, per resource or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from barnabas.wire.messages import request_class, response_class
+from barnabas.wire.schema import Message
+
+Authorize = tuple[str, str]
+
+READ_GROUP: Final[Authorize] = ("READ", "GROUP")
+DESCRIBE_GROUP: Final[Authorize] = ("DESCRIBE", "GROUP")
+DELETE_GROUP: Final[Authorize] = ("DELETE", "GROUP")
+WRITE_TOPIC: Final[Authorize] = ("WRITE", "TOPIC")
+READ_TOPIC: Final[Authorize] = ("READ", "TOPIC")
+DESCRIBE_TOPIC: Final[Authorize] = ("DESCRIBE", "TOPIC")
+CREATE_TOPIC: Final[Authorize] = ("CREATE", "TOPIC")
+DELETE_TOPIC: Final[Authorize] = ("DELETE", "TOPIC")
+ALTER_TOPIC: Final[Authorize] = ("ALTER", "TOPIC")
+WRITE_PRODUCER: Final[Authorize] = ("IDEMPOTENT_WRITE", "CLUSTER")
+
+
+@dataclass(frozen=True)
+class Api:
+    """One row: an API key with its name, handler module, served versions and what it authorizes."""
+
+    key: int
+    name: str
+    handler: str
+    versions: range
+    authorize: Authorize | None = None
+
+    @cached_property
+    def request(self) -> type[Message]:
+        return request_class(self.key)
+
+    @cached_property
+    def response(self) -> type[Message]:
+        return response_class(self.key)
+
+
+def _row(key: int, name: str, handler: str, low: int, high: int, authorize: Authorize | None = None) -> Api:
+    return Api(key, name, handler, range(low, high + 1), authorize)
+
+
+APIS: Final[tuple[Api, ...]] = (
+    # Old librdkafka switches off lz4, zstd and message timestamps unless Produce 0 is announced
+    # (KAFKA-18659); the handler refuses what lies below version 3.
+    _row(0, "Produce", "produce", 0, 13, WRITE_TOPIC),
+    _row(1, "Fetch", "fetch", 4, 18, READ_TOPIC),
+    _row(2, "ListOffsets", "list_offsets", 1, 11, DESCRIBE_TOPIC),
+    _row(3, "Metadata", "metadata", 0, 13, DESCRIBE_TOPIC),
+    _row(8, "OffsetCommit", "offset_commit", 2, 10, READ_GROUP),
+    _row(9, "OffsetFetch", "offset_fetch", 1, 10, DESCRIBE_GROUP),
+    _row(10, "FindCoordinator", "find_coordinator", 0, 6),
+    _row(11, "JoinGroup", "join_group", 0, 9, READ_GROUP),
+    _row(12, "Heartbeat", "heartbeat", 0, 4, READ_GROUP),
+    _row(13, "LeaveGroup", "leave_group", 0, 5, READ_GROUP),
+    _row(14, "SyncGroup", "sync_group", 0, 5, READ_GROUP),
+    _row(15, "DescribeGroups", "describe_groups", 0, 6, DESCRIBE_GROUP),
+    _row(16, "ListGroups", "list_groups", 0, 5),
+    _row(18, "ApiVersions", "api_versions", 0, 4),
+    _row(19, "CreateTopics", "create_topics", 2, 7, CREATE_TOPIC),
+    _row(20, "DeleteTopics", "delete_topics", 1, 6, DELETE_TOPIC),
+    _row(22, "InitProducerId", "init_producer_id", 0, 5, WRITE_PRODUCER),
+    _row(32, "DescribeConfigs", "describe_configs", 1, 4),
+    _row(37, "CreatePartitions", "create_partitions", 0, 3, ALTER_TOPIC),
+    _row(42, "DeleteGroups", "delete_groups", 0, 2, DELETE_GROUP),
+    _row(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
+    _row(47, "OffsetDelete", "offset_delete", 0, 0, DELETE_GROUP),
+    _row(60, "DescribeCluster", "describe_cluster", 0, 2),
+    _row(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, DESCRIBE_TOPIC),
+)
+
+BY_KEY: Final[Mapping[int, Api]] = {api.key: api for api in APIS}

@@ -1,0 +1,43 @@
+"""ListOffsets (key 2): offsets of partitions by timestamp or by a special position."""
+
+from __future__ import annotations
+
+from barnabas.wire.schema import Request, Response, Struct, array, int8, int16, int32, int64, string
+
+
+class ListOffsetsPartition(Struct):
+    partition_index: int = int32()
+    current_leader_epoch: int = int32("4+", default=-1, ignorable=True)
+    timestamp: int = int64()
+    max_num_offsets: int = int32("0", default=1)
+
+
+class ListOffsetsTopic(Struct):
+    name: str = string()
+    partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
+
+
+class ListOffsetsRequest(Request, key=2, versions=(0, 11), flexible=6):
+    replica_id: int = int32()
+    isolation_level: int = int8("2+")
+    topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
+    timeout_ms: int = int32("10+", ignorable=True)
+
+
+class ListOffsetsPartitionResponse(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+    old_style_offsets: list[int] = array(int64, "0")
+    timestamp: int = int64("1+", default=-1)
+    offset: int = int64("1+", default=-1)
+    leader_epoch: int = int32("4+", default=-1)
+
+
+class ListOffsetsTopicResponse(Struct):
+    name: str = string()
+    partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
+
+
+class ListOffsetsResponse(Response, key=2, versions=(0, 11), flexible=6):
+    throttle_time_ms: int = int32("2+", ignorable=True)
+    topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

@@ -1,0 +1,393 @@
+"""How a message is declared: one class for all its versions, every field saying where it exists.
+
+    class HeartbeatRequest(Request, key=12, versions=(0, 4), flexible=4):
+        group_id: str = string()
+        generation_id: int = int32()
+        member_id: str = string()
+        group_instance_id: str | None = string("3+", null="3+", default=None)
+
+Version ranges are Kafka's notation: "3+", "0-12", "5". `null` is where a field may be null, `tag` makes
+it a tagged field (KIP-482), `ignorable` lets a value be dropped silently in a version without the field;
+otherwise encoding a non-default value there raises WireError.
+
+Declaring a class costs a few microseconds: slots are set here, while `__init__`, decoders and encoders
+are generated as plain Python source the first time each is used (compile.py). A tagged struct that
+is absent is None, which Kafka reads as the struct's defaults.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, Self, dataclass_transform
+
+from barnabas.wire.primitives import SPLICE_BYTES_MIN, ZERO_UUID, Buffer, UnsupportedVersion, WireError
+
+UNSET: Final[Any] = object()
+FIXED: Final[Mapping[str, str]] = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
+"""Kinds of one size, with their struct codes."""
+
+Decoder = Callable[[Buffer, int, int], tuple[Any, int]]
+Encoder = Callable[[Any, list[Any], list[int]], None]
+
+_DECODE_ERRORS: Final = (struct.error, IndexError, UnicodeDecodeError, OverflowError)
+_ENCODE_ERRORS: Final = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
+
+
+class Field:
+    """One declared field; `element` is the struct class or the primitive kind of an array or struct."""
+
+    __slots__ = ("default", "element", "ignorable", "kind", "null", "tag", "versions")
+
+    def __init__(
+        self,
+        kind: str,
+        versions: str,
+        default: Any,
+        ignorable: bool,
+        tag: int | None,
+        null: str = "",
+        element: Any = None,
+    ) -> None:
+        self.kind = kind
+        self.versions = versions
+        self.default = default
+        self.ignorable = ignorable
+        self.tag = tag
+        self.null = null
+        self.element = element
+
+    def exists_in(self, version: int) -> bool:
+        return in_range(self.versions, version)
+
+    def nullable_in(self, version: int) -> bool:
+        return in_range(self.null, version)
+
+
+def in_range(spec: str, version: int) -> bool:
+    """Whether Kafka's range notation ("3+", "0-12", "5", or "" for never) holds the version."""
+    if not spec:
+        return False
+    if spec.endswith("+"):
+        return version >= int(spec[:-1])
+    low, _, high = spec.partition("-")
+    return int(low) <= version <= int(high or low)
+
+
+def boolean(v: str = "0+", *, default: bool = False, ignorable: bool = False, tag: int | None = None) -> Any:
+    return Field("bool", v, default, ignorable, tag)
+
+
+def int8(v: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
+    return Field("int8", v, default, ignorable, tag)
+
+
+def int16(v: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
+    return Field("int16", v, default, ignorable, tag)
+
+
+def uint16(v: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
+    return Field("uint16", v, default, ignorable, tag)
+
+
+def int32(v: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
+    return Field("int32", v, default, ignorable, tag)
+
+
+def uint32(v: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
+    return Field("uint32", v, default, ignorable, tag)
+
+
+def int64(v: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
+    return Field("int64", v, default, ignorable, tag)
+
+
+def float64(v: str = "0+", *, default: float = 0.0, ignorable: bool = False, tag: int | None = None) -> Any:
+    return Field("float64", v, default, ignorable, tag)
+
+
+def uuid(v: str = "0+", *, ignorable: bool = False, tag: int | None = None) -> Any:
+    return Field("uuid", v, ZERO_UUID, ignorable, tag)
+
+
+def string(
+    v: str = "0+",
+    *,
+    null: str = "",
+    default: str | None = "",
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> Any:
+    return Field("string", v, default, ignorable, tag, null)
+
+
+def bytes_(
+    v: str = "0+",
+    *,
+    null: str = "",
+    default: bytes | None = b"",
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> Any:
+    return Field("bytes", v, default, ignorable, tag, null)
+
+
+def record_bytes(v: str = "0+", *, null: str = "", ignorable: bool = False) -> Any:
+    """Record bytes: decoded as a memoryview into the message, encoded from bytes or anything with `.size`."""
+    return Field("records", v, None, ignorable, None, null)
+
+
+def array(
+    element: type[Struct] | Callable[..., Any],
+    v: str = "0+",
+    *,
+    null: str = "",
+    default: Any = UNSET,
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> Any:
+    """A list of structs, or of the primitive whose declaring function is given (`array(int32)`)."""
+    kind = element if isinstance(element, type) else element.__name__.rstrip("_").replace("boolean", "bool")
+    return Field("array", v, default, ignorable, tag, null, kind)
+
+
+def struct_(
+    element: type[Struct], v: str = "0+", *, null: str = "", ignorable: bool = False, tag: int | None = None
+) -> Any:
+    """One struct in place. It is None by default when it may be null or is tagged."""
+    return Field("struct", v, None if null or tag is not None else UNSET, ignorable, tag, null, element)
+
+
+@dataclass_transform(kw_only_default=True)
+class StructMeta(type):
+    """Takes the declared fields out of the class body and makes them slots; nothing more happens here."""
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> StructMeta:
+        fields = {key: value for key, value in namespace.items() if type(value) is Field}
+        for key in fields:
+            del namespace[key]
+        namespace["__slots__"] = tuple(fields)
+        namespace["FIELDS"] = fields
+        return super().__new__(mcs, name, bases, namespace, **options)
+
+
+class Struct(metaclass=StructMeta):
+    """A group of fields inside messages. Keyword constructor; equal when of one class with equal fields."""
+
+    FIELDS: ClassVar[Mapping[str, Field]]
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, **values: Any) -> None:
+        # The first instance of a class pays for writing the real constructor, which replaces this one.
+        from barnabas.wire.compile import compile_init
+
+        cls = type(self)
+        cls.__init__ = compile_init(cls)  # type: ignore[method-assign]
+        cls.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.FIELDS)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.FIELDS)
+        return f"{type(self).__name__}({shown})"
+
+    def replace(self, **changes: Any) -> Self:
+        """A shallow copy with these fields changed."""
+        values = {name: getattr(self, name) for name in self.FIELDS}
+        return type(self)(**{**values, **changes})
+
+
+class _Decoders(dict[int, Decoder]):
+    """The decoders of one message by version, each written when first asked for."""
+
+    def __init__(self, message: type[Message]) -> None:
+        self.message = message
+
+    def __missing__(self, version: int) -> Decoder:
+        from barnabas.wire.compile_decode import compile_decoder
+
+        check_version(self.message, version)
+        made = self[version] = compile_decoder(self.message, version)
+        return made
+
+
+class _Encoders(dict[int, Encoder]):
+    """The encoders of one message by version, each written when first asked for."""
+
+    def __init__(self, message: type[Message]) -> None:
+        self.message = message
+
+    def __missing__(self, version: int) -> Encoder:
+        from barnabas.wire.compile_encode import compile_encoder
+
+        check_version(self.message, version)
+        made = self[version] = compile_encoder(self.message, version)
+        return made
+
+
+def check_version(message: type[Message], version: int) -> None:
+    if version not in message.VERSIONS:
+        low, high = message.VERSIONS[0], message.VERSIONS[-1]
+        raise UnsupportedVersion(f"{message.__name__} has versions {low} to {high}, not {version}")
+
+
+class Message(Struct):
+    """A struct that is encoded by itself: a request or response body, or a record's key or value."""
+
+    API_KEY: ClassVar[int] = -1
+    VERSIONS: ClassVar[range] = range(0)
+    FLEXIBLE_FROM: ClassVar[int | None] = None
+    IS_REQUEST: ClassVar[bool] = False
+    DECODERS: ClassVar[dict[int, Decoder]]
+    ENCODERS: ClassVar[dict[int, Encoder]]
+
+    def __init_subclass__(
+        cls, *, key: int = -1, versions: tuple[int, int] = (0, 0), flexible: int | None = None
+    ) -> None:
+        cls.API_KEY = key
+        cls.VERSIONS = range(versions[0], versions[1] + 1)
+        cls.FLEXIBLE_FROM = flexible
+        cls.DECODERS = _Decoders(cls)
+        cls.ENCODERS = _Encoders(cls)
+
+    @classmethod
+    def decode(cls, buf: Buffer, version: int, pos: int = 0) -> Self:
+        """The message whose body starts at `pos`; what follows it is left alone.
+
+        Record fields are views into `buf`. Raises WireError for anything but a well-formed body, and
+        never allocates more than a small multiple of the input.
+        """
+        return cls.decode_at(buf, version, pos)[0]
+
+    @classmethod
+    def decode_at(cls, buf: Buffer, version: int, pos: int = 0) -> tuple[Self, int]:
+        """Like `decode`, with the position after the body."""
+        try:
+            return cls.DECODERS[version](buf, pos, len(buf))
+        except _DECODE_ERRORS as error:
+            raise WireError(f"{cls.__name__} v{version} is truncated or malformed: {error}") from error
+
+    def _encode(self, version: int, out: list[Any], cuts: list[int]) -> None:
+        try:
+            self.ENCODERS[version](self, out, cuts)
+        except _ENCODE_ERRORS as error:
+            raise WireError(f"{type(self).__name__} v{version} cannot be encoded: {error}") from error
+
+    def encode(self, version: int) -> bytes:
+        """The body's bytes. Raises WireError when a value does not fit the version."""
+        out: list[Any] = []
+        self._encode(version, out, [])
+        try:
+            return b"".join(out)
+        except TypeError as error:
+            raise WireError(
+                f"{type(self).__name__} holds records that are not bytes; use encode_parts"
+            ) from error
+
+    def encode_parts(self, version: int, prefix: bytes = b"") -> list[Any]:
+        """The body as parts to send in order, after `prefix`: bytes, and records kept as they are.
+
+        Records with `.size` that are not bytes-like (a slice of a file) and long record bytes stay
+        parts of their own, uncopied; everything between them is joined.
+        """
+        out: list[Any] = [prefix]
+        cuts: list[int] = []
+        self._encode(version, out, cuts)
+        if not cuts:
+            return [b"".join(out)]
+        parts: list[Any] = []
+        start = 0
+        for cut in cuts:
+            parts.append(b"".join(out[start:cut]))
+            parts.append(out[cut])
+            start = cut + 1
+        if start < len(out):
+            parts.append(b"".join(out[start:]))
+        return parts
+
+
+class Request(Message):
+    """A request body."""
+
+    IS_REQUEST: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+
+
+class Response(Message):
+    """A response body."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+
+
+class Data(Message):
+    """A message that travels inside others or in a record: an int16 version, then the body.
+
+    READ_NEWER: a version above the newest known one is read as the newest. Kafka does so for what group
+    members tell each other, where fields are only ever added at the end; stored records are refused.
+    """
+
+    READ_NEWER: ClassVar[bool] = False
+
+    def __init_subclass__(cls, *, read_newer: bool = False, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.READ_NEWER = read_newer
+
+    @classmethod
+    def decode_versioned(cls, buf: Buffer, pos: int = 0) -> Self:
+        """Decode an int16 version and the body after it. Errors as `decode`."""
+        if len(buf) < pos + 2:
+            raise WireError(f"{cls.__name__} needs 2 bytes of version, has {len(buf) - pos}")
+        version = int.from_bytes(buf[pos : pos + 2], "big", signed=True)
+        newest = cls.VERSIONS[-1]
+        return cls.decode(buf, newest if cls.READ_NEWER and version > newest else version, pos + 2)
+
+    def encode_versioned(self, version: int | None = None) -> bytes:
+        """The int16 version (the newest when None) and the body."""
+        chosen = self.VERSIONS[-1] if version is None else version
+        return chosen.to_bytes(2, "big", signed=True) + self.encode(chosen)
+
+
+__all__ = [
+    "FIXED",
+    "SPLICE_BYTES_MIN",
+    "UNSET",
+    "Data",
+    "Field",
+    "Message",
+    "Request",
+    "Response",
+    "Struct",
+    "array",
+    "boolean",
+    "bytes_",
+    "float64",
+    "in_range",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "record_bytes",
+    "string",
+    "struct_",
+    "uint16",
+    "uint32",
+    "uuid",
+]
