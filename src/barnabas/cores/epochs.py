@@ -1,0 +1,99 @@
+"""The leader epochs of one partition: at which offset each began.
+
+A follower (or a consumer after a change of leader) asks where an epoch ended and cuts its log there; that
+is how logs that diverged come together again. Source: KIP-101, KIP-279 and Kafka's leader epoch cache.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
+
+
+class EpochEnd(NamedTuple):
+    """The largest known epoch not above the one asked for, and the offset after its last record."""
+
+    epoch: int
+    end_offset: int
+
+
+class LeaderEpochs:
+    """Pairs of (epoch, start offset), both growing. `dirty` says that the checkpoint file lags behind."""
+
+    __slots__ = ("_epochs", "_starts", "dirty", "latest")
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.latest = UNDEFINED_EPOCH
+        for epoch, start in entries or ():
+            self.assign(epoch, start)
+        self.dirty = False
+
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Notes that `epoch` starts at `start_offset`; True when that was new.
+
+        An epoch that is known and starts no later stays as it is. Later entries that contradict the new
+        one (a higher epoch or a later start) are dropped: the log was cut below them.
+        """
+        if epoch < 0 or start_offset < 0:
+            return False
+        if epoch == self.latest and self._starts[-1] <= start_offset:
+            return False
+        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
+            self._epochs.pop()
+            self._starts.pop()
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.latest = epoch
+        self.dirty = True
+        return True
+
+    def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
+        """Where `epoch` ended. (-1, -1) for an epoch that is undefined or newer than all that are known."""
+        if epoch == UNDEFINED_EPOCH or not self._epochs:
+            return EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+        if epoch == self.latest:
+            return EpochEnd(epoch, log_end_offset)
+        above = bisect_right(self._epochs, epoch)
+        if above == len(self._epochs):
+            return EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+        if above == 0:
+            # All that is left of the log is younger: the epoch ended where the oldest known one began.
+            return EpochEnd(epoch, self._starts[0])
+        return EpochEnd(self._epochs[above - 1], self._starts[above])
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote `offset`; -1 when it is older than all that are known."""
+        above = bisect_right(self._starts, offset)
+        return self._epochs[above - 1] if above else UNDEFINED_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drops the epochs that start at or after `end_offset`, now the end of the log."""
+        while self._starts and self._starts[-1] >= end_offset:
+            self._epochs.pop()
+            self._starts.pop()
+            self.dirty = True
+        self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drops what lies below `start_offset`; the epoch that spans it now starts there."""
+        above = bisect_right(self._starts, start_offset)
+        if above == 0 or (above == 1 and self._starts[0] == start_offset):
+            return
+        del self._epochs[: above - 1]
+        del self._starts[: above - 1]
+        self._starts[0] = start_offset
+        self.dirty = True
+
+    def clear(self) -> None:
+        self.dirty = self.dirty or bool(self._epochs)
+        self._epochs.clear()
+        self._starts.clear()
+        self.latest = UNDEFINED_EPOCH

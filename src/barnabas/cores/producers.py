@@ -1,0 +1,321 @@
+"""What one partition knows of the producers that number their batches: epochs, sequences, transactions.
+
+An idempotent producer numbers its records per partition. A batch is taken when its first number follows
+the last one taken; one that was taken before is answered with its first answer; anything else is out of
+order. The last five batches of a producer are remembered, because that is how many it may have in flight.
+Source: KIP-98, KIP-360, KIP-890 and Kafka's producer state manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Final, NamedTuple
+
+from barnabas.records.batch import NO_SEQUENCE, BatchHeader
+from barnabas.records.control import EndTransactionMarker
+from barnabas.wire.errors import ApiError, ErrorCode
+
+BATCHES_KEPT: Final = 5
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+SEQUENCE_MAX: Final = 0x7FFFFFFF
+
+
+class Origin(Enum):
+    """Who appends, which says how much is checked."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"  # offset commits and markers carry no sequence numbers
+    REPLICATION = "replication"  # the leader has checked already
+    REPLAY = "replay"  # our own log, read back
+
+
+class BatchSeen(NamedTuple):
+    """One batch of a producer: its numbers, its place, and the timestamp it was answered with."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class ProducerSnapshot(NamedTuple):
+    """A producer as the `.snapshot` file keeps it: its last batch only. Names are Kafka's."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction whose marker lies at `last_offset`; `last_stable_offset` is what it freed.
+
+    An aborted one goes into the transaction index with these four numbers.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    aborted: bool
+
+
+class Producer:
+    """One producer id in one partition."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "txn_first_offset")
+
+    def __init__(self, producer_id: int, epoch: int = NO_EPOCH) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.txn_first_offset = NO_OFFSET
+        self.batches: list[BatchSeen] = []
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+
+class Producers:
+    """The table of one partition's producers, with the transactions that are open in it.
+
+    `ongoing` maps first offset -> producer id, in offset order: transactions begin at the log's end.
+    `unreplicated` maps first offset -> marker offset of transactions that ended above the high watermark;
+    they hold the last stable offset down until the marker is replicated.
+    """
+
+    __slots__ = ("_table", "ongoing", "unreplicated")
+
+    def __init__(self) -> None:
+        self._table: dict[int, Producer] = {}
+        self.ongoing: dict[int, int] = {}
+        self.unreplicated: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __iter__(self) -> Iterator[Producer]:
+        return iter(self._table.values())
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._table.get(producer_id)
+
+    # ------------------------------------------------------------------------------------------ decide
+
+    def find_duplicate(self, header: BatchHeader) -> BatchSeen | None:
+        """The earlier append of the very same batch, if it is among the last five."""
+        producer = self._table.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            return None
+        first, last = header.base_sequence, header.last_sequence
+        for seen in producer.batches:
+            if seen.first_sequence == first and seen.last_sequence == last:
+                return seen
+        return None
+
+    def check(self, header: BatchHeader, origin: Origin, *, must_start_at_zero: bool = False) -> None:
+        """Raises ApiError unless a data batch of a numbered producer may be appended next.
+
+        must_start_at_zero: the producer bumps its epoch by itself (transactions v2), so that one without
+        state here must begin at sequence 0.
+        """
+        producer = self._table.get(header.producer_id)
+        if producer is None:
+            if must_start_at_zero and origin is Origin.CLIENT and header.base_sequence != 0:
+                raise _out_of_order(header, "a producer without state here must start at 0")
+            return
+        if header.producer_epoch < producer.epoch:
+            raise _old_epoch(header, producer)
+        if origin is Origin.CLIENT:
+            self._check_sequence(header, producer, must_start_at_zero)
+        if producer.txn_first_offset != NO_OFFSET and not header.is_transactional:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction open here and wrote outside it",
+            )
+
+    def _check_sequence(self, header: BatchHeader, producer: Producer, must_start_at_zero: bool) -> None:
+        first = header.base_sequence
+        if must_start_at_zero and first != 0 and not producer.batches:
+            raise _out_of_order(header, "a producer without batches here must start at 0")
+        if header.producer_epoch != producer.epoch:
+            if first != 0 and producer.epoch != NO_EPOCH:
+                raise _out_of_order(header, f"epoch {header.producer_epoch} is new and must start at 0")
+            return
+        last = producer.last_sequence
+        if first != last + 1 and not (first == 0 and last == SEQUENCE_MAX):
+            raise _out_of_order(header, f"the last one here is {last}")
+
+    def check_marker(
+        self, header: BatchHeader, marker: EndTransactionMarker, *, transaction_version: int = 0
+    ) -> None:
+        """Raises ApiError unless a transaction marker may be appended.
+
+        From transactions v2 on the coordinator raises the epoch before each marker: one of the same epoch
+        is late, unless the transaction is over already, where it is a harmless repetition.
+        """
+        producer = self._table.get(header.producer_id)
+        if producer is None:
+            return
+        epoch = header.producer_epoch
+        late = epoch <= producer.epoch if transaction_version >= 2 else epoch < producer.epoch
+        repeated = epoch == producer.epoch and producer.txn_first_offset == NO_OFFSET
+        if late and not (transaction_version >= 2 and repeated):
+            raise _old_epoch(header, producer)
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise ApiError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {marker.coordinator_epoch} for producer {header.producer_id} is older than "
+                f"{producer.coordinator_epoch}",
+            )
+
+    # ------------------------------------------------------------------------------------------- apply
+
+    def apply(self, header: BatchHeader, base_offset: int, seen_ms: int) -> None:
+        """Takes a data batch that now lies at `base_offset`."""
+        producer = self._table.get(header.producer_id)
+        if producer is None:
+            producer = self._table[header.producer_id] = Producer(header.producer_id)
+        if producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches.clear()
+        producer.batches.append(
+            BatchSeen(
+                header.base_sequence,
+                header.last_sequence,
+                base_offset,
+                base_offset + header.last_offset_delta,
+                header.max_timestamp,
+            )
+        )
+        if len(producer.batches) > BATCHES_KEPT:
+            del producer.batches[0]
+        producer.last_timestamp = seen_ms
+        if header.is_transactional and producer.txn_first_offset == NO_OFFSET:
+            producer.txn_first_offset = base_offset
+            self.ongoing[base_offset] = header.producer_id
+
+    def apply_marker(
+        self, header: BatchHeader, base_offset: int, marker: EndTransactionMarker, seen_ms: int
+    ) -> CompletedTxn | None:
+        """Ends a producer's transaction; None when it had none open here."""
+        producer = self._table.get(header.producer_id)
+        if producer is None:
+            producer = self._table[header.producer_id] = Producer(header.producer_id)
+        if producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches.clear()
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_timestamp = seen_ms
+        first, producer.txn_first_offset = producer.txn_first_offset, NO_OFFSET
+        if first == NO_OFFSET:
+            return None
+        self.ongoing.pop(first, None)
+        self.unreplicated[first] = base_offset
+        # What becomes stable once this marker is replicated: all up to the next open transaction.
+        stable = next(iter(self.ongoing), base_offset + 1)
+        return CompletedTxn(header.producer_id, first, base_offset, stable, not marker.commit)
+
+    def first_unstable_offset(self) -> int | None:
+        """The first record of the oldest transaction that is open or not yet replicated."""
+        first = next(iter(self.ongoing), None)
+        if self.unreplicated:
+            oldest = min(self.unreplicated)
+            return oldest if first is None else min(first, oldest)
+        return first
+
+    def advance_high_watermark(self, high_watermark: int) -> None:
+        """Lets go of the ended transactions whose markers lie below `high_watermark`."""
+        for first in [first for first, last in self.unreplicated.items() if last < high_watermark]:
+            del self.unreplicated[first]
+
+    def expired(self, now_ms: int, expiration_ms: int) -> list[int]:
+        """The producers that wrote nothing for `expiration_ms` and have no transaction open."""
+        return [
+            producer.producer_id
+            for producer in self._table.values()
+            if producer.txn_first_offset == NO_OFFSET and now_ms - producer.last_timestamp >= expiration_ms
+        ]
+
+    def forget(self, producer_ids: Iterable[int]) -> None:
+        for producer_id in producer_ids:
+            self._table.pop(producer_id, None)
+
+    def clear(self) -> None:
+        self._table.clear()
+        self.ongoing.clear()
+        self.unreplicated.clear()
+
+    # ---------------------------------------------------------------------------------------- snapshots
+
+    def snapshot(self) -> list[ProducerSnapshot]:
+        """The table as a `.snapshot` file keeps it."""
+        rows = []
+        for producer in self._table.values():
+            last = producer.batches[-1] if producer.batches else None
+            rows.append(
+                ProducerSnapshot(
+                    producer.producer_id,
+                    producer.epoch,
+                    last.last_sequence if last else NO_SEQUENCE,
+                    last.last_offset if last else NO_OFFSET,
+                    last.last_offset - last.first_offset if last else 0,
+                    producer.last_timestamp,
+                    producer.coordinator_epoch,
+                    producer.txn_first_offset,
+                )
+            )
+        return rows
+
+    def load(self, rows: Iterable[ProducerSnapshot]) -> None:
+        """Replaces the table by the rows of a snapshot."""
+        self.clear()
+        for row in rows:
+            producer = Producer(row.producer_id, row.producer_epoch)
+            producer.coordinator_epoch = row.coordinator_epoch
+            producer.last_timestamp = row.timestamp
+            producer.txn_first_offset = row.current_txn_first_offset
+            if row.last_offset >= 0:
+                first_sequence = NO_SEQUENCE
+                if row.last_sequence != NO_SEQUENCE:
+                    first_sequence = (row.last_sequence - row.offset_delta) & SEQUENCE_MAX
+                producer.batches.append(
+                    BatchSeen(
+                        first_sequence,
+                        row.last_sequence,
+                        row.last_offset - row.offset_delta,
+                        row.last_offset,
+                        row.timestamp,
+                    )
+                )
+            self._table[row.producer_id] = producer
+        opened = [p for p in self._table.values() if p.txn_first_offset != NO_OFFSET]
+        for producer in sorted(opened, key=lambda p: p.txn_first_offset):
+            self.ongoing[producer.txn_first_offset] = producer.producer_id
+
+
+def _out_of_order(header: BatchHeader, why: str) -> ApiError:
+    return ApiError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"sequence {header.base_sequence} of producer {header.producer_id} is out of order: {why}",
+    )
+
+
+def _old_epoch(header: BatchHeader, producer: Producer) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"epoch {header.producer_epoch} of producer {header.producer_id} is older than {producer.epoch}",
+    )
