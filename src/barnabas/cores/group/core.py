@@ -17,7 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.cores.group import classic_admin, classic_join, classic_rebalance, classic_sync, offsets, records
+from barnabas.cores.group import (
+    classic_admin,
+    classic_join,
+    classic_rebalance,
+    classic_sync,
+    offsets,
+    records,
+)
 from barnabas.cores.group.events import (
     CommitOffsets,
     DeleteGroup,
@@ -102,7 +109,7 @@ class GroupCoordinatorCore:
         return self.decide(event).apply(event)
 
     def abandon(self, decisions: Sequence[Decision], error: ErrorCode, now_ms: int) -> Decision:
-        """Take back steps whose records could not be appended; newest steps of this core only, in their order.
+        """Take back steps whose records could not be appended: the newest of this core, in their order.
 
         Nothing of them has happened: requests that were waiting before still wait, the events' own requests
         are refused, and timers that had fired fire again a little later.
@@ -158,5 +165,3 @@ class GroupCoordinatorCore:
         timers = tuple(Timer(key, None) for key in self.state.deadlines)
         self.state = State(self.state.limits)
         return Decision(replies=tuple(replies), timers=timers)
-
-

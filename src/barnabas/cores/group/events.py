@@ -337,9 +337,10 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DoneReply:
-    """The answer to events that only have to be carried out."""
+    """The answer to events that only have to be carried out; `more`: step the same event again."""
 
     error: ErrorCode = ErrorCode.NONE
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ class GroupLimits:
     group_initial_rebalance_delay_ms: int = 0
     group_max_size: int = INT32_MAX
     new_member_join_timeout_ms: int = 300_000  # a constant in Kafka
+    pending_members_wait_ms: int = 500
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * 60_000
     retry_after_failed_append_ms: int = 1_000

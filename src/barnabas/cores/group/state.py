@@ -74,3 +74,36 @@ def take_back(undo: Undo) -> None:
         else:
             mapping[key] = old
     undo.clear()
+
+
+def put_offset(
+    state: State, group_id: str, partition: Partition, committed: Committed | None, undo: Undo | None
+) -> None:
+    """Make the offset visible; None forgets it, also what open transactions hold of the partition."""
+    offsets = state.committed.get(group_id)
+    if committed is not None:
+        if offsets is None:
+            offsets = {}
+            put(state.committed, group_id, offsets, undo)
+        put(offsets, partition, committed, undo)
+        return
+    if offsets is not None:
+        put(offsets, partition, MISSING, undo)
+        if not offsets:
+            put(state.committed, group_id, MISSING, undo)
+    for producer_id, by_group in list(state.pending.items()):
+        if partition in by_group.get(group_id, ()):
+            held = {other: value for other, value in by_group[group_id].items() if other != partition}
+            put_held(state, producer_id, group_id, held, undo)
+
+
+def put_held(
+    state: State, producer_id: int, group_id: str, held: dict[Partition, Committed] | None, undo: Undo | None
+) -> None:
+    """Replace what a transaction holds for a group; None or empty drops it."""
+    by_group = dict(state.pending.get(producer_id, {}))
+    if held:
+        by_group[group_id] = held
+    else:
+        by_group.pop(group_id, None)
+    put(state.pending, producer_id, by_group or MISSING, undo)

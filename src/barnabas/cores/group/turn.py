@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from barnabas.cores.group.classic import ClassicGroup
 from barnabas.cores.group.events import Producer, Timer, TimerKey
-from barnabas.cores.group.state import MISSING, Committed, Partition, State, Undo, put
+from barnabas.cores.group.state import MISSING, Committed, Partition, State, Undo, put, put_held, put_offset
 from barnabas.wire.errors import ApiError, ErrorCode
 
 Record = tuple[bytes, bytes | None]
@@ -27,10 +27,10 @@ class Note(NamedTuple):
 
 @dataclass(slots=True)
 class Decision:
-    """What the broker does for one event, in this order: append `records`, then give out `replies`, set `timers`.
+    """What the broker does for one event: append `records`, then give out `replies` and set `timers`.
 
     records: (key, value) pairs, value None for a tombstone; all of one event go into one batch.
-    producer: set when the records are part of a transaction; they then need a transactional batch of their own.
+    producer: set when the records are part of a transaction; they need a transactional batch of their own.
     replies: (token, reply) pairs, also for requests that earlier events left waiting; to be held until the
         high watermark covers everything that this shard has appended so far.
     """
@@ -45,10 +45,20 @@ class Decision:
 
 
 class Turn:
-    """Drafts and effects of one event. `group_changed` remembers each draft under its id, None once removed."""
+    """Drafts and effects of one event."""
 
-    __slots__ = ("_drafts", "_offsets", "_pending", "now_ms", "notes", "producer", "records", "replies", "state",
-                 "timers")
+    __slots__ = (
+        "_drafts",
+        "_offsets",
+        "_pending",
+        "notes",
+        "now_ms",
+        "producer",
+        "records",
+        "replies",
+        "state",
+        "timers",
+    )
 
     def __init__(self, state: State, now_ms: int) -> None:
         self.state = state
@@ -124,7 +134,8 @@ class Turn:
 
     def apply(self, event: Any) -> Decision:
         """Write drafts, offsets and deadlines into the state; returns the decision with its undo log."""
-        state, undo = self.state, []  # type: State, Undo
+        state = self.state
+        undo: Undo = []
         for group_id, draft in self._drafts.items():
             put(state.groups, group_id, MISSING if draft is None else draft, undo)
         for group_id, partition, committed in self._offsets:
@@ -138,30 +149,11 @@ class Turn:
             put(state.deadlines, key, MISSING if deadline_ms is None else deadline_ms, undo)
             timers.append(Timer(key, deadline_ms))
         return Decision(
-            event, tuple(self.records), tuple(self.replies), tuple(timers), self.producer, tuple(self.notes), undo
+            event,
+            tuple(self.records),
+            tuple(self.replies),
+            tuple(timers),
+            self.producer,
+            tuple(self.notes),
+            undo,
         )
-
-
-def put_offset(
-    state: State, group_id: str, partition: Partition, committed: Committed | None, undo: Undo | None
-) -> None:
-    offsets = state.committed.get(group_id)
-    if offsets is None:
-        if committed is None:
-            return
-        offsets = {}
-        put(state.committed, group_id, offsets, undo)
-    put(offsets, partition, MISSING if committed is None else committed, undo)
-    if not offsets:
-        put(state.committed, group_id, MISSING, undo)
-
-
-def put_held(
-    state: State, producer_id: int, group_id: str, held: dict[Partition, Committed] | None, undo: Undo | None
-) -> None:
-    by_group = dict(state.pending.get(producer_id, {}))
-    if held is None:
-        by_group.pop(group_id, None)
-    else:
-        by_group[group_id] = held
-    put(state.pending, producer_id, by_group or MISSING, undo)

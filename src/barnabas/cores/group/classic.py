@@ -1,0 +1,292 @@
+"""Classic groups as values: members, states and the vote on a protocol.
+
+Source: the behaviour of Kafka 4's coordinator for the classic protocol (KIP-62, 345, 394, 559, 814).
+
+Five states; `EMPTY` is also that of a group which only holds offsets. A generation is one agreement on
+who is in the group: it grows each time that a rebalance completes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final, Self
+
+from barnabas.wire.errors import ApiError, ErrorCode
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+
+
+class ClassicState(StrEnum):
+    """The values are the names that DescribeGroups and ListGroups send."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+CLASSIC_NEXT: Final[Mapping[ClassicState, frozenset[ClassicState]]] = {
+    ClassicState.EMPTY: frozenset({ClassicState.PREPARING_REBALANCE, ClassicState.DEAD}),
+    # To EMPTY: all members left or failed before the join phase ended.
+    ClassicState.PREPARING_REBALANCE: frozenset({ClassicState.COMPLETING_REBALANCE, ClassicState.EMPTY}),
+    ClassicState.COMPLETING_REBALANCE: frozenset({ClassicState.STABLE, ClassicState.PREPARING_REBALANCE}),
+    ClassicState.STABLE: frozenset({ClassicState.PREPARING_REBALANCE}),
+    ClassicState.DEAD: frozenset(),
+}
+
+CAN_REBALANCE: Final = frozenset(
+    {ClassicState.EMPTY, ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE}
+)  # the states that may go to PREPARING_REBALANCE
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMember:
+    """`join_token` and `sync_token` are the requests of the member that wait for an answer, else None."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    join_token: Any = None
+    sync_token: Any = None
+    is_new: bool = False
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+    @property
+    def satisfies_heartbeat(self) -> bool:
+        """Who waits for an answer cannot send heartbeats; a new member is still held to a time limit.
+
+        Its client may have gone away while the join was parked, and would leave a dead member behind at
+        each retry.
+        """
+        return not self.is_new and (self.join_token is not None or self.sync_token is not None)
+
+    def metadata_for(self, protocol_name: str | None) -> bytes:
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""
+
+    def vote(self, candidates: frozenset[str]) -> str | None:
+        """The first of the member's protocols, in its own order of preference, that is a candidate."""
+        return next((name for name, _ in self.protocols if name in candidates), None)
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """A value while it is stored; only drafts are changed (see turn)."""
+
+    group_id: str
+    state: ClassicState = ClassicState.EMPTY
+    previous_state: ClassicState = ClassicState.EMPTY
+    state_since_ms: int = -1  # -1: loaded from a record that did not tell
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    generation_id: int = 0
+    leader_id: str | None = None
+    members: dict[str, ClassicMember] = field(default_factory=dict)  # in the order of joining
+    static_ids: dict[str, str] = field(default_factory=dict)  # group instance id -> member id
+    pending_ids: frozenset[str] = frozenset()  # were told their member id, have not joined with it yet
+    pending_sync_ids: frozenset[str] = frozenset()  # know of the new generation, have not synced yet
+    in_initial_delay: bool = False  # the first rebalance waits for more members (INITIAL is armed)
+    new_member_added: bool = False  # during that delay
+    initial_remaining_ms: int = 0  # how much longer that delay may be extended
+    initial_delay_ms: int = 0
+    subscribed_topics: frozenset[str] | None = None  # None: not known (no consumers, or unreadable metadata)
+
+    def copy(self) -> Self:
+        return replace(self, members=dict(self.members), static_ids=dict(self.static_ids))
+
+    # --- reading
+
+    @property
+    def group_type(self) -> str:
+        return "classic"
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is ClassicState.EMPTY
+
+    @property
+    def awaiting_join(self) -> int:
+        return sum(member.join_token is not None for member in self.members.values())
+
+    @property
+    def all_members_joined(self) -> bool:
+        return not self.pending_ids and all(member.join_token is not None for member in self.members.values())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The slowest member's."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def is_leader(self, member_id: str) -> bool:
+        return self.leader_id == member_id
+
+    def subscribes_to(self, topic: str) -> bool:
+        """True also where a group of consumers cannot be read: its offsets are safer kept."""
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+    def require_member(self, member_id: str, group_instance_id: str | None) -> ClassicMember:
+        """Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another process is the static member now."""
+        if group_instance_id is not None:
+            current_id = self.static_ids.get(group_instance_id)
+            if current_id is None:
+                raise ApiError(
+                    ErrorCode.UNKNOWN_MEMBER_ID,
+                    f"no static member {group_instance_id!r} in {self.group_id!r}",
+                )
+            if current_id != member_id:
+                raise ApiError(
+                    ErrorCode.FENCED_INSTANCE_ID, f"{group_instance_id!r} is now member {current_id!r}"
+                )
+        member = self.members.get(member_id)
+        if member is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member {member_id!r} in {self.group_id!r}")
+        return member
+
+    def supports(self, protocol_type: str, protocols: Iterable[tuple[str, bytes]]) -> bool:
+        """Whether a member with these protocols can join: all members must share at least one."""
+        names = {name for name, _ in protocols}
+        if self.is_empty:
+            return bool(protocol_type) and bool(names)
+        return protocol_type == self.protocol_type and bool(names & self.candidates())
+
+    def candidates(self) -> frozenset[str]:
+        """Protocols that every member supports."""
+        common: set[str] | None = None
+        for member in self.members.values():
+            names = {name for name, _ in member.protocols}
+            common = names if common is None else common & names
+        return frozenset(common or ())
+
+    def select_protocol(self) -> str:
+        """The candidate with most votes; of equal ones the first voted for. Members must exist."""
+        candidates = self.candidates()
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            assert choice is not None, f"{member.member_id} joined {self.group_id} without a common protocol"
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    # --- changing a draft
+
+    def move_to(self, state: ClassicState, now_ms: int) -> None:
+        assert state in CLASSIC_NEXT[self.state], f"{self.group_id}: {self.state} -> {state}"
+        self.previous_state, self.state, self.state_since_ms = self.state, state, now_ms
+
+    def add(self, member: ClassicMember, protocol_type: str | None) -> None:
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self.static_ids[member.group_instance_id] = member.member_id
+        self.pending_ids -= {member.member_id}
+
+    def change(self, member_id: str, **changes: Any) -> ClassicMember:
+        member = replace(self.members[member_id], **changes)
+        self.members[member_id] = member
+        return member
+
+    def remove(self, member_id: str) -> ClassicMember | None:
+        """Forget a member or a pending id; the first of those left becomes leader if the leader went."""
+        self.pending_ids -= {member_id}
+        self.pending_sync_ids -= {member_id}
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return None
+        if (
+            member.group_instance_id is not None
+            and self.static_ids.get(member.group_instance_id) == member_id
+        ):
+            del self.static_ids[member.group_instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        return member
+
+    def replace_static(self, group_instance_id: str, fresh_member_id: str) -> ClassicMember:
+        """Give the static member a new id, in the same place of the order; returns the old member."""
+        old_id = self.static_ids[group_instance_id]
+        old = self.members[old_id]
+        fresh = replace(old, member_id=fresh_member_id, join_token=None, sync_token=None)
+        self.members = {
+            (fresh_member_id if member_id == old_id else member_id): (
+                fresh if member_id == old_id else member
+            )
+            for member_id, member in self.members.items()
+        }
+        self.static_ids[group_instance_id] = fresh_member_id
+        self.pending_sync_ids -= {old_id}
+        if self.leader_id == old_id:
+            self.leader_id = fresh_member_id
+        return old
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is among those who joined; False when nobody did."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].join_token is not None:
+            return True
+        for member in self.members.values():
+            if member.join_token is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    def read_subscribed_topics(self) -> None:
+        """Union of the members' topics under the chosen protocol; unknown unless all of them can be read."""
+        self.subscribed_topics = None
+        if not self.uses_consumer_protocol or self.protocol_name is None:
+            return
+        if not self.members:
+            self.subscribed_topics = frozenset()
+            return
+        topics: set[str] = set()
+        for member in self.members.values():
+            read = read_subscription_topics(member.metadata_for(self.protocol_name))
+            if read is None:
+                return
+            topics |= read
+        self.subscribed_topics = frozenset(topics)
+
+
+def read_subscription_topics(metadata: bytes) -> set[str] | None:
+    """Topics of a ConsumerProtocolSubscription; None when the bytes are not one.
+
+    Layout: int16 version, int32 count, per topic int16 length and UTF-8; what follows depends on the version.
+    """
+    try:
+        version, count = struct.unpack_from(">hi", metadata, 0)
+        if version < 0 or count < 0 or count * 2 > len(metadata):
+            return None
+        position, topics = 6, set()
+        for _ in range(count):
+            (length,) = struct.unpack_from(">h", metadata, position)
+            position += 2
+            if length < 0 or position + length > len(metadata):
+                return None
+            topics.add(metadata[position : position + length].decode())
+            position += length
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return topics

@@ -1,0 +1,222 @@
+"""JoinGroup, classic protocol (served from v0 to v9).
+
+Who may join, under which id, and whether the join starts a rebalance or only repeats what the member
+already knows. The join itself waits (`join_token`) until `classic_rebalance` completes the generation.
+"""
+
+from __future__ import annotations
+
+from barnabas.cores.group import records
+from barnabas.cores.group.classic import ClassicGroup, ClassicMember, ClassicState
+from barnabas.cores.group.classic_rebalance import (
+    SESSION,
+    arm_session,
+    complete_join_if_all_joined,
+    joined_members,
+    prepare_rebalance,
+    rebalance_or_complete_join,
+)
+from barnabas.cores.group.events import JoinGroup, JoinReply, SyncReply
+from barnabas.cores.group.turn import Turn
+from barnabas.wire.errors import ApiError, ErrorCode
+
+
+def decide_join(turn: Turn, event: JoinGroup) -> None:
+    limits = turn.state.limits
+    if not event.group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
+    if not (
+        limits.group_min_session_timeout_ms <= event.session_timeout_ms <= limits.group_max_session_timeout_ms
+    ):
+        raise ApiError(
+            ErrorCode.INVALID_SESSION_TIMEOUT,
+            f"session timeout {event.session_timeout_ms} ms is outside of group.min.session.timeout.ms"
+            f" {limits.group_min_session_timeout_ms} to group.max.session.timeout.ms"
+            f" {limits.group_max_session_timeout_ms}",
+        )
+    stored = turn.find(event.group_id)
+    if stored is None:
+        if event.member_id:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no group {event.group_id!r} on this coordinator")
+        group = turn.create(event.group_id)
+    else:
+        group = turn.edit(stored)
+    if not _has_room(turn, group, event.member_id):
+        group.remove(event.member_id)
+        complete_join_if_all_joined(turn, group)
+        turn.reply(event.token, JoinReply(ErrorCode.GROUP_MAX_SIZE_REACHED))
+        return
+    if group.state is ClassicState.DEAD:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{event.group_id!r} is being deleted")
+    if not group.supports(event.protocol_type, event.protocols):
+        raise ApiError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"no protocol of {event.protocol_type!r} is common to all members of {event.group_id!r}",
+        )
+    if event.member_id:
+        _join_known_member(turn, group, event)
+    else:
+        _join_new_member(turn, group, event)
+
+
+def _has_room(turn: Turn, group: ClassicGroup, member_id: str) -> bool:
+    """Whether group.max.size lets this member in.
+
+    While a rebalance is prepared those who already joined are counted, not the members: when the limit was
+    lowered below the size of the group, the last ones to rejoin are the ones who have to go.
+    """
+    size_max = turn.state.limits.group_max_size
+    member = group.members.get(member_id)
+    if group.state is ClassicState.PREPARING_REBALANCE:
+        return (member is not None and member.join_token is not None) or group.awaiting_join < size_max
+    if group.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
+        return member is not None or len(group.members) < size_max
+    return True
+
+
+def _join_new_member(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
+    if event.group_instance_id is not None:
+        member_id = f"{event.group_instance_id}-{event.fresh_id}"
+        if event.group_instance_id in group.static_ids:
+            _replace_static_member(turn, group, event, member_id)
+        else:
+            _add_member(turn, group, event, member_id)
+        return
+    member_id = f"{event.client_id}-{event.fresh_id}"
+    if not event.requires_member_id:
+        _add_member(turn, group, event, member_id)
+        return
+    # A client that gives up on a long rebalance and tries again would leave a member behind each time that
+    # nobody can reach. So it first learns its id, and only a join with that id makes it a member.
+    group.pending_ids |= {member_id}
+    turn.arm(group.group_id, member_id, SESSION, turn.now_ms + event.session_timeout_ms)
+    turn.reply(event.token, JoinReply(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+
+
+def _join_known_member(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
+    if event.member_id in group.pending_ids:
+        if event.group_instance_id is not None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID, "a member id that was given out is not for static members"
+            )
+        _add_member(turn, group, event, event.member_id)
+        return
+    member = group.require_member(event.member_id, event.group_instance_id)
+    same = member.protocols == event.protocols
+    match group.state:
+        case ClassicState.PREPARING_REBALANCE:
+            _update_member(turn, group, event)
+            rebalance_or_complete_join(turn, group, f"member {event.member_id} joins again")
+        case ClassicState.COMPLETING_REBALANCE if same:
+            # The member did not get the answer to its first join: tell it the same again.
+            _reply_current(turn, group, event, leader_gets_members=True)
+        case ClassicState.STABLE if same and not group.is_leader(event.member_id):
+            _reply_current(turn, group, event, leader_gets_members=False)
+        case ClassicState.COMPLETING_REBALANCE | ClassicState.STABLE:
+            # A leader that joins wants a new assignment even if its own metadata stayed the same: the topics
+            # may have changed.
+            _update_member(turn, group, event)
+            rebalance_or_complete_join(turn, group, f"member {event.member_id} joins with new metadata")
+        case _:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{event.group_id!r} has no members")
+
+
+def _add_member(turn: Turn, group: ClassicGroup, event: JoinGroup, member_id: str) -> None:
+    member = ClassicMember(
+        member_id,
+        event.group_instance_id,
+        event.client_id,
+        event.client_host,
+        event.rebalance_timeout_ms,
+        event.session_timeout_ms,
+        event.protocols,
+        join_token=event.token,
+        is_new=True,
+    )
+    if group.in_initial_delay:
+        group.new_member_added = True
+    group.add(member, event.protocol_type)
+    turn.arm(group.group_id, member_id, SESSION, turn.now_ms + turn.state.limits.new_member_join_timeout_ms)
+    rebalance_or_complete_join(turn, group, f"new member {member_id}")
+
+
+def _update_member(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
+    """The member waits with this request now; one of it that still waits is told to try again."""
+    member = group.members[event.member_id]
+    if member.join_token is not None:
+        turn.reply(member.join_token, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    group.change(
+        event.member_id,
+        protocols=event.protocols,
+        rebalance_timeout_ms=event.rebalance_timeout_ms,
+        session_timeout_ms=event.session_timeout_ms,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        join_token=event.token,
+    )
+
+
+def _replace_static_member(turn: Turn, group: ClassicGroup, event: JoinGroup, member_id: str) -> None:
+    """A static member came back (a restart): it takes its old place under a new member id."""
+    assert event.group_instance_id is not None
+    leader_before = group.leader_id
+    old = group.replace_static(event.group_instance_id, member_id)
+    turn.disarm(group.group_id, old.member_id, SESSION)
+    # Whoever still waits under the old id is a second process with the same instance id.
+    turn.reply(old.join_token, JoinReply(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
+    turn.reply(old.sync_token, SyncReply(ErrorCode.FENCED_INSTANCE_ID))
+    member = group.change(
+        member_id,
+        protocols=event.protocols,
+        rebalance_timeout_ms=event.rebalance_timeout_ms,
+        session_timeout_ms=event.session_timeout_ms,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        join_token=event.token,
+    )
+    arm_session(turn, group, member)
+    turn.note(
+        "static member replaced", group=group.group_id, instance=event.group_instance_id, member=member_id
+    )
+    if group.state is ClassicState.STABLE and group.select_protocol() == group.protocol_name:
+        # Nobody else needs to notice: the new id is stored with the old assignment.
+        group.change(member_id, join_token=None)
+        turn.record(records.group_metadata(group))
+        is_leader = group.is_leader(member_id)
+        turn.reply(
+            event.token,
+            JoinReply(
+                ErrorCode.NONE,
+                member_id,
+                group.generation_id,
+                group.protocol_type,
+                group.protocol_name,
+                # A client before v9 that read its own id here would compute a new assignment; with the old
+                # id it takes itself for a follower and keeps what it has.
+                (group.leader_id if event.can_skip_assignment else leader_before) or "",
+                skip_assignment=event.can_skip_assignment and is_leader,
+                members=joined_members(group) if event.can_skip_assignment and is_leader else (),
+            ),
+        )
+    elif group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
+        # While the generation completes, the leader may already assign to the old id: only a new rebalance
+        # gives the new id anything.
+        prepare_rebalance(turn, group, f"static member {event.group_instance_id} came back")
+    else:
+        complete_join_if_all_joined(turn, group)
+
+
+def _reply_current(turn: Turn, group: ClassicGroup, event: JoinGroup, *, leader_gets_members: bool) -> None:
+    is_leader = leader_gets_members and group.is_leader(event.member_id)
+    turn.reply(
+        event.token,
+        JoinReply(
+            ErrorCode.NONE,
+            event.member_id,
+            group.generation_id,
+            group.protocol_type,
+            group.protocol_name,
+            group.leader_id or "",
+            members=joined_members(group) if is_leader else (),
+        ),
+    )

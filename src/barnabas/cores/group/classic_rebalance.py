@@ -1,0 +1,227 @@
+"""Rebalances of classic groups: prepare, complete the join phase, and every timer.
+
+Timers of a group: SESSION per member (also of pending ids), JOIN while a rebalance is prepared (the first
+delay, then the slowest member's rebalance timeout), SYNC until all members fetched their assignment.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.cores.group import records
+from barnabas.cores.group.classic import CAN_REBALANCE, ClassicGroup, ClassicMember, ClassicState
+from barnabas.cores.group.events import JoinedMember, JoinReply, SyncReply, TimerFired
+from barnabas.cores.group.turn import Turn
+from barnabas.wire.errors import ErrorCode
+
+SESSION: Final = "session"
+JOIN: Final = "join"
+INITIAL: Final = "initial"
+SYNC: Final = "sync"
+
+
+def rebalance_or_complete_join(turn: Turn, group: ClassicGroup, reason: str) -> None:
+    if group.state in CAN_REBALANCE:
+        prepare_rebalance(turn, group, reason)
+    else:
+        complete_join_if_all_joined(turn, group)
+
+
+def complete_join_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
+    """During the first rebalance's delay nothing is completed early: more members are expected."""
+    if (
+        group.state is ClassicState.PREPARING_REBALANCE
+        and not group.in_initial_delay
+        and group.all_members_joined
+    ):
+        complete_join(turn, group)
+
+
+def prepare_rebalance(turn: Turn, group: ClassicGroup, reason: str) -> None:
+    """From EMPTY, STABLE or COMPLETING_REBALANCE: ask everybody to join again."""
+    if group.state is ClassicState.COMPLETING_REBALANCE:
+        for member in list(group.members.values()):
+            group.change(member.member_id, assignment=b"", sync_token=None)
+            if member.sync_token is not None:
+                turn.reply(member.sync_token, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+                arm_session(turn, group, member)
+    turn.disarm(group.group_id, "", SYNC)
+    is_first = group.is_empty
+    group.move_to(ClassicState.PREPARING_REBALANCE, turn.now_ms)
+    turn.note(
+        "preparing rebalance",
+        group=group.group_id,
+        generation=group.generation_id,
+        reason=reason,
+        members=len(group.members),
+    )
+    limits = turn.state.limits
+    delay_ms = limits.group_initial_rebalance_delay_ms
+    if is_first and delay_ms > 0:
+        group.in_initial_delay = True
+        group.new_member_added = False
+        group.initial_delay_ms = delay_ms
+        group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        turn.arm(group.group_id, "", INITIAL, turn.now_ms + delay_ms)
+    elif group.all_members_joined:
+        complete_join(turn, group)
+    elif is_first:
+        # Others were just given their member ids and are about to join. Without them they would start the
+        # next rebalance at once, which this member only notices at its next heartbeat, seconds later.
+        turn.arm(group.group_id, "", JOIN, turn.now_ms + limits.pending_members_wait_ms)
+    else:
+        turn.arm(group.group_id, "", JOIN, turn.now_ms + group.rebalance_timeout_ms)
+
+
+def complete_join(turn: Turn, group: ClassicGroup) -> None:
+    """Who did not join is out; the others learn of the new generation, the leader of all of them."""
+    turn.disarm(group.group_id, "", JOIN)
+    turn.disarm(group.group_id, "", INITIAL)
+    group.in_initial_delay = False
+    late = [m.member_id for m in group.members.values() if m.join_token is None and not m.is_static]
+    for member_id in late:
+        group.remove(member_id)
+        turn.disarm(group.group_id, member_id, SESSION)
+    if late:
+        turn.note("members removed that did not join in time", group=group.group_id, members=late)
+    if group.members and not group.elect_joined_leader():
+        # Only static members are left and none of them joined: wait until one does or their sessions end.
+        turn.arm(group.group_id, "", JOIN, turn.now_ms + group.rebalance_timeout_ms)
+        return
+    group.generation_id += 1
+    group.pending_sync_ids = frozenset()
+    if not group.members:
+        group.protocol_name = None
+        group.read_subscribed_topics()
+        group.move_to(ClassicState.EMPTY, turn.now_ms)
+        turn.record(records.group_metadata(group))
+        turn.note("group is empty", group=group.group_id, generation=group.generation_id)
+        return
+    group.protocol_name = group.select_protocol()
+    group.read_subscribed_topics()
+    group.move_to(ClassicState.COMPLETING_REBALANCE, turn.now_ms)
+    _answer_joins(turn, group)
+    turn.arm(group.group_id, "", SYNC, turn.now_ms + group.rebalance_timeout_ms)
+    turn.note(
+        "join phase complete",
+        group=group.group_id,
+        generation=group.generation_id,
+        members=len(group.members),
+        protocol=group.protocol_name,
+    )
+
+
+def _answer_joins(turn: Turn, group: ClassicGroup) -> None:
+    everybody = joined_members(group)
+    group.pending_sync_ids = frozenset(group.members)
+    for member in list(group.members.values()):
+        turn.reply(
+            member.join_token,
+            JoinReply(
+                ErrorCode.NONE,
+                member.member_id,
+                group.generation_id,
+                group.protocol_type,
+                group.protocol_name,
+                group.leader_id or "",
+                members=everybody if group.is_leader(member.member_id) else (),
+            ),
+        )
+        group.change(member.member_id, join_token=None, is_new=False)
+        arm_session(turn, group, member)
+
+
+def joined_members(group: ClassicGroup) -> tuple[JoinedMember, ...]:
+    return tuple(
+        JoinedMember(m.member_id, m.group_instance_id, m.metadata_for(group.protocol_name))
+        for m in group.members.values()
+    )
+
+
+def arm_session(turn: Turn, group: ClassicGroup, member: ClassicMember) -> None:
+    turn.arm(group.group_id, member.member_id, SESSION, turn.now_ms + member.session_timeout_ms)
+
+
+def drop_member(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+    """Remove a member; requests of it that still wait are told that it is unknown, so that it joins anew."""
+    member = group.remove(member_id)
+    turn.disarm(group.group_id, member_id, SESSION)
+    if member is not None:
+        turn.reply(member.join_token, JoinReply(ErrorCode.UNKNOWN_MEMBER_ID))
+        turn.reply(member.sync_token, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
+
+
+def end_sync_phase_if_all_synced(turn: Turn, group: ClassicGroup) -> None:
+    if not group.pending_sync_ids:
+        turn.disarm(group.group_id, "", SYNC)
+
+
+# --- timers
+
+
+def decide_timer(turn: Turn, event: TimerFired) -> None:
+    """The deadline is still the armed one: GroupCoordinatorCore.step drops stale timers."""
+    group_id, member_id, kind = event.key
+    turn.disarm(group_id, member_id, kind)
+    stored = turn.find(group_id)
+    if stored is None:
+        return
+    group = turn.edit(stored)
+    if kind == SESSION:
+        _session_ended(turn, group, member_id)
+    elif kind == INITIAL:
+        _initial_delay_ended(turn, group)
+    elif kind == JOIN and group.state is ClassicState.PREPARING_REBALANCE:
+        complete_join(turn, group)
+    elif kind == SYNC:
+        _sync_time_ended(turn, group)
+
+
+def _session_ended(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+    if member_id in group.pending_ids:
+        group.remove(member_id)
+        turn.note("pending member did not join", group=group.group_id, member=member_id)
+        complete_join_if_all_joined(turn, group)
+        return
+    member = group.members.get(member_id)
+    if member is None or member.satisfies_heartbeat:
+        return
+    drop_member(turn, group, member_id)
+    turn.note("member's session ended", group=group.group_id, member=member_id)
+    rebalance_or_complete_join(turn, group, f"session of {member_id} ended")
+
+
+def _initial_delay_ended(turn: Turn, group: ClassicGroup) -> None:
+    """Members that came during the delay extend it, up to the rebalance timeout."""
+    if group.state is not ClassicState.PREPARING_REBALANCE:
+        return
+    if group.new_member_added and group.initial_remaining_ms > 0:
+        group.new_member_added = False
+        delay_ms = min(turn.state.limits.group_initial_rebalance_delay_ms, group.initial_remaining_ms)
+        group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
+        group.initial_delay_ms = delay_ms
+        turn.arm(group.group_id, "", INITIAL, turn.now_ms + delay_ms)
+    else:
+        complete_join(turn, group)
+
+
+def _sync_time_ended(turn: Turn, group: ClassicGroup) -> None:
+    if (
+        group.state not in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE)
+        or not group.pending_sync_ids
+    ):
+        return
+    late = sorted(group.pending_sync_ids)
+    for member_id in late:
+        drop_member(turn, group, member_id)
+    turn.note("members removed that did not sync in time", group=group.group_id, members=late)
+    prepare_rebalance(turn, group, "members did not sync in time")
+
+
+def on_loaded(turn: Turn, stored: ClassicGroup) -> None:
+    if not stored.members:
+        return
+    for member in stored.members.values():
+        arm_session(turn, stored, member)
+    if len(stored.members) > turn.state.limits.group_max_size:
+        prepare_rebalance(turn, turn.edit(stored), "loaded with more members than group.max.size allows")

@@ -1,0 +1,268 @@
+"""Committed offsets: OffsetCommit and TxnOffsetCommit, OffsetFetch, OffsetDelete, transactions, expiry.
+
+An offset that is committed inside a transaction is held back (`State.pending`) until the transaction's
+marker comes: then it becomes visible, unless a newer commit of the partition was made meanwhile, or is
+dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.cores.group import records
+from barnabas.cores.group.classic import ClassicGroup, ClassicState
+from barnabas.cores.group.classic_rebalance import arm_session
+from barnabas.cores.group.events import (
+    CommitOffsets,
+    CommitReply,
+    DeleteOffsets,
+    DeleteOffsetsReply,
+    DoneReply,
+    EndTransaction,
+    ExpireOffsets,
+    FetchedOffset,
+    FetchOffsets,
+    FetchReply,
+    OffsetToCommit,
+    PartitionResult,
+    TopicsDeleted,
+)
+from barnabas.cores.group.state import Committed, Partition
+from barnabas.cores.group.turn import Turn
+from barnabas.wire.errors import ApiError, ErrorCode
+
+TOMBSTONES_PER_STEP_MAX: Final = 5_000
+"""Bounds the batch that one clean-up step writes; the step's answer says whether there is more to do."""
+
+
+# --- commit
+
+
+def decide_commit(turn: Turn, event: CommitOffsets) -> None:
+    if not event.group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
+    group = turn.find(event.group_id)
+    if group is None:
+        if event.generation_id >= 0:
+            # The group was deleted, or this coordinator never had it: the member has to join again.
+            known = event.knows_member_epoch and event.producer is None
+            code = ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION
+            raise ApiError(code, f"no group {event.group_id!r} on this coordinator")
+    else:
+        _check_classic_commit(turn, group, event)
+    results = []
+    accepted: dict[Partition, Committed] = {}
+    for wanted in event.offsets:
+        error = ErrorCode.NONE
+        if len(wanted.metadata or "") > turn.state.limits.offset_metadata_max_bytes:
+            error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        else:
+            accepted[wanted.topic, wanted.partition] = _committed(turn, event, wanted)
+        results.append(PartitionResult(wanted.topic, wanted.partition, error))
+    if accepted:
+        _store(turn, group, event, accepted)
+    turn.reply(event.token, CommitReply(ErrorCode.NONE, tuple(results)))
+
+
+def _check_classic_commit(turn: Turn, group: ClassicGroup, event: CommitOffsets) -> None:
+    """Raises ApiError unless the commit may be made; a member's commit counts as its heartbeat."""
+    in_transaction = event.producer is not None
+    if group.state is ClassicState.DEAD:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{group.group_id!r} is being deleted")
+    if event.generation_id < 0 and group.is_empty:
+        return  # an administrator, or a consumer that only keeps its offsets here
+    if event.generation_id >= 0 or event.member_id or event.group_instance_id is not None:
+        member = group.require_member(event.member_id, event.group_instance_id)
+        if event.generation_id != group.generation_id:
+            raise ApiError(
+                ErrorCode.ILLEGAL_GENERATION,
+                f"{group.group_id!r} is at generation {group.generation_id}, not {event.generation_id}",
+            )
+        if in_transaction:
+            return
+        if group.state is ClassicState.COMPLETING_REBALANCE:
+            # Its generation is the right one, so it is about to sync and may have lost the partition.
+            raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"{group.group_id!r} rebalances: sync first")
+        arm_session(turn, group, member)
+    elif not in_transaction:
+        raise ApiError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"{group.group_id!r} has members: only they may commit its offsets"
+        )
+
+
+def _committed(turn: Turn, event: CommitOffsets, wanted: OffsetToCommit) -> Committed:
+    return Committed(
+        wanted.offset,
+        wanted.leader_epoch,
+        wanted.metadata or "",
+        turn.now_ms if wanted.commit_timestamp_ms < 0 else wanted.commit_timestamp_ms,
+        -1 if event.retention_ms < 0 else turn.now_ms + event.retention_ms,
+        turn.state.next_sequence(),
+    )
+
+
+def _store(
+    turn: Turn, group: ClassicGroup | None, event: CommitOffsets, accepted: dict[Partition, Committed]
+) -> None:
+    if group is None:
+        turn.create(event.group_id)
+    for partition, committed in accepted.items():
+        turn.record(records.offset_commit(event.group_id, partition, committed))
+    if event.producer is None:
+        for partition, committed in accepted.items():
+            turn.commit(event.group_id, partition, committed)
+        return
+    turn.producer = event.producer
+    producer_id = event.producer.producer_id
+    held = turn.state.pending.get(producer_id, {}).get(event.group_id, {})
+    turn.hold(producer_id, event.group_id, {**held, **accepted})
+
+
+def decide_end_transaction(turn: Turn, event: EndTransaction) -> None:
+    end_transaction(turn, event.producer.producer_id, event.committed)
+    turn.reply(event.token, DoneReply())
+
+
+def end_transaction(turn: Turn, producer_id: int, committed: bool) -> None:
+    for group_id, held in turn.state.pending.get(producer_id, {}).items():
+        turn.hold(producer_id, group_id, None)
+        if not committed:
+            continue
+        visible = turn.state.offsets_of(group_id)
+        if turn.find(group_id) is None:
+            turn.create(group_id)
+        for partition, offset in held.items():
+            current = visible.get(partition)
+            if current is None or current.sequence < offset.sequence:
+                turn.commit(group_id, partition, offset)
+
+
+# --- fetch
+
+
+def decide_fetch(turn: Turn, event: FetchOffsets) -> None:
+    if not event.group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
+    group = turn.find(event.group_id)
+    if group is None and event.member_epoch >= 0:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"no group {event.group_id!r} on this coordinator")
+    if group is not None and group.state is ClassicState.DEAD:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{event.group_id!r} is being deleted")
+    offsets = turn.state.offsets_of(event.group_id)
+    unstable = set(turn.state.pending_of(event.group_id)) if event.require_stable else set()
+    wanted = event.partitions
+    if wanted is None:
+        wanted = tuple(offsets) + tuple(sorted(unstable - offsets.keys()))
+    found = []
+    for partition in wanted:
+        committed = offsets.get(partition)
+        if partition in unstable:
+            found.append(FetchedOffset(*partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        elif committed is None:
+            found.append(FetchedOffset(*partition))
+        else:
+            found.append(
+                FetchedOffset(*partition, committed.offset, committed.leader_epoch, committed.metadata)
+            )
+    turn.reply(event.token, FetchReply(event.group_id, ErrorCode.NONE, tuple(found)))
+
+
+# --- delete
+
+
+def decide_delete(turn: Turn, event: DeleteOffsets) -> None:
+    if not event.group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
+    group = turn.classic(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+    if not group.is_empty and not group.uses_consumer_protocol:
+        raise ApiError(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"{event.group_id!r} has members whose topics are not known: stop them first",
+        )
+    results = []
+    for partition in event.partitions:
+        subscribed = not group.is_empty and group.subscribes_to(partition[0])
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+        if not subscribed:
+            _forget(turn, event.group_id, partition)
+        results.append(PartitionResult(*partition, error))
+    turn.reply(event.token, DeleteOffsetsReply(ErrorCode.NONE, tuple(results)))
+
+
+def _forget(turn: Turn, group_id: str, partition: Partition) -> bool:
+    """A tombstone, if there is anything to forget; it also drops what open transactions hold."""
+    if partition not in turn.state.offsets_of(group_id) and partition not in turn.state.pending_of(group_id):
+        return False
+    turn.record(records.offset_tombstone(group_id, partition))
+    turn.commit(group_id, partition, None)
+    return True
+
+
+def forget_all(turn: Turn, group_id: str) -> None:
+    """Tombstones for every offset of the group, also for those that open transactions hold."""
+    for partition in _all_partitions(turn, group_id):
+        _forget(turn, group_id, partition)
+
+
+def _all_partitions(turn: Turn, group_id: str) -> dict[Partition, None]:
+    return dict.fromkeys(turn.state.offsets_of(group_id)) | dict.fromkeys(turn.state.pending_of(group_id))
+
+
+def decide_topics_deleted(turn: Turn, event: TopicsDeleted) -> None:
+    for group_id in turn.state.groups:
+        for partition in _all_partitions(turn, group_id):
+            if partition[0] not in event.topics:
+                continue
+            if len(turn.records) >= TOMBSTONES_PER_STEP_MAX:
+                turn.reply(event.token, DoneReply(more=True))
+                return
+            _forget(turn, group_id, partition)
+    turn.reply(event.token, DoneReply())
+
+
+# --- expiry
+
+
+def decide_expire(turn: Turn, event: ExpireOffsets) -> None:
+    """Drop offsets older than offsets.retention.minutes, then groups that are empty and hold none."""
+    for group_id, group in list(turn.state.groups.items()):
+        if len(turn.records) >= TOMBSTONES_PER_STEP_MAX:
+            turn.reply(event.token, DoneReply(more=True))
+            return
+        offsets = turn.state.offsets_of(group_id)
+        held = set(turn.state.pending_of(group_id))
+        expired = [
+            partition
+            for partition, committed in offsets.items()
+            if partition not in held and _is_expired(turn, group, partition, committed)
+        ]
+        for partition in expired:
+            _forget(turn, group_id, partition)
+        if expired:
+            turn.note("offsets expired", group=group_id, partitions=len(expired))
+        if len(expired) == len(offsets) and not held and group.is_empty and not group.pending_ids:
+            turn.record(records.group_tombstone(group_id))
+            turn.remove(group_id)
+            turn.note("empty group without offsets removed", group=group_id)
+    turn.reply(event.token, DoneReply())
+
+
+def _is_expired(turn: Turn, group: ClassicGroup, partition: Partition, committed: Committed) -> bool:
+    """Whether this offset's time has run out.
+
+    A group that was used with subscriptions keeps all offsets until it has been empty for the whole
+    retention; while it is stable, topics that nobody subscribes to any more expire. Offsets of a simple
+    consumer expire one by one, counted from their commit.
+    """
+    base_ms = committed.commit_timestamp_ms
+    if group.protocol_type is not None:
+        if group.is_empty:
+            base_ms = group.state_since_ms if group.state_since_ms >= 0 else base_ms
+        elif group.state is ClassicState.STABLE and group.uses_consumer_protocol:
+            if group.subscribed_topics is None or group.subscribes_to(partition[0]):
+                return False
+        else:
+            return False
+    if committed.expire_timestamp_ms >= 0:
+        return turn.now_ms >= committed.expire_timestamp_ms
+    return turn.now_ms - base_ms >= turn.state.limits.offsets_retention_ms
