@@ -449,3 +449,24 @@ def repeat(bytes text, Py_ssize_t rows):
             put(data, source, size)
             put_i32(offsets, <int32_t> data.size)
     return offsets, data
+
+
+def scan(const uint8_t[::1] data not None):
+    """(offset after the last whole batch, bytes of whole batches); offset -1 when there is none.
+
+    Reads headers only, so that the next fetch can be asked for before this one is decoded.
+    Raises CorruptBatch for a length that cannot be.
+    """
+    cdef Py_ssize_t pos = 0, size = data.shape[0]
+    cdef int64_t next_offset = -1, length
+    cdef const uint8_t* p
+    while size - pos >= HEADER_BYTES:
+        p = &data[pos]
+        length = <int32_t> load_u32(p + 8)
+        if length < HEADER_BYTES - LOG_OVERHEAD:
+            raise CorruptBatch(f"a batch at byte {pos} states a length of {length} bytes")
+        if length > size - pos - LOG_OVERHEAD:
+            break
+        next_offset = <int64_t> (load_u64(p) + load_u32(p + 23) + 1)
+        pos += LOG_OVERHEAD + length
+    return next_offset, pos

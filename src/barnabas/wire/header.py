@@ -107,12 +107,25 @@ def encode_response(message: Message, version: int, correlation_id: int) -> list
     return parts
 
 
+def encode_request_parts(
+    message: Message, version: int, correlation_id: int, client_id: str | None
+) -> list[Any]:
+    """A whole request frame with its length, as parts to send in order; long record bytes are not copied.
+
+    Raises WireError when the message does not fit the version.
+    """
+    client = b"" if client_id is None else client_id.encode()
+    tags = b"\0" if version >= REQUEST_FLEXIBLE_FROM.get(message.API_KEY, _NEVER) else b""
+    header_bytes = _FRAMED_REQUEST.size + len(client) + len(tags)
+    parts = message.encode_parts(version, bytes(header_bytes))
+    first: bytes = parts[0]
+    size = sum(len(part) for part in parts) - LENGTH_BYTES
+    length = -1 if client_id is None else len(client)
+    framed = _FRAMED_REQUEST.pack(size, message.API_KEY, version, correlation_id, length)
+    parts[0] = b"".join((framed, client, tags, first[header_bytes:]))
+    return parts
+
+
 def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
     """A whole request frame with its length. Raises WireError when the message does not fit the version."""
-    body = message.encode(version)
-    client = b"" if client_id is None else client_id.encode()
-    length = -1 if client_id is None else len(client)
-    tags = b"\0" if version >= REQUEST_FLEXIBLE_FROM.get(message.API_KEY, _NEVER) else b""
-    size = _REQUEST.size + len(client) + len(tags) + len(body)
-    framed = _FRAMED_REQUEST.pack(size, message.API_KEY, version, correlation_id, length)
-    return b"".join((framed, client, tags, body))
+    return b"".join(encode_request_parts(message, version, correlation_id, client_id))

@@ -1,0 +1,145 @@
+"""Reading one partition as raw batches, the next fetch under way while the last one is worked on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.connection import Connection
+from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError
+from barnabas.records.columnar import scan
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+
+WAIT_MS = 500
+
+
+class OffsetOutOfRange(ClientError):
+    """The log begins after the offset asked for, or ends before it.
+
+    log_start, log_end: where it begins and ends now (-1 when the broker did not say).
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int, log_start: int, log_end: int) -> None:
+        self.offset = offset
+        self.log_start = log_start
+        self.log_end = log_end
+        super().__init__(
+            f"offset {offset} of {topic}-{partition} is not there: the log holds {log_start} to {log_end}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """records: raw batches from `start` on (the first may begin before it), a view into fresh memory.
+    next_offset: after the last whole batch; `start` when there is none. aborted: (producer id, first offset)."""
+
+    start: int
+    next_offset: int
+    records: memoryview
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...]
+
+
+class Reader:
+    """Fetches of one partition, from its leader, with retries after a change of leader."""
+
+    def __init__(
+        self, cluster: Cluster, topic: str, partition: int, *, read_committed: bool, max_bytes: int
+    ) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.partition = partition
+        self.read_committed = read_committed
+        self.max_bytes = max_bytes
+
+    def _request(self, offset: int, max_wait_ms: int, min_bytes: int, max_bytes: int) -> FetchRequest:
+        partition = FetchPartition(
+            partition=self.partition, fetch_offset=offset, partition_max_bytes=max_bytes
+        )
+        return FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=int(self.read_committed),
+            session_epoch=-1,
+            topics=[FetchTopic(topic=self.topic, partitions=[partition])],
+        )
+
+    def _send(self, offset: int, max_wait_ms: int = WAIT_MS, min_bytes: int = 1) -> Connection:
+        connection = self.cluster.node(self.cluster.leader(self.topic, self.partition))
+        request = self._request(offset, max_wait_ms, min_bytes, self.max_bytes)
+        try:
+            connection.send(request, FetchResponse)
+        except BrokerUnavailable:
+            self.cluster.forget(connection)
+            raise
+        return connection
+
+    def _receive(self, connection: Connection, offset: int) -> Fetched:
+        try:
+            answer = connection.receive()
+        except BrokerUnavailable:
+            self.cluster.forget(connection)
+            raise
+        doing = f"fetching {self.topic}-{self.partition} from offset {offset}"
+        if answer.error_code:
+            raise BrokerError(answer.error_code, doing)
+        row = answer.responses[0].partitions[0]
+        if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise OffsetOutOfRange(
+                self.topic, self.partition, offset, row.log_start_offset, row.high_watermark
+            )
+        if row.error_code:
+            raise BrokerError(row.error_code, doing)
+        records = memoryview(b"") if row.records is None else memoryview(row.records)
+        after, _ = scan(records)
+        if after < 0 and len(records) >= self.max_bytes:
+            # One batch is larger than a fetch: brokers since 0.10.1 send it whole, so this is an older one.
+            raise ClientError(f"{doing}: the next batch is over {self.max_bytes} bytes; raise fetch.max.bytes")
+        return Fetched(
+            offset,
+            max(after, offset),
+            records,
+            row.high_watermark,
+            row.last_stable_offset,
+            row.log_start_offset,
+            tuple((a.producer_id, a.first_offset) for a in row.aborted_transactions or ()),
+        )
+
+    def fetch(self, offset: int, *, max_wait_ms: int = WAIT_MS, min_bytes: int = 1) -> Fetched:
+        """One fetch at `offset`. Raises OffsetOutOfRange and what `Cluster.retry` raises."""
+
+        def attempt() -> Fetched:
+            return self._receive(self._send(offset, max_wait_ms, min_bytes), offset)
+
+        return self.cluster.retry(attempt, [self.topic])
+
+    def read(self, start: int, end: int) -> Iterator[Fetched]:
+        """Pieces that together cover start..end-1; `end` must be at or below the high watermark."""
+        offset = start
+        under_way: Connection | None = None
+        try:
+            while offset < end:
+                piece: Fetched | None = None
+                if under_way is not None:
+                    try:
+                        piece = self._receive(under_way, offset)
+                    except (BrokerUnavailable, BrokerError):
+                        self.cluster.forget(under_way)
+                    under_way = None
+                if piece is None:
+                    piece = self.fetch(offset)
+                offset = piece.next_offset
+                if offset < end:
+                    try:
+                        under_way = self._send(offset)
+                    except (BrokerUnavailable, BrokerError):
+                        under_way = None  # asked again, with retries, once this piece is done
+                yield piece
+        finally:
+            if under_way is not None:  # the caller stopped early: the answer must not meet a later request
+                self.cluster.forget(under_way)

@@ -1,0 +1,165 @@
+"""How to reach a cluster: Kafka's own option names to one checked value.
+
+`from_kafka` takes the names that Kafka clients share (`security.protocol`, `sasl.mechanism`, ...), those of
+Spark's source after their `kafka.` prefix.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.client.errors import ClientError
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+DEFAULT_PORT: Final = 9092
+
+_JAAS_PAIR: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """Files are PEM. `verify_host` False takes any certificate name, as an empty
+    ssl.endpoint.identification.algorithm does."""
+
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    verify_host: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """Raises ClientError that names the file which cannot be read."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            context.check_hostname = self.verify_host
+            if self.certificate_file:
+                context.load_cert_chain(self.certificate_file, self.key_file, self.key_password)
+        except (OSError, ssl.SSLError) as error:
+            files = ", ".join(str(f) for f in (self.ca_file, self.certificate_file, self.key_file) if f)
+            raise ClientError(f"TLS files cannot be loaded ({files}): {error}") from error
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class SaslOptions:
+    """Credentials; `token` is the bearer token of OAUTHBEARER."""
+
+    mechanism: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """One cluster and how to talk to it. Times in seconds.
+
+    contact_timeout_s: how long the first contact is tried while every address refuses. deadline_s: how long a
+    request that may be repeated is repeated.
+    """
+
+    bootstrap: tuple[tuple[str, int], ...]
+    client_id: str = "barnabas"
+    tls: TlsOptions | None = None
+    sasl: SaslOptions | None = None
+    connect_timeout_s: float = 10.0
+    contact_timeout_s: float = 10.0
+    request_timeout_s: float = 30.0
+    deadline_s: float = 60.0
+    backoff_s: float = 0.05
+
+    @classmethod
+    def from_kafka(cls, options: Mapping[str, str]) -> ClientOptions:
+        """From Kafka's client option names; names that do not concern a connection are left alone.
+
+        Raises ClientError that names the option, its value and what is allowed.
+        """
+        bootstrap = options.get("bootstrap.servers", "")
+        if not bootstrap.strip():
+            raise ClientError("bootstrap.servers is not set: name at least one broker as host:port")
+        protocol = options.get("security.protocol", "PLAINTEXT").upper()
+        if protocol not in PROTOCOLS:
+            raise ClientError(f"security.protocol={protocol} is not one of {', '.join(PROTOCOLS)}")
+        return cls(
+            bootstrap=parse_bootstrap(bootstrap),
+            client_id=options.get("client.id", "barnabas"),
+            tls=_tls(options) if protocol.endswith("SSL") else None,
+            sasl=_sasl(options) if protocol.startswith("SASL") else None,
+            request_timeout_s=_seconds(options, "request.timeout.ms", 30.0),
+            deadline_s=_seconds(options, "delivery.timeout.ms", 60.0),
+            connect_timeout_s=_seconds(options, "socket.connection.setup.timeout.ms", 10.0),
+        )
+
+
+def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
+    """Addresses out of `host:port,host:port`; `[::1]:9092` for IPv6, port 9092 when left out.
+
+    Raises ClientError that shows the part which is not an address.
+    """
+    addresses = []
+    for part in text.split(","):
+        part = part.strip().rpartition("://")[2]  # PLAINTEXT://host:port is taken as well
+        if not part:
+            continue
+        match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:]+))(?::(\d{1,5}))?", part)
+        port = int(match[3] or DEFAULT_PORT) if match else 0
+        if match is None or not 0 < port < 65536:
+            raise ClientError(f"{part!r} in bootstrap.servers is not host:port")
+        addresses.append((match[1] or match[2], port))
+    if not addresses:
+        raise ClientError("bootstrap.servers is empty: name at least one broker as host:port")
+    return tuple(addresses)
+
+
+def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
+    if name not in options:
+        return default
+    try:
+        value = int(options[name]) / 1000
+    except ValueError:
+        value = 0.0
+    if value <= 0:
+        raise ClientError(f"{name}={options[name]} is not a positive number of milliseconds")
+    return value
+
+
+def _tls(options: Mapping[str, str]) -> TlsOptions:
+    for name in ("ssl.truststore.type", "ssl.keystore.type"):
+        if options.get(name, "PEM").upper() != "PEM":
+            raise ClientError(f"{name}={options[name]} is not readable here: convert the store to PEM")
+    keystore = options.get("ssl.keystore.location") or options.get("ssl.certificate.location")
+    return TlsOptions(
+        ca_file=options.get("ssl.ca.location") or options.get("ssl.truststore.location"),
+        certificate_file=keystore,
+        key_file=options.get("ssl.key.location"),
+        key_password=options.get("ssl.key.password"),
+        verify_host=options.get("ssl.endpoint.identification.algorithm", "https").lower() not in ("", "none"),
+    )
+
+
+def _sasl(options: Mapping[str, str]) -> SaslOptions:
+    mechanism = (options.get("sasl.mechanism") or options.get("sasl.mechanisms") or "").upper()
+    if mechanism not in MECHANISMS:
+        raise ClientError(f"sasl.mechanism={mechanism or '(not set)'} is not one of {', '.join(MECHANISMS)}")
+    jaas = {
+        name: next(v for v in values if v)
+        for name, *values in _JAAS_PAIR.findall(options.get("sasl.jaas.config", ""))
+        if any(values)
+    }
+    sasl = SaslOptions(
+        mechanism,
+        options.get("sasl.username") or jaas.get("username", ""),
+        options.get("sasl.password") or jaas.get("password", ""),
+        options.get("sasl.oauthbearer.token", ""),
+    )
+    if mechanism == "OAUTHBEARER":
+        if not sasl.token:
+            raise ClientError("sasl.oauthbearer.token is not set")
+    elif not sasl.username:
+        raise ClientError("sasl.username is not set (nor username in sasl.jaas.config)")
+    return sasl

@@ -1,0 +1,171 @@
+"""Writing raw batches: one at a time, or a pipelined, idempotent stream of them.
+
+A broker accepts a producer's batches of a partition only in the order of their sequences and answers a batch
+that it already has with its first offset, so a batch may be sent again whenever its fate is not known. What is
+in flight when something breaks is sent again one by one, in order: the first repeat of each either fills
+the gap or is recognised.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.connection import Connection
+from barnabas.client.errors import BrokerError, BrokerUnavailable
+from barnabas.records.columnar import Buffer
+from barnabas.records.columnar_encoder import EncodedBatch
+from barnabas.wire.errors import RETRIABLE, ErrorCode
+from barnabas.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+BytesLike: TypeAlias = bytes | bytearray | memoryview | Buffer
+
+ACKS_ALL: Final = -1
+IN_FLIGHT_MAX: Final = 4
+"""Requests per connection; a broker remembers the last five batches of a producer."""
+REQUEST_BYTES_MAX: Final = 4 << 20
+_REFUSED_FOR_ORDER: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,)
+
+
+def _request(topic: str, parts: Iterable[tuple[int, BytesLike]], acks: int, timeout_ms: int) -> ProduceRequest:
+    data = [PartitionProduceData(index=partition, records=memoryview(batch)) for partition, batch in parts]
+    return ProduceRequest(
+        acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+    )
+
+
+def _check(row: PartitionProduceResponse, topic: str) -> int:
+    """The base offset of an answered batch. Raises BrokerError."""
+    if row.error_code and row.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        raise BrokerError(row.error_code, f"producing to {topic}-{row.index}", row.error_message)
+    return row.base_offset
+
+
+def produce_one(
+    cluster: Cluster, topic: str, partition: int, batch: BytesLike, acks: int, timeout_ms: int
+) -> int:
+    """Sends one batch to its leader and waits, with retries. Gives the base offset."""
+    request = _request(topic, [(partition, batch)], acks, timeout_ms)
+
+    def attempt() -> int:
+        connection = cluster.node(cluster.leader(topic, partition))
+        try:
+            if acks == 0:
+                connection.send(request, ProduceResponse, expect_answer=False)
+                return -1
+            answer = connection.call(request, ProduceResponse)
+        except BrokerUnavailable:
+            cluster.forget(connection)
+            raise
+        return _check(answer.responses[0].partition_responses[0], topic)
+
+    return cluster.retry(attempt, [topic])
+
+
+@dataclass(slots=True)
+class _InFlight:
+    connection: Connection
+    topic: str
+    batches: list[EncodedBatch]
+
+
+class ProduceStream:
+    """Sends batches of one idempotent producer with acks=all, several requests under way.
+
+    records, bytes: what was acknowledged so far. Order per partition is the order of `send`. An error
+    that cannot pass is raised by `send` or `flush`; nothing may be sent afterwards.
+    """
+
+    def __init__(self, cluster: Cluster, *, timeout_ms: int = 30_000) -> None:
+        self.cluster = cluster
+        self.timeout_ms = timeout_ms
+        self.records = 0
+        self.bytes = 0
+        self._in_flight: deque[_InFlight] = deque()
+
+    def send(self, topic: str, batches: Iterable[EncodedBatch]) -> None:
+        """Sends finished batches, at most one per partition in a request; waits while many are under way."""
+        group: list[EncodedBatch] = []
+        leader = -1
+        size = 0
+        for batch in batches:
+            target = self.cluster.retry(lambda b=batch: self.cluster.leader(topic, b.partition), [topic])
+            repeated = any(held.partition == batch.partition for held in group)
+            if group and (target != leader or repeated or size + len(batch.data) > REQUEST_BYTES_MAX):
+                self._send(leader, topic, group)
+                group, size = [], 0
+            leader = target
+            group.append(batch)
+            size += len(batch.data)
+        if group:
+            self._send(leader, topic, group)
+
+    def flush(self) -> None:
+        """Waits until everything sent is acknowledged."""
+        while self._in_flight:
+            self._receive()
+
+    def _send(self, leader: int, topic: str, batches: list[EncodedBatch]) -> None:
+        while len(self._in_flight) >= IN_FLIGHT_MAX:
+            self._receive()
+        request = _request(topic, [(b.partition, b.data) for b in batches], ACKS_ALL, self.timeout_ms)
+        try:
+            connection = self.cluster.node(leader)
+        except BrokerUnavailable:
+            self._recover([*self._take_all(), (topic, batches)])
+            return
+        try:
+            connection.send(request, ProduceResponse)
+        except BrokerUnavailable:
+            self._recover([*self._take_all(), (topic, batches)])
+            return
+        self._in_flight.append(_InFlight(connection, topic, batches))
+
+    def _take_all(self) -> list[tuple[str, list[EncodedBatch]]]:
+        held = [(flight.topic, flight.batches) for flight in self._in_flight]
+        self._in_flight.clear()
+        return held
+
+    def _receive(self) -> None:
+        """Takes the oldest answer; a failure that may pass sends everything under way again."""
+        oldest = self._in_flight[0]
+        try:
+            answer = oldest.connection.receive()
+        except BrokerUnavailable:
+            self._recover(self._take_all())
+            return
+        rows = {row.index: row for row in answer.responses[0].partition_responses}
+        failed = []
+        for batch in oldest.batches:
+            row = rows[batch.partition]
+            if row.error_code in RETRIABLE or row.error_code in _REFUSED_FOR_ORDER:
+                failed.append(batch)
+            else:
+                _check(row, oldest.topic)
+                self._acknowledged(batch)
+        self._in_flight.popleft()
+        if failed:
+            self._recover([(oldest.topic, failed), *self._take_all()])
+
+    def _acknowledged(self, batch: EncodedBatch) -> None:
+        self.records += batch.records
+        self.bytes += len(batch.data)
+
+    def _recover(self, held: list[tuple[str, list[EncodedBatch]]]) -> None:
+        """Sends these again one by one, in order, each until it is acknowledged or the deadline passes."""
+        self.cluster.close()
+        time.sleep(self.cluster.options.backoff_s)
+        for topic, batches in held:
+            for batch in batches:
+                produce_one(self.cluster, topic, batch.partition, batch.data, ACKS_ALL, self.timeout_ms)
+                self._acknowledged(batch)
