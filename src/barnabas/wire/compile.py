@@ -114,6 +114,8 @@ def is_set(source: Source, field: Field, value: str) -> str:
     """An expression that tells whether `value` differs from the field's default."""
     if field.kind == "array" and field.default is UNSET:
         return f"{value} is None or len({value})" if field.null else f"{value}"
+    if field.kind == "struct" and field.null:
+        return f"{value} is not None"
     if field.kind == "struct":
         plain = source.constant(field.element(), f"default_{field.element.__name__}")
         return f"{value} is not None and {value} != {plain}"

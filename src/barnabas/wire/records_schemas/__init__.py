@@ -1,0 +1,29 @@
+"""What Kafka stores in records of its own topics, and what group members tell each other.
+
+Keys and values begin with an int16: in a value it is the version of the layout, in a key the kind of the
+record (Kafka's older name for it is the key's version), so a key class has that one version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.wire.primitives import Buffer, UnsupportedVersion, WireError
+from barnabas.wire.schema import Data
+
+RecordTypes = Mapping[int, tuple[type[Data], type[Data]]]
+
+
+def decode_record(types: RecordTypes, key: Buffer, value: Buffer | None) -> tuple[Data, Data | None]:
+    """Key and value of one record of an internal topic; the value is None for a tombstone.
+
+    Raises UnsupportedVersion for a kind of record that `types` lacks, which readers skip as Kafka does,
+    and WireError for malformed bytes.
+    """
+    if len(key) < 2:
+        raise WireError(f"record key of {len(key)} bytes has no kind")
+    kind = int.from_bytes(key[:2], "big", signed=True)
+    if kind not in types:
+        raise UnsupportedVersion(f"record kind {kind} is not known here")
+    key_class, value_class = types[kind]
+    return key_class.decode(key, kind, 2), None if value is None else value_class.decode_versioned(value)
