@@ -1,0 +1,1 @@
+"""Benchmarks: one command, several brokers side by side. See README.md."""

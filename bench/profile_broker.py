@@ -1,0 +1,114 @@
+"""Where the broker's time goes under one workload: `python -m bench.profile_broker 'produce 1 KB, batches 64 KB*'`.
+
+Starts Barnabas as the benchmark does, drives the first workload whose name matches, and prints the hottest symbols
+by `perf` (which sees system calls and the kernel) or, without perf, the stacks by `py-spy`. The share per symbol is
+of the broker's own process time; a load generator beside it competes for the cores but is not in the list.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from bench.brokers import Barnabas
+from bench.report import number
+from bench.workloads import Pace, all_workloads, sample
+
+WARMUP_S = 1.0
+LINES = 45
+
+
+def watch_command(pid: int, seconds: float, directory: Path) -> list[str]:
+    """The profiler to run beside the load. Raises SystemExit when there is none."""
+    if shutil.which("perf"):
+        data = str(directory / "perf.data")
+        return [
+            "perf",
+            "record",
+            "-q",
+            "-F",
+            "999",
+            "-g",
+            "-p",
+            str(pid),
+            "-o",
+            data,
+            "--",
+            "sleep",
+            str(seconds),
+        ]
+    if shutil.which("py-spy"):
+        out = str(directory / "stacks.txt")
+        return [
+            "py-spy",
+            "record",
+            "-p",
+            str(pid),
+            "-d",
+            str(int(seconds)),
+            "-f",
+            "raw",
+            "-o",
+            out,
+            "--native",
+        ]
+    raise SystemExit("neither `perf` (package linux-perf) nor `py-spy` (pip) is installed")
+
+
+def show(directory: Path) -> None:
+    if (directory / "perf.data").exists():
+        report = [
+            "perf",
+            "report",
+            "-i",
+            str(directory / "perf.data"),
+            "--stdio",
+            "--no-children",
+            "-g",
+            "none",
+        ]
+        done = subprocess.run(report, capture_output=True, text=True)
+        lines = [line for line in done.stdout.splitlines() if line.strip() and not line.startswith("#")]
+        print("\n".join(lines[:LINES]) or done.stderr)
+        return
+    rows = (directory / "stacks.txt").read_text().splitlines()
+    print("\n".join(sorted(rows, key=lambda row: -int(row.rpartition(" ")[2]))[:LINES]))
+
+
+def main() -> int:
+    made = argparse.ArgumentParser(
+        prog="python -m bench.profile_broker", description=__doc__.partition("\n")[0]
+    )
+    made.add_argument("pattern", help="name of a workload (see `python -m bench --list`), with wildcards")
+    made.add_argument("--seconds", type=float, default=5.0)
+    options = made.parse_args()
+    found = [w for w in all_workloads(quick=False) if fnmatch.fnmatch(w.name, options.pattern)]
+    if not found:
+        print(f"no workload matches {options.pattern!r}; see `python -m bench --list`", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        broker = Barnabas(Path(folder))
+        broker.start()
+        try:
+            assert broker.process is not None
+            command = watch_command(broker.process.pid, options.seconds, Path(folder))
+            profiler = threading.Timer(WARMUP_S, subprocess.run, [command], {"capture_output": True})
+            profiler.start()
+            pace = Pace(WARMUP_S, options.seconds, options.seconds, max_bytes=0)
+            result = sample(found[0], broker, pace)
+            profiler.join()
+        finally:
+            broker.stop()
+        print(f"{found[0].name}: {number(result['value'], found[0].unit)} {found[0].unit}\n")
+        show(Path(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
