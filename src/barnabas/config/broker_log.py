@@ -1,0 +1,353 @@
+"""Broker options: topics, segments, retention, compaction. Most are the defaults of a topic config."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.config.option import INT_MAX, LONG_MAX, Mark, Mode, OptionTable
+from barnabas.config.topic_options import COMPRESSIONS, gzip_level
+
+LOG: Final = OptionTable("Topics and log")
+
+WORKS: Final = Mark.WORKS
+IGNORED: Final = Mark.IGNORED
+CLUSTER: Final = Mode.CLUSTER
+
+AUTO_CREATE_TOPICS_ENABLE: Final = LOG.boolean(
+    "auto.create.topics.enable",
+    True,
+    "Make a topic when a client asks for one that does not exist.",
+    mark=WORKS,
+)
+DELETE_TOPIC_ENABLE: Final = LOG.boolean(
+    "delete.topic.enable", True, "Whether topics may be deleted.", mark=WORKS
+)
+NUM_PARTITIONS: Final = LOG.integer(
+    "num.partitions", 1, "Partitions of a topic that is made without saying how many.", lo=1, mark=WORKS
+)
+DEFAULT_REPLICATION_FACTOR: Final = LOG.integer(
+    "default.replication.factor",
+    1,
+    "Replicas of a topic that is made without saying how many.",
+    lo=1,
+    mark=WORKS,
+)
+MIN_INSYNC_REPLICAS: Final = LOG.integer(
+    "min.insync.replicas",
+    1,
+    "In-sync replicas that must exist for a produce with acks=all to be accepted.",
+    lo=1,
+    mode=CLUSTER,
+    topic="min.insync.replicas",
+    mark=WORKS,
+)
+UNCLEAN_LEADER_ELECTION_ENABLE: Final = LOG.boolean(
+    "unclean.leader.election.enable",
+    False,
+    "Let a replica lead that is not in sync when no other is left, at the price of lost records.",
+    mode=CLUSTER,
+    topic="unclean.leader.election.enable",
+    mark=WORKS,
+)
+LOG.long(
+    "unclean.leader.election.interval.ms",
+    300_000,
+    "How often partitions without a leader are looked at for an unclean election.",
+    lo=1,
+    internal=True,
+)
+LOG_RETENTION_MS: Final = LOG.long_or_null(
+    "log.retention.ms",
+    "Age above which segments go; -1 keeps them for ever. Wins over .minutes and .hours.",
+    mode=CLUSTER,
+    topic="retention.ms",
+    mark=WORKS,
+)
+LOG_RETENTION_MINUTES: Final = LOG.integer_or_null(
+    "log.retention.minutes", "Age above which segments go, in minutes. Wins over .hours.", mark=WORKS
+)
+LOG_RETENTION_HOURS: Final = LOG.integer(
+    "log.retention.hours", 168, "Age above which segments go, in hours.", mark=WORKS
+)
+LOG_RETENTION_BYTES: Final = LOG.long(
+    "log.retention.bytes",
+    -1,
+    "Size of one partition above which its oldest segments go; -1 means no limit.",
+    mode=CLUSTER,
+    topic="retention.bytes",
+    mark=WORKS,
+)
+LOG_RETENTION_CHECK_INTERVAL_MS: Final = LOG.long(
+    "log.retention.check.interval.ms", 300_000, "How often retention is looked at.", lo=1, mark=WORKS
+)
+LOG_SEGMENT_BYTES: Final = LOG.integer(
+    "log.segment.bytes",
+    1 << 30,
+    "Roll the active segment before an append would pass this many bytes (Kafka 4 asks "
+    "for 1 MiB at least; here small values work, as in Kafka 3).",
+    lo=14,
+    hi=INT_MAX,
+    mode=CLUSTER,
+    topic="segment.bytes",
+    mark=WORKS,
+)
+LOG_ROLL_MS: Final = LOG.long_or_null(
+    "log.roll.ms",
+    "Age of the active segment at which it rolls. Wins over .hours.",
+    lo=1,
+    mode=CLUSTER,
+    topic="segment.ms",
+    mark=WORKS,
+)
+LOG_ROLL_HOURS: Final = LOG.integer(
+    "log.roll.hours", 168, "Age of the active segment at which it rolls, in hours.", lo=1, mark=WORKS
+)
+LOG_ROLL_JITTER_MS: Final = LOG.long_or_null(
+    "log.roll.jitter.ms",
+    "Up to this much is taken off log.roll.ms by chance. Wins over .hours.",
+    lo=0,
+    mode=CLUSTER,
+    topic="segment.jitter.ms",
+    mark=WORKS,
+)
+LOG_ROLL_JITTER_HOURS: Final = LOG.integer(
+    "log.roll.jitter.hours", 0, "Up to this much is taken off log.roll.hours by chance.", lo=0, mark=WORKS
+)
+LOG_SEGMENT_DELETE_DELAY_MS: Final = LOG.long(
+    "log.segment.delete.delay.ms",
+    60_000,
+    "How long a deleted segment's files stay on disk, renamed to `.deleted`.",
+    lo=0,
+    mode=CLUSTER,
+    topic="file.delete.delay.ms",
+    mark=WORKS,
+)
+LOG_CLEANUP_POLICY: Final = LOG.strings(
+    "log.cleanup.policy",
+    ("delete",),
+    "What happens to old segments: delete, compact, both, or (empty) nothing.",
+    choices=("delete", "compact"),
+    mode=CLUSTER,
+    topic="cleanup.policy",
+    mark=WORKS,
+)
+LOG_FLUSH_INTERVAL_MESSAGES: Final = LOG.long(
+    "log.flush.interval.messages",
+    LONG_MAX,
+    "Force the log to disk after this many records.",
+    lo=1,
+    mode=CLUSTER,
+    topic="flush.messages",
+    mark=WORKS,
+)
+LOG_FLUSH_INTERVAL_MS: Final = LOG.long_or_null(
+    "log.flush.interval.ms",
+    "Force the log to disk when records have waited this long; without it, log.flush.scheduler.interval.ms.",
+    mode=CLUSTER,
+    topic="flush.ms",
+    mark=WORKS,
+)
+LOG_FLUSH_SCHEDULER_INTERVAL_MS: Final = LOG.long(
+    "log.flush.scheduler.interval.ms",
+    LONG_MAX,
+    "How often it is looked at whether a log must be forced to disk.",
+    mark=WORKS,
+)
+LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS: Final = LOG.integer(
+    "log.flush.offset.checkpoint.interval.ms",
+    60_000,
+    "How often recovery points are written down.",
+    lo=0,
+    mark=WORKS,
+)
+LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS: Final = LOG.integer(
+    "log.flush.start.offset.checkpoint.interval.ms",
+    60_000,
+    "How often log start offsets are written down.",
+    lo=0,
+    mark=WORKS,
+)
+LOG_INDEX_INTERVAL_BYTES: Final = LOG.integer(
+    "log.index.interval.bytes",
+    4096,
+    "Bytes of log between two entries of the offset index.",
+    lo=0,
+    mode=CLUSTER,
+    topic="index.interval.bytes",
+    mark=WORKS,
+)
+LOG_INDEX_SIZE_MAX_BYTES: Final = LOG.integer(
+    "log.index.size.max.bytes",
+    10 << 20,
+    "Largest size of a segment's offset index; a full index rolls the segment.",
+    lo=4,
+    mode=CLUSTER,
+    topic="segment.index.bytes",
+    mark=WORKS,
+)
+LOG_PREALLOCATE: Final = LOG.boolean(
+    "log.preallocate",
+    False,
+    "Reserve a segment's whole size on disk when it is made.",
+    mode=CLUSTER,
+    topic="preallocate",
+)
+LOG_MESSAGE_TIMESTAMP_TYPE: Final = LOG.string(
+    "log.message.timestamp.type",
+    "CreateTime",
+    "Whose time a record carries: the producer's, or that of the append.",
+    choices=("CreateTime", "LogAppendTime"),
+    mode=CLUSTER,
+    topic="message.timestamp.type",
+    mark=WORKS,
+)
+LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS: Final = LOG.long(
+    "log.message.timestamp.before.max.ms",
+    LONG_MAX,
+    "How far a record's timestamp may lie behind the broker's clock.",
+    lo=0,
+    mode=CLUSTER,
+    topic="message.timestamp.before.max.ms",
+    mark=WORKS,
+)
+LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS: Final = LOG.long(
+    "log.message.timestamp.after.max.ms",
+    3_600_000,
+    "How far a record's timestamp may lie ahead of the broker's clock.",
+    lo=0,
+    mode=CLUSTER,
+    topic="message.timestamp.after.max.ms",
+    mark=WORKS,
+)
+COMPRESSION_TYPE: Final = LOG.string(
+    "compression.type",
+    "producer",
+    "Codec in which batches are kept; `producer` keeps what the producer chose.",
+    choices=COMPRESSIONS,
+    mode=CLUSTER,
+    topic="compression.type",
+    mark=WORKS,
+)
+COMPRESSION_GZIP_LEVEL: Final = LOG.integer(
+    "compression.gzip.level",
+    -1,
+    "Level used when the broker compresses with gzip.",
+    check=gzip_level,
+    mode=CLUSTER,
+    topic="compression.gzip.level",
+)
+COMPRESSION_LZ4_LEVEL: Final = LOG.integer(
+    "compression.lz4.level",
+    9,
+    "Level used when the broker compresses with lz4.",
+    lo=1,
+    hi=17,
+    mode=CLUSTER,
+    topic="compression.lz4.level",
+)
+COMPRESSION_ZSTD_LEVEL: Final = LOG.integer(
+    "compression.zstd.level",
+    3,
+    "Level used when the broker compresses with zstd.",
+    lo=-131072,
+    hi=22,
+    mode=CLUSTER,
+    topic="compression.zstd.level",
+)
+LOG_CLEANER_ENABLE: Final = LOG.boolean(
+    "log.cleaner.enable", True, "Whether compacted topics are compacted at all.", mark=WORKS
+)
+LOG_CLEANER_THREADS: Final = LOG.integer(
+    "log.cleaner.threads", 1, "Threads that compact.", lo=0, mode=CLUSTER
+)
+LOG_CLEANER_BACKOFF_MS: Final = LOG.long(
+    "log.cleaner.backoff.ms",
+    15_000,
+    "Wait of the cleaner when there is nothing to clean.",
+    lo=0,
+    mode=CLUSTER,
+    mark=WORKS,
+)
+LOG_CLEANER_DEDUPE_BUFFER_SIZE: Final = LOG.long(
+    "log.cleaner.dedupe.buffer.size",
+    134_217_728,
+    "Memory for the table of keys of all cleaner threads.",
+    mode=CLUSTER,
+)
+LOG.integer(
+    "log.cleaner.io.buffer.size",
+    524_288,
+    "Memory for reading and writing of all cleaner threads.",
+    lo=0,
+    mode=CLUSTER,
+)
+LOG.double("log.cleaner.io.buffer.load.factor", 0.9, "How full the table of keys may get.", mode=CLUSTER)
+LOG.double(
+    "log.cleaner.io.max.bytes.per.second",
+    1.7976931348623157e308,
+    "Most bytes per second that cleaning may read and write.",
+    mode=CLUSTER,
+)
+LOG_CLEANER_MIN_CLEANABLE_RATIO: Final = LOG.double(
+    "log.cleaner.min.cleanable.ratio",
+    0.5,
+    "Share of a compacted log that must be new before it is compacted again.",
+    lo=0,
+    hi=1,
+    mode=CLUSTER,
+    topic="min.cleanable.dirty.ratio",
+    mark=WORKS,
+)
+LOG_CLEANER_DELETE_RETENTION_MS: Final = LOG.long(
+    "log.cleaner.delete.retention.ms",
+    86_400_000,
+    "How long a compacted topic keeps the tombstone of a deleted key.",
+    lo=0,
+    mode=CLUSTER,
+    topic="delete.retention.ms",
+    mark=WORKS,
+)
+LOG_CLEANER_MIN_COMPACTION_LAG_MS: Final = LOG.long(
+    "log.cleaner.min.compaction.lag.ms",
+    0,
+    "Time for which a new record is safe from compaction.",
+    lo=0,
+    mode=CLUSTER,
+    topic="min.compaction.lag.ms",
+    mark=WORKS,
+)
+LOG_CLEANER_MAX_COMPACTION_LAG_MS: Final = LOG.long(
+    "log.cleaner.max.compaction.lag.ms",
+    LONG_MAX,
+    "Longest time a record may stay out of reach of compaction.",
+    lo=1,
+    mode=CLUSTER,
+    topic="max.compaction.lag.ms",
+    mark=WORKS,
+)
+LOG.class_name(
+    "create.topic.policy.class.name",
+    None,
+    "Java class that may refuse new topics; cannot run here.",
+    mark=IGNORED,
+)
+LOG.class_name(
+    "alter.config.policy.class.name",
+    None,
+    "Java class that may refuse config changes; cannot run here.",
+    mark=IGNORED,
+)
+LOG.long(
+    "log.dir.failure.timeout.ms",
+    30_000,
+    "Time a broker has to report a failed log folder before it stops.",
+    lo=1,
+)
+LOG.long(
+    "log.initial.task.delay.ms",
+    30_000,
+    "Wait after the start before house-keeping of logs begins.",
+    lo=0,
+    internal=True,
+)
+LOG.boolean("log.message.downconversion.enable", True, "Has no effect, as in Kafka 4.", mark=IGNORED)

@@ -1,0 +1,155 @@
+"""Group configs (entity type `groups`, config resource type 32): settings of one group."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from barnabas.config.option import Mark, OptionTable
+
+GROUP: Final = OptionTable("Group options")
+
+WORKS: Final = Mark.WORKS
+
+_DURATION: Final = re.compile(r"P(?=\d|T\d)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.IGNORECASE)
+
+
+def offset_reset(value: str) -> str | None:
+    """The check of share.auto.offset.reset: earliest, latest, or by_duration: and an ISO-8601 duration."""
+    kind, _, duration = value.partition(":")
+    if value in ("earliest", "latest") or (kind == "by_duration" and _DURATION.fullmatch(duration)):
+        return None
+    return "must be earliest, latest or by_duration:PnDTnHnMnS, for example by_duration:PT1H"
+
+
+CONSUMER_SESSION_TIMEOUT_MS: Final = GROUP.integer(
+    "consumer.session.timeout.ms", 45_000, "Silence after which a consumer-protocol member is dropped.", lo=1
+)
+CONSUMER_HEARTBEAT_INTERVAL_MS: Final = GROUP.integer(
+    "consumer.heartbeat.interval.ms", 5000, "Heartbeat interval given to consumer-protocol members.", lo=1
+)
+CONSUMER_ASSIGNMENT_INTERVAL_MS: Final = GROUP.integer(
+    "consumer.assignment.interval.ms", 1000, "Least time between two assignments of the group.", lo=0
+)
+GROUP.boolean("consumer.assignor.offload.enable", True, "Run the assignor in a background thread.")
+SHARE_SESSION_TIMEOUT_MS: Final = GROUP.integer(
+    "share.session.timeout.ms", 45_000, "Silence after which a share group's member is dropped.", lo=1
+)
+SHARE_HEARTBEAT_INTERVAL_MS: Final = GROUP.integer(
+    "share.heartbeat.interval.ms", 5000, "Heartbeat interval given to share group members.", lo=1
+)
+SHARE_ASSIGNMENT_INTERVAL_MS: Final = GROUP.integer(
+    "share.assignment.interval.ms", 1000, "Least time between two assignments of the share group.", lo=0
+)
+GROUP.boolean("share.assignor.offload.enable", True, "Run the assignor in a background thread.")
+SHARE_RECORD_LOCK_DURATION_MS: Final = GROUP.integer(
+    "share.record.lock.duration.ms", 30_000, "Time a consumer has to acknowledge a record.", lo=1000
+)
+SHARE_AUTO_OFFSET_RESET: Final = GROUP.string(
+    "share.auto.offset.reset",
+    "latest",
+    "Where a share group begins in a partition it has no state for.",
+    check=offset_reset,
+)
+SHARE_ISOLATION_LEVEL: Final = GROUP.string(
+    "share.isolation.level",
+    "read_uncommitted",
+    "Whether records of open and aborted transactions are delivered.",
+    choices=("read_committed", "read_uncommitted"),
+)
+SHARE_DELIVERY_COUNT_LIMIT: Final = GROUP.integer(
+    "share.delivery.count.limit", 5, "Deliveries after which a record is given up.", lo=2
+)
+SHARE_PARTITION_MAX_RECORD_LOCKS: Final = GROUP.integer(
+    "share.partition.max.record.locks", 2000, "Records of one partition that may be in flight.", lo=100
+)
+SHARE_RENEW_ACKNOWLEDGE_ENABLE: Final = GROUP.boolean(
+    "share.renew.acknowledge.enable", True, "Let consumers prolong their locks."
+)
+ERRORS_DEADLETTERQUEUE_TOPIC_NAME: Final = GROUP.string(
+    "errors.deadletterqueue.topic.name",
+    "",
+    "Topic for records that the share group gave up; empty means none.",
+)
+ERRORS_DEADLETTERQUEUE_COPY_RECORD_ENABLE: Final = GROUP.boolean(
+    "errors.deadletterqueue.copy.record.enable", False, "Copy key and value there too, not only the reason."
+)
+_STREAMS: Final = "Belongs to the streams group protocol (KIP-1071), which is not served."
+for _name, _default in (
+    ("streams.session.timeout.ms", 45_000),
+    ("streams.heartbeat.interval.ms", 5000),
+    ("streams.num.standby.replicas", 0),
+    ("streams.initial.rebalance.delay.ms", 3000),
+    ("streams.assignment.interval.ms", 1000),
+    ("streams.task.offset.interval.ms", 60_000),
+    ("streams.num.warmup.replicas", 2),
+):
+    GROUP.integer(_name, _default, _STREAMS, lo=0)
+GROUP.long("streams.acceptable.recovery.lag", 10_000, _STREAMS, lo=0)
+GROUP.boolean("streams.assignor.offload.enable", True, _STREAMS)
+
+# Group config -> the broker option that is its default.
+GROUP_SYNONYM: Final = {
+    name: f"group.{name}"
+    for name in GROUP.names()
+    if name.startswith(("consumer.", "share.", "streams."))
+    and name
+    not in (
+        "share.auto.offset.reset",
+        "share.isolation.level",
+        "share.renew.acknowledge.enable",
+        "streams.num.warmup.replicas",
+        "streams.acceptable.recovery.lag",
+    )
+}
+
+# Group config -> broker options with its lowest and highest value (None: no such limit).
+GROUP_LIMITS: Final[dict[str, tuple[str | None, str | None]]] = {
+    "consumer.session.timeout.ms": (
+        "group.consumer.min.session.timeout.ms",
+        "group.consumer.max.session.timeout.ms",
+    ),
+    "consumer.heartbeat.interval.ms": (
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+    ),
+    "consumer.assignment.interval.ms": (
+        "group.consumer.min.assignment.interval.ms",
+        "group.consumer.max.assignment.interval.ms",
+    ),
+    "share.session.timeout.ms": ("group.share.min.session.timeout.ms", "group.share.max.session.timeout.ms"),
+    "share.heartbeat.interval.ms": (
+        "group.share.min.heartbeat.interval.ms",
+        "group.share.max.heartbeat.interval.ms",
+    ),
+    "share.assignment.interval.ms": (
+        "group.share.min.assignment.interval.ms",
+        "group.share.max.assignment.interval.ms",
+    ),
+    "share.record.lock.duration.ms": (
+        "group.share.min.record.lock.duration.ms",
+        "group.share.max.record.lock.duration.ms",
+    ),
+    "share.delivery.count.limit": (
+        "group.share.min.delivery.count.limit",
+        "group.share.max.delivery.count.limit",
+    ),
+    "share.partition.max.record.locks": (
+        "group.share.min.partition.max.record.locks",
+        "group.share.max.partition.max.record.locks",
+    ),
+    "streams.session.timeout.ms": (
+        "group.streams.min.session.timeout.ms",
+        "group.streams.max.session.timeout.ms",
+    ),
+    "streams.heartbeat.interval.ms": (
+        "group.streams.min.heartbeat.interval.ms",
+        "group.streams.max.heartbeat.interval.ms",
+    ),
+    "streams.assignment.interval.ms": (
+        "group.streams.min.assignment.interval.ms",
+        "group.streams.max.assignment.interval.ms",
+    ),
+    "streams.task.offset.interval.ms": ("group.streams.min.task.offset.interval.ms", None),
+    "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
+}

@@ -1,0 +1,260 @@
+"""Reads server.properties and the command line into a BrokerConfig.
+
+What Kafka knows is accepted; what it does not know, or no longer does, is accepted with a warning;
+a bad value raises ConfigError.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, cast
+
+from barnabas.config import broker_groups, broker_identity, broker_log
+from barnabas.config.broker_options import BROKER, TOPIC_SYNONYM, listener_base_name, retired_reason
+from barnabas.config.listeners import Listener, parse_listeners, parse_protocol_map
+from barnabas.config.option import ConfigError, Option, refused
+from barnabas.config.properties import parse_properties
+from barnabas.config.topic_options import TOPIC
+
+T = TypeVar("T")
+
+MS_PER_MINUTE: Final = 60_000
+MS_PER_HOUR: Final = 3_600_000
+EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
+
+_ENVIRONMENT: Final = re.compile(r"\$\{env:([^}]*)\}")
+
+
+class BrokerConfig:
+    """Every broker option's value, and where it comes from.
+
+    Three layers of texts lie over the defaults: static (file and command line), dynamic for the whole
+    cluster, dynamic for this broker. `set_dynamic` changes the dynamic ones in place, so that whoever
+    holds the config sees the new values.
+    """
+
+    def __init__(self, static: Mapping[str, str] = EMPTY, warnings: tuple[str, ...] = ()) -> None:
+        """static: option name -> text. Raises ConfigError for a bad value or values that contradict."""
+        self.static: Mapping[str, str] = MappingProxyType(dict(static))
+        self.dynamic_default: Mapping[str, str] = EMPTY
+        self.dynamic_broker: Mapping[str, str] = EMPTY
+        self.warnings = warnings
+        self._values: dict[str, Any] = self._resolve()
+        self._check()
+
+    def get(self, option: Option[T]) -> T:
+        """The value in effect, typed by the option: `config.get(LOG_SEGMENT_BYTES)` is an int."""
+        return cast(T, self._values[option.name])
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def is_set(self, option: Option[Any]) -> bool:
+        """True when some layer sets the option, so that its value is not just the default."""
+        name = option.name
+        return name in self.static or name in self.dynamic_default or name in self.dynamic_broker
+
+    def texts(self, name: str) -> str | None:
+        """The text of the strongest layer that sets `name`; None when none does."""
+        for layer in (self.dynamic_broker, self.dynamic_default, self.static):
+            if name in layer:
+                return layer[name]
+        return None
+
+    def set_dynamic(self, *, default: Mapping[str, str] = EMPTY, broker: Mapping[str, str] = EMPTY) -> None:
+        """Replace the dynamic layers. A value that cannot be parsed raises ConfigError; nothing changes then."""
+        before = self.dynamic_default, self.dynamic_broker
+        self.dynamic_default, self.dynamic_broker = (
+            MappingProxyType(dict(default)),
+            MappingProxyType(dict(broker)),
+        )
+        try:
+            self._values = self._resolve()
+        except ConfigError:
+            self.dynamic_default, self.dynamic_broker = before
+            raise
+
+    def with_prefix(self, prefix: str) -> dict[str, str]:
+        """Texts of all set names that begin with `prefix` (listener.name.external.), which is cut off."""
+        layers: dict[str, str] = {**self.static, **self.dynamic_default, **self.dynamic_broker}
+        return {name[len(prefix) :]: text for name, text in layers.items() if name.startswith(prefix)}
+
+    @property
+    def node_id(self) -> int:
+        """This broker's number: node.id, else broker.id, else 1."""
+        return self.get(broker_identity.NODE_ID)
+
+    @property
+    def log_dirs(self) -> tuple[Path, ...]:
+        """The folders that hold partitions: log.dirs, else log.dir."""
+        texts = self.get(broker_identity.LOG_DIRS) or self.get(broker_identity.LOG_DIR)
+        return tuple(Path(text) for text in texts)
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """Addresses to accept connections on."""
+        return self._listeners(broker_identity.LISTENERS)
+
+    @property
+    def advertised_listeners(self) -> tuple[Listener, ...]:
+        """Addresses told to clients; empty when each connection is told the address it connected to."""
+        return self._listeners(broker_identity.ADVERTISED_LISTENERS)
+
+    def _listeners(self, option: Option[Any]) -> tuple[Listener, ...]:
+        protocols = parse_protocol_map(self.get(broker_identity.LISTENER_SECURITY_PROTOCOL_MAP))
+        return parse_listeners(option.name, self.get(option) or (), protocols)
+
+    @property
+    def retention_ms(self) -> int:
+        """Default retention.ms of topics: log.retention.ms, else .minutes, else .hours; -1 for ever."""
+        value = self.get(broker_log.LOG_RETENTION_MS)
+        if value is None:
+            minutes = self.get(broker_log.LOG_RETENTION_MINUTES)
+            value = (
+                self.get(broker_log.LOG_RETENTION_HOURS) * MS_PER_HOUR
+                if minutes is None
+                else minutes * MS_PER_MINUTE
+            )
+        return -1 if value < 0 else value
+
+    @property
+    def segment_ms(self) -> int:
+        """Default segment.ms of topics: log.roll.ms, else log.roll.hours."""
+        value = self.get(broker_log.LOG_ROLL_MS)
+        return self.get(broker_log.LOG_ROLL_HOURS) * MS_PER_HOUR if value is None else value
+
+    @property
+    def segment_jitter_ms(self) -> int:
+        """Default segment.jitter.ms of topics: log.roll.jitter.ms, else log.roll.jitter.hours."""
+        value = self.get(broker_log.LOG_ROLL_JITTER_MS)
+        return self.get(broker_log.LOG_ROLL_JITTER_HOURS) * MS_PER_HOUR if value is None else value
+
+    @property
+    def flush_ms(self) -> int:
+        """Default flush.ms of topics: log.flush.interval.ms, else the scheduler's interval."""
+        value = self.get(broker_log.LOG_FLUSH_INTERVAL_MS)
+        return self.get(broker_log.LOG_FLUSH_SCHEDULER_INTERVAL_MS) if value is None else value
+
+    def topic_default(self, name: str) -> Any:
+        """A topic config's value on this broker when the topic does not set it. KeyError when unknown."""
+        option = TOPIC[name]
+        derived = _DERIVED.get(name)
+        if derived is not None:
+            return derived.__get__(self)
+        synonym = TOPIC_SYNONYM.get(name)
+        return option.default if synonym is None else self._values[synonym]
+
+    def _resolve(self) -> dict[str, Any]:
+        values: dict[str, Any] = {option.name: option.default for option in BROKER}
+        for layer in (self.static, self.dynamic_default, self.dynamic_broker):
+            for name, text in layer.items():
+                option = BROKER.find(name)
+                if option is not None:
+                    values[name] = option.parse(text)
+                elif (base := BROKER.find(listener_base_name(name) or "")) is not None:
+                    base.parse(text)
+        # node.id and broker.id are one thing under two names; -1 asks for a generated one.
+        given = values["node.id"] if "node.id" in self.static else values["broker.id"]
+        values["node.id"] = values["broker.id"] = given if given >= 0 else broker_identity.NODE_ID.default
+        return values
+
+    def _check(self) -> None:
+        """Refuse values that contradict each other."""
+        names = {listener.name for listener in self.listeners}
+        known = f"one of listeners ({', '.join(sorted(names))})"
+        for listener in self.advertised_listeners:
+            if listener.name not in names:
+                raise refused("advertised.listeners", listener, f"its name must be {known}")
+            if not listener.host:
+                raise refused("advertised.listeners", listener, "must name a host that clients can reach")
+        inter_broker = self.get(broker_identity.INTER_BROKER_LISTENER_NAME)
+        if inter_broker is not None and inter_broker.upper() not in names:
+            raise refused("inter.broker.listener.name", inter_broker, f"must be {known}")
+        low, high = broker_groups.GROUP_MIN_SESSION_TIMEOUT_MS, broker_groups.GROUP_MAX_SESSION_TIMEOUT_MS
+        if self.get(low) > self.get(high):
+            raise refused(
+                low.name, self.get(low), f"must not be above {high.name}, which is {self.get(high)}"
+            )
+
+
+_DERIVED: Final[Mapping[str, Any]] = {
+    "retention.ms": BrokerConfig.retention_ms,
+    "segment.ms": BrokerConfig.segment_ms,
+    "segment.jitter.ms": BrokerConfig.segment_jitter_ms,
+    "flush.ms": BrokerConfig.flush_ms,
+}
+
+
+def load(file: Path | None = None, overrides: Mapping[str, str] = EMPTY) -> BrokerConfig:
+    """The configuration of a broker.
+
+    file: a server.properties. overrides: option name -> text; they win over the file.
+    Raises ConfigError naming where the value stands, the option, the value and what is allowed;
+    OSError when the file cannot be read.
+    """
+    static: dict[str, str] = {}
+    warnings: list[str] = []
+    if file is not None:
+        for name, text, line in _read(file):
+            where = f"{file}:{line}"
+            if name in static:
+                warnings.append(f"{where}: {name} is set again; the last value counts")
+            _take(where, name, text, static, warnings)
+    for name, text in overrides.items():
+        _take("command line", name, text, static, warnings)
+    try:
+        return BrokerConfig(static, tuple(warnings))
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}" if file is not None else str(error)) from None
+
+
+def _read(file: Path) -> list[tuple[str, str, int]]:
+    raw = file.read_bytes()
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")  # what Java writes
+    try:
+        return list(parse_properties(text))
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None
+
+
+def _take(where: str, name: str, text: str, static: dict[str, str], warnings: list[str]) -> None:
+    """Check one setting and add it to `static`, or to `warnings` when it has no effect."""
+    option = BROKER.find(name) or BROKER.find(listener_base_name(name) or "")
+    if option is None:
+        warnings.append(f"{where}: {_why_unknown(name)}")
+        return
+    try:
+        expanded = _ENVIRONMENT.sub(_from_environment, text.strip())
+        option.parse(expanded)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    static[name] = expanded
+
+
+def _from_environment(match: re.Match[str]) -> str:
+    name = match.group(1)
+    if name not in os.environ:
+        raise ConfigError(
+            f"environment variable {name} is not set, which the value {match.group(0)} asks for"
+        )
+    return os.environ[name]
+
+
+def _why_unknown(name: str) -> str:
+    reason = retired_reason(name)
+    if reason is not None:
+        return f"{name} has no effect: {reason}"
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(BROKER.names()), n=1, cutoff=0.8)
+    return f"{name} is not a known option and has no effect" + (f"; did you mean {near[0]}?" if near else "")
