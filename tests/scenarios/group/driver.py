@@ -1,0 +1,168 @@
+"""A shard with its surroundings simulated: a log that can fail, timers, time, and reloading from the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.cores.group import Decision, EndTransaction, GroupCoordinatorCore, GroupLimits, TimerFired, TimerKey
+from barnabas.cores.group.classic import ClassicGroup, ClassicState
+from barnabas.wire.errors import ErrorCode
+
+
+class Driver:
+    """Steps events as the broker does and keeps what came out: `replies` by token, `notes`, `log`.
+
+    After every step the state is compared with one that is rebuilt from the log alone.
+    """
+
+    def __init__(self, limits: GroupLimits | None = None, now_ms: int = 1_000_000) -> None:
+        self.limits = limits or GroupLimits()
+        self.core = GroupCoordinatorCore(self.limits)
+        self.now_ms = now_ms
+        self.log: list[tuple[Any, ...]] = []
+        self.timers: dict[TimerKey, int] = {}
+        self.replies: list[tuple[Any, Any]] = []
+        self.notes: list[Any] = []
+        self.fail_next: ErrorCode | None = None
+        self.check_every_step = True
+
+    # --- the broker's part
+
+    def step(self, event: Any) -> None:
+        self.step_batch([event])
+
+    def step_batch(self, events: list[Any]) -> None:
+        """All events of a batch share one append: it succeeds or fails for all of them."""
+        decisions = [self.core.step(event) for event in events]
+        appends = any(d.records or type(d.event) is EndTransaction for d in decisions)
+        if appends and self.fail_next is not None:
+            error, self.fail_next = self.fail_next, None
+            self._take(self.core.abandon(decisions, error, self.now_ms))
+        else:
+            for decision in decisions:
+                self._append(decision)
+                self._take(decision)
+        if self.check_every_step:
+            self.check()
+
+    def _append(self, decision: Decision) -> None:
+        producer_id = decision.producer.producer_id if decision.producer else -1
+        self.log.extend(("record", key, value, producer_id) for key, value in decision.records)
+        if type(decision.event) is EndTransaction:
+            self.log.append(("marker", decision.event.producer.producer_id, decision.event.committed))
+
+    def _take(self, decision: Decision) -> None:
+        for key, deadline_ms in decision.timers:
+            if deadline_ms is None:
+                self.timers.pop(key, None)
+            else:
+                self.timers[key] = deadline_ms
+        self.replies.extend(decision.replies)
+        self.notes.extend(decision.notes)
+
+    def advance(self, ms: int) -> None:
+        """Let time pass; timers fire in order of their deadlines."""
+        end_ms = self.now_ms + ms
+        while due := [(deadline, key) for key, deadline in self.timers.items() if deadline <= end_ms]:
+            deadline_ms, key = min(due)
+            self.now_ms = max(self.now_ms, deadline_ms)
+            del self.timers[key]
+            self.step(TimerFired(self.now_ms, key, deadline_ms))
+        self.now_ms = end_ms
+
+    def reload(self, core_limits: GroupLimits | None = None) -> None:
+        """Lose the partition and load it again, as after a crash or a change of leader."""
+        self._take(self.core.unload())
+        self.timers.clear()
+        self.limits = core_limits or self.limits
+        self.core = self.rebuilt()
+        self._take(self.core.on_loaded(self.now_ms))
+
+    def rebuilt(self) -> GroupCoordinatorCore:
+        core = GroupCoordinatorCore(self.limits)
+        for kind, *rest in self.log:
+            if kind == "record":
+                key, value, producer_id = rest
+                core.replay(key, value, producer_id=producer_id)
+            else:
+                core.replay_marker(*rest)
+        return core
+
+    def take_replies(self) -> list[tuple[Any, Any]]:
+        taken, self.replies = self.replies, []
+        return taken
+
+    # --- checks
+
+    def check(self) -> None:
+        live, again = durable_view(self.core), durable_view(self.rebuilt())
+        assert live["offsets"] == again["offsets"]
+        assert live["held"] == again["held"]
+        for group_id, view in live["groups"].items():
+            assert view == again["groups"].get(group_id), f"{group_id}: memory and log differ"
+        armed = {key: deadline for key, deadline in self.core.state.deadlines.items()}
+        assert armed == self.timers, "the broker's timers are not those that the core armed"
+        for group in self.core.state.groups.values():
+            check_group(group, armed)
+
+
+def check_group(group: ClassicGroup, armed: dict[TimerKey, int]) -> None:
+    """What holds for a classic group between any two events."""
+    members = group.members
+    assert (group.leader_id in members) if members else group.leader_id is None
+    assert not (set(members) & group.pending_ids)
+    assert group.pending_sync_ids <= set(members)
+    assert group.static_ids == {m.group_instance_id: m.member_id for m in members.values() if m.is_static}
+    group_timers = {key.kind for key in armed if key.group_id == group.group_id and not key.member_id}
+    if group.state is ClassicState.EMPTY:
+        assert not members
+    if group.state is ClassicState.PREPARING_REBALANCE:
+        assert group_timers & {"join", "initial"}, "a rebalance is prepared and nothing will end it"
+    if group.state is ClassicState.COMPLETING_REBALANCE:
+        assert "sync" in group_timers or not group.pending_sync_ids
+        assert group.pending_sync_ids, "everybody synced and the group is not stable"
+    for member_id, member in members.items():
+        if member.join_token is not None:
+            assert group.state is ClassicState.PREPARING_REBALANCE
+        elif member.sync_token is not None:
+            assert group.state is ClassicState.COMPLETING_REBALANCE
+        else:
+            assert TimerKey(group.group_id, member_id, "session") in armed, f"{member_id} may stay for ever"
+    for member_id in group.pending_ids:
+        assert TimerKey(group.group_id, member_id, "session") in armed, f"pending {member_id} may stay for ever"
+
+
+def durable_view(core: GroupCoordinatorCore) -> dict[str, Any]:
+    """What must survive a crash, in comparable form."""
+    state = core.state
+    return {
+        "offsets": {g: {p: c._replace(sequence=0) for p, c in by.items()} for g, by in state.committed.items()},
+        "held": {
+            producer_id: {g: {p: c._replace(sequence=0) for p, c in by.items()} for g, by in by_group.items()}
+            for producer_id, by_group in state.pending.items()
+        },
+        "groups": {
+            group_id: _classic_view(group)
+            for group_id, group in state.groups.items()
+            if group.state is ClassicState.STABLE
+            or (group.state is ClassicState.EMPTY and group.generation_id > 0)
+        },
+    }
+
+
+def _classic_view(group: ClassicGroup) -> Any:
+    return (
+        group.state,
+        group.state_since_ms,
+        group.generation_id,
+        group.protocol_type,
+        group.protocol_name,
+        group.leader_id,
+        group.static_ids,
+        group.subscribed_topics,
+        [
+            (m.member_id, m.group_instance_id, m.client_id, m.client_host, m.session_timeout_ms,
+             m.rebalance_timeout_ms, m.metadata_for(group.protocol_name), m.assignment)
+            for m in group.members.values()
+        ],
+    )

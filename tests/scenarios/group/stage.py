@@ -1,0 +1,334 @@
+"""The language of the group scenarios: one line, one thing that somebody does.
+
+    > ada joins [group=g] [instance=i] [protocols=range,sticky] [topics=t,u] [session=10s] [rebalance=1m] [v=3]
+    > ada syncs ada=t-0,t-1 bob=t-2        what the leader gives to whom; followers name nobody
+    > ada beats | leaves | commits t-0=5 | fetches t-0 [stable] | claims generation=3 member=x instance=i
+    > admin commits|fetches|removes i|deletes [t-0]|describes|lists|expires|drops topic
+    > tx 7 by ada commits t-0=9 | tx 7 ends commit|abort
+    > wait 10s | append fails ERROR | reload | limits name=value
+
+Members are known by name; the ids that the coordinator gives out are the name and a running number, and
+each member remembers its id and generation as a client does. Beneath a line stands what it led to.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from typing import Any
+
+from barnabas.cores.group import (
+    CommitOffsets,
+    CommitReply,
+    DeleteGroup,
+    DeleteOffsets,
+    DeleteOffsetsReply,
+    DescribeGroup,
+    DescribeReply,
+    EndTransaction,
+    ExpireOffsets,
+    FetchOffsets,
+    FetchReply,
+    GroupLimits,
+    Heartbeat,
+    JoinGroup,
+    JoinReply,
+    LeaveGroup,
+    LeaveReply,
+    LeavingMember,
+    ListGroups,
+    ListReply,
+    OffsetToCommit,
+    Producer,
+    SyncGroup,
+    SyncReply,
+    TopicsDeleted,
+)
+from barnabas.wire.errors import ErrorCode
+from tests.scenarios.group.driver import Driver
+
+UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def duration_ms(text: str) -> int:
+    digits = text.rstrip("mshd")
+    return int(digits) * UNITS_MS[text[len(digits) :]]
+
+
+def partition_of(text: str) -> tuple[str, int]:
+    topic, _, number = text.rpartition("-")
+    return topic, int(number)
+
+
+def subscription(topics: list[str], owned: str = "") -> bytes:
+    """A ConsumerProtocolSubscription v0 with the owned partitions as user data."""
+    parts = [struct.pack(">hi", 0, len(topics))]
+    parts += [struct.pack(">h", len(topic)) + topic.encode() for topic in topics]
+    return b"".join(parts) + struct.pack(">i", len(owned)) + owned.encode()
+
+
+@dataclass
+class Person:
+    """What a client remembers of itself."""
+
+    name: str
+    member_id: str = ""
+    generation_id: int = -1
+    instance: str | None = None
+    last_join: JoinGroup | None = None
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.driver = Driver()
+        self.people: dict[str, Person] = {}
+        self.fresh = 0
+
+    def run(self, text: str) -> str:
+        """The scenario with its results written anew; comments, blank lines and commands stay."""
+        out: list[str] = []
+        for line in text.splitlines():
+            if line.startswith(">"):
+                out.append(line)
+                out.extend(f"    {result}" for result in self.do(line[1:].split()))
+            elif not line.startswith("    "):
+                out.append(line)
+        return "\n".join(out) + "\n"
+
+    def do(self, words: list[str]) -> list[str]:
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        plain = [word for word in words if "=" not in word]
+        subject, verb = plain[0], plain[1] if len(plain) > 1 else ""
+        handler = getattr(self, f"do_{subject}", None)
+        if handler is not None:
+            handler(plain[1:], options)
+        else:
+            person = self.people.setdefault(subject, Person(subject))
+            getattr(self, f"do_member_{verb}")(person, plain[2:], options)
+        return self.results()
+
+    # --- members
+
+    def do_member_joins(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
+        event = self.join_event(person, options)
+        person.last_join = event
+        self.driver.step(event)
+
+    def join_event(self, person: Person, options: dict[str, str]) -> JoinGroup:
+        version = int(options.get("v", "9"))
+        session_ms = duration_ms(options.get("session", "10s"))
+        if "instance" in options:
+            person.instance = options["instance"]
+        self.fresh += 1
+        topics = options.get("topics", "t").split(",")
+        metadata = subscription(topics, options.get("owned", ""))
+        return JoinGroup(
+            token=f"{person.name} joins",
+            now_ms=self.driver.now_ms,
+            group_id=options.get("group", "g"),
+            member_id=options.get("member", person.member_id),
+            fresh_id=str(self.fresh),
+            client_id=person.name,
+            client_host="/127.0.0.1",
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=duration_ms(options.get("rebalance", "1m")),
+            protocol_type=options.get("type", "consumer"),
+            protocols=tuple((name, metadata) for name in options.get("protocols", "range").split(",")),
+            group_instance_id=person.instance,
+            requires_member_id=version >= 4,
+            can_skip_assignment=version >= 9,
+        )
+
+    def do_member_restarts(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
+        """A new process of the same client: it knows nothing of its former self but its instance id."""
+        person.member_id, person.generation_id = "", -1
+        self.do_member_joins(person, rest, options)
+
+    def do_member_syncs(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
+        known = {"group", "generation", "type", "protocol", "member"}
+        shares = {
+            self.people[name].member_id: partitions.encode()
+            for name, partitions in options.items()
+            if name not in known
+        }
+        self.driver.step(
+            SyncGroup(
+                f"{person.name} syncs",
+                self.driver.now_ms,
+                options.get("group", "g"),
+                int(options.get("generation", person.generation_id)),
+                options.get("member", person.member_id),
+                shares,
+                person.instance,
+                options.get("type"),
+                options.get("protocol"),
+            )
+        )
+
+    def do_member_beats(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
+        self.driver.step(
+            Heartbeat(
+                f"{person.name} beats",
+                self.driver.now_ms,
+                options.get("group", "g"),
+                int(options.get("generation", person.generation_id)),
+                options.get("member", person.member_id),
+                options.get("instance", person.instance),
+            )
+        )
+
+    def do_member_leaves(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
+        leaving = LeavingMember(options.get("member", person.member_id), person.instance)
+        self.driver.step(
+            LeaveGroup(f"{person.name} leaves", self.driver.now_ms, options.get("group", "g"), (leaving,))
+        )
+
+    def do_member_commits(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
+        self.driver.step(self.commit_event(person, options))
+
+    def commit_event(self, person: Person, options: dict[str, str]) -> CommitOffsets:
+        offsets = tuple(
+            OffsetToCommit(*partition_of(name), int(value.partition(":")[0]), metadata=value.partition(":")[2])
+            for name, value in options.items()
+            if "-" in name
+        )
+        return CommitOffsets(
+            f"{person.name} commits",
+            self.driver.now_ms,
+            options.get("group", "g"),
+            offsets,
+            int(options.get("generation", person.generation_id)),
+            options.get("member", person.member_id),
+            options.get("instance", person.instance),
+            retention_ms=duration_ms(options["retention"]) if "retention" in options else -1,
+            knows_member_epoch=int(options.get("v", "9")) >= 9,
+        )
+
+    def do_member_fetches(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
+        names = [word for word in rest if word != "stable"]
+        self.driver.step(
+            FetchOffsets(
+                f"{person.name} fetches",
+                self.driver.now_ms,
+                options.get("group", "g"),
+                tuple(partition_of(name) for name in names) if names else None,
+                require_stable="stable" in rest,
+            )
+        )
+
+    # --- administrators, transactions, surroundings
+
+    def do_admin(self, words: list[str], options: dict[str, str]) -> None:
+        verb, rest = words[0], words[1:]
+        group, now_ms, token = options.get("group", "g"), self.driver.now_ms, f"admin {verb}"
+        nobody = Person("admin")
+        if verb == "commits":
+            self.driver.step(self.commit_event(nobody, options))
+        elif verb == "fetches":
+            self.do_member_fetches(nobody, rest, options)
+        elif verb == "describes":
+            self.driver.step(DescribeGroup(token, now_ms, group))
+        elif verb == "lists":
+            states = frozenset(options.get("states", "").split(",")) - {""}
+            types = frozenset(options.get("types", "").split(",")) - {""}
+            self.driver.step(ListGroups(token, now_ms, states, types))
+        elif verb == "expires":
+            self.driver.step(ExpireOffsets(token, now_ms))
+        elif verb == "drops":
+            self.driver.step(TopicsDeleted(token, now_ms, frozenset(rest)))
+        elif verb == "removes":
+            leaving = tuple(LeavingMember("", instance) for instance in rest)
+            self.driver.step(LeaveGroup(token, now_ms, group, leaving))
+        elif rest:
+            self.driver.step(DeleteOffsets(token, now_ms, group, tuple(partition_of(name) for name in rest)))
+        else:
+            self.driver.step(DeleteGroup(token, now_ms, group))
+
+    def do_tx(self, words: list[str], options: dict[str, str]) -> None:
+        producer = Producer(int(words[0]), 0)
+        if words[1] == "ends":
+            event = EndTransaction(f"tx {words[0]} ends", self.driver.now_ms, producer, words[2] == "commit")
+            self.driver.step(event)
+        else:
+            name = words[2]
+            commit = self.commit_event(self.people.get(name, Person(name)), options)
+            self.driver.step(replace(commit, token=f"tx {words[0]} commits", producer=producer))
+
+    def do_wait(self, words: list[str], options: dict[str, str]) -> None:
+        self.driver.advance(duration_ms(words[0]))
+
+    def do_append(self, words: list[str], options: dict[str, str]) -> None:
+        self.driver.fail_next = ErrorCode[words[1]]
+
+    def do_reload(self, words: list[str], options: dict[str, str]) -> None:
+        self.driver.reload()
+
+    def do_limits(self, words: list[str], options: dict[str, str]) -> None:
+        changes = {name: int(value) for name, value in options.items()}
+        self.driver.limits = replace(self.driver.limits, **changes)
+        self.driver.core.set_limits(self.driver.limits)
+
+    # --- results
+
+    def results(self) -> list[str]:
+        lines = []
+        notes, self.driver.notes = self.driver.notes, []
+        for note in notes:
+            fields = " ".join(f"{name}={_plain(value)}" for name, value in note.fields.items())
+            lines.append(f"- {note.text}: {fields}")
+        for token, reply in self.driver.take_replies():
+            lines.append(f"{token}: {self.show(token, reply)}")
+        return lines
+
+    def show(self, token: str, reply: Any) -> str:
+        error = reply.error
+        if isinstance(reply, JoinReply):
+            return self.show_join(token, reply)
+        if isinstance(reply, SyncReply) and error is ErrorCode.NONE:
+            return f"gets {reply.assignment.decode() or 'nothing'}"
+        if isinstance(reply, LeaveReply) and reply.members:
+            return ", ".join(f"{m.group_instance_id or m.member_id} {_ok(m.error)}" for m in reply.members)
+        if isinstance(reply, CommitReply | DeleteOffsetsReply) and error is ErrorCode.NONE:
+            return ", ".join(f"{p.topic}-{p.partition} {_ok(p.error)}" for p in reply.partitions)
+        if isinstance(reply, FetchReply) and error is ErrorCode.NONE:
+            return ", ".join(_offset(row) for row in reply.offsets) or "no offsets"
+        if isinstance(reply, DescribeReply):
+            members = "; ".join(
+                f"{m.member_id}{f' ({m.group_instance_id})' if m.group_instance_id else ''}"
+                f" has {m.assignment.decode() or 'nothing'}"
+                for m in reply.members
+            )
+            return f"{_ok(error)} {reply.state} {reply.protocol_type}/{reply.protocol_name} [{members}]"
+        if isinstance(reply, ListReply):
+            return ", ".join(f"{g.group_id} {g.group_type} {g.state}" for g in reply.groups) or "no groups"
+        return _ok(error)
+
+    def show_join(self, token: str, reply: JoinReply) -> str:
+        person = self.people[token.split()[0]]
+        if reply.error is ErrorCode.MEMBER_ID_REQUIRED:
+            person.member_id = reply.member_id
+            return f"MEMBER_ID_REQUIRED, is {reply.member_id}"
+        if reply.error is not ErrorCode.NONE:
+            if reply.error is ErrorCode.UNKNOWN_MEMBER_ID:
+                person.member_id = ""
+            return reply.error.name
+        person.member_id, person.generation_id = reply.member_id, reply.generation_id
+        members = ", ".join(m.member_id for m in reply.members)
+        leads = f", leads [{members}]" if members else f", follows {reply.leader}"
+        skip = ", keeps its assignment" if reply.skip_assignment else ""
+        return f"is {reply.member_id} in generation {reply.generation_id} ({reply.protocol_name}){leads}{skip}"
+
+
+def _ok(error: ErrorCode) -> str:
+    return "ok" if error is ErrorCode.NONE else error.name
+
+
+def _plain(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _offset(row: Any) -> str:
+    if row.error is not ErrorCode.NONE:
+        return f"{row.topic}-{row.partition} {row.error.name}"
+    metadata = f":{row.metadata}" if row.metadata else ""
+    return f"{row.topic}-{row.partition}={row.offset}{metadata}"
