@@ -69,7 +69,7 @@ class BrokerConfig:
         return None
 
     def set_dynamic(self, *, default: Mapping[str, str] = EMPTY, broker: Mapping[str, str] = EMPTY) -> None:
-        """Replace the dynamic layers. A value that cannot be parsed raises ConfigError; nothing changes then."""
+        """Replace the dynamic layers. A bad value raises ConfigError and changes nothing."""
         before = self.dynamic_default, self.dynamic_broker
         self.dynamic_default, self.dynamic_broker = (
             MappingProxyType(dict(default)),
