@@ -12,7 +12,9 @@ from struct import Struct as Packer
 from struct import error as struct_error
 from typing import Any, Final, NamedTuple
 
+from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages import CATALOGUE
+from barnabas.wire.messages.api_versions import ApiVersionsResponse
 from barnabas.wire.primitives import Buffer, WireError, skip_tags
 from barnabas.wire.schema import Message
 
@@ -26,6 +28,7 @@ _INT32_TAGS: Final = Packer(">ix")
 _FRAMED_RESPONSE: Final = Packer(">ii")
 _FRAMED_RESPONSE_TAGS: Final = Packer(">iix")
 _NEVER: Final = 1 << 15
+_UNSUPPORTED_VERSION: Final = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 REQUEST_FLEXIBLE_FROM: Final = {
     key: _NEVER if flexible is None else flexible for key, (_, _, flexible) in CATALOGUE.items()
@@ -129,3 +132,13 @@ def encode_request_parts(
 def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
     """A whole request frame with its length. Raises WireError when the message does not fit the version."""
     return b"".join(encode_request_parts(message, version, correlation_id, client_id))
+
+
+def decode_api_versions(buf: Buffer, version: int, pos: int = 0) -> ApiVersionsResponse:
+    """The body of an ApiVersions response to a request of `version`. Raises WireError.
+
+    A broker that lacks the version answers in version 0 with error 35 and the range it has (KIP-511);
+    the error code comes first in every version, so it tells which body follows.
+    """
+    refused = bytes(buf[pos : pos + 2]) == _UNSUPPORTED_VERSION
+    return ApiVersionsResponse.decode(buf, 0 if refused else version, pos)

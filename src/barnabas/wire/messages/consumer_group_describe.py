@@ -45,7 +45,7 @@ class Member(Struct):
     subscribed_topic_regex: str | None = string(null="0+", default=None)
     assignment: Assignment = struct_(Assignment)
     target_assignment: Assignment = struct_(Assignment)
-    member_type: int = int8("1+", default=-1)
+    member_type: int = int8("1+", default=-1, ignorable=True)
 
 
 class DescribedGroup(Struct):

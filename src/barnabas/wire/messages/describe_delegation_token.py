@@ -22,8 +22,8 @@ class DescribedDelegationTokenRenewer(Struct):
 class DescribedDelegationToken(Struct):
     principal_type: str = string()
     principal_name: str = string()
-    token_requester_principal_type: str = string("3+")
-    token_requester_principal_name: str = string("3+")
+    token_requester_principal_type: str = string("3+", ignorable=True)
+    token_requester_principal_name: str = string("3+", ignorable=True)
     issue_timestamp: int = int64()
     expiry_timestamp: int = int64()
     max_timestamp: int = int64()

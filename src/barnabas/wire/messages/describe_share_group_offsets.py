@@ -27,7 +27,7 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
     partition_index: int = int32()
     start_offset: int = int64()
     leader_epoch: int = int32()
-    lag: int = int64("1+", default=-1)
+    lag: int = int64("1+", default=-1, ignorable=True)
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
 

@@ -29,7 +29,7 @@ class PartitionResult(Struct):
     state_epoch: int = int32()
     leader_epoch: int = int32()
     start_offset: int = int64()
-    delivery_complete_count: int = int32("1+", default=-1)
+    delivery_complete_count: int = int32("1+", default=-1, ignorable=True)
 
 
 class ReadStateSummaryResult(Struct):

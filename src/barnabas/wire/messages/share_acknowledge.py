@@ -72,6 +72,6 @@ class ShareAcknowledgeResponse(Response, key=79, versions=(1, 2), flexible=0):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
-    acquisition_lock_timeout_ms: int = int32("2+")
+    acquisition_lock_timeout_ms: int = int32("2+", ignorable=True)
     responses: list[ShareAcknowledgeTopicResponse] = array(ShareAcknowledgeTopicResponse)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint)

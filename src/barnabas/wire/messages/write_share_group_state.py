@@ -19,7 +19,7 @@ class PartitionData(Struct):
     state_epoch: int = int32()
     leader_epoch: int = int32()
     start_offset: int = int64()
-    delivery_complete_count: int = int32("1+", default=-1)
+    delivery_complete_count: int = int32("1+", default=-1, ignorable=True)
     state_batches: list[StateBatch] = array(StateBatch)
 
 

@@ -1,0 +1,74 @@
+"""The tables: error codes, catalogue of messages, rows of served APIs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tests.support.wire_samples import all_messages
+
+from barnabas.wire.apis import APIS, BY_KEY
+from barnabas.wire.errors import RETRIABLE, ApiError, ErrorCode, error_from_code
+from barnabas.wire.messages import CATALOGUE, message_class, request_class, response_class
+
+
+def test_catalogue_agrees_with_the_classes() -> None:
+    for key, (name, _module, flexible) in CATALOGUE.items():
+        request, response = request_class(key), response_class(key)
+        assert request.__name__ == name + "Request"
+        assert response.__name__ == name + "Response"
+        assert message_class(name + "Request") is request
+        for cls in (request, response):
+            assert key == cls.API_KEY
+            assert flexible == cls.FLEXIBLE_FROM
+        assert request.VERSIONS == response.VERSIONS
+        assert (request.IS_REQUEST, response.IS_REQUEST) == (True, False)
+    with pytest.raises(KeyError):
+        message_class("NoSuchRequest")
+
+
+def test_served_versions() -> None:
+    for api in APIS:
+        low, high = api.versions[0], api.versions[-1]
+        newest = api.request.VERSIONS[-1]
+        # Kafka serves InitProducerId 6 (two-phase commit) only behind an unstable-versions switch.
+        assert high == (5 if api.name == "InitProducerId" else newest), api.name
+        assert low in api.request.VERSIONS
+        assert api.request.__name__ == api.name + "Request"
+        assert api.response.__name__ == api.name + "Response"
+        assert BY_KEY[api.key] is api
+    assert len(BY_KEY) == len(APIS)
+    # Produce is announced from 0 for the sake of old librdkafka (KAFKA-18659).
+    assert BY_KEY[0].versions == range(14)
+
+
+def test_error_codes_equal_kio() -> None:
+    theirs = pytest.importorskip("kio.schema.errors").ErrorCode
+    assert {code.name.lower(): int(code) for code in ErrorCode} == {code.name: int(code) for code in theirs}
+    assert {int(code) for code in RETRIABLE} == {int(code) for code in theirs if code.retriable}
+
+
+def test_errors() -> None:
+    assert ErrorCode.NOT_LEADER_OR_FOLLOWER.retriable
+    assert not ErrorCode.NONE.retriable
+    assert error_from_code(9999) is ErrorCode.UNKNOWN_SERVER_ERROR
+    error = ApiError(ErrorCode.UNKNOWN_MEMBER_ID, "no member 'a' in 'g'")
+    assert (error.code, str(error)) == (25, "no member 'a' in 'g'")
+    assert ApiError(ErrorCode.NONE).message == "NONE"
+
+
+def test_every_key_up_to_92_is_known_or_left_out_on_purpose() -> None:
+    controllers = {4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82, 88, 89}
+    assert set(CATALOGUE) == set(range(93)) - controllers
+    assert len(all_messages()) == 2 * len(CATALOGUE)
+
+
+def test_tables_do_not_import_the_messages() -> None:
+    script = (
+        "import sys, barnabas.wire.apis;"
+        "print([m for m in sys.modules if m.startswith('barnabas.wire.messages.')"
+        " or m.startswith('barnabas.wire.compile')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
