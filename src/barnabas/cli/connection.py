@@ -1,4 +1,4 @@
-"""How a command reaches its cluster: the bootstrap address, librdkafka's properties, and its errors in plain words."""
+"""How a command reaches its cluster: addresses, librdkafka's properties, errors in plain words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ DEFAULT_PORT: Final = 9092
 CONNECT_TIMEOUT_SECONDS: Final = 5.0
 REQUEST_TIMEOUT_SECONDS: Final = 30.0
 
-# Below librdkafka's error level (3): what it would print by itself arrives as an exception or a callback as well.
+BATCH_BYTES: Final = 1_000_000
+RECORD_BYTES_MAX: Final = 64 << 20
+"""Larger records are refused here: the broker would close the connection (socket.request.max.bytes)."""
+
+# Below librdkafka's error level (3): what it would print arrives as an exception or callback too.
 QUIET_LOG_LEVEL: Final = 2
 
 
@@ -34,7 +38,11 @@ class Connection:
 
     def config(self, defaults: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """librdkafka's configuration: `defaults`, then what the user set with -X."""
-        config: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "error_cb": self._on_error}
+        config: dict[str, Any] = {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": "barnabas",
+            "error_cb": self._on_error,
+        }
         if not self.verbose:
             config["log_level"] = QUIET_LOG_LEVEL
         config.update(defaults or {})
@@ -68,6 +76,27 @@ class Connection:
         with configuration_errors():
             return Consumer(self.config(defaults))
 
+    def batch_limits(self, topic: str) -> dict[str, Any]:
+        """Producer settings that keep a batch within the topic's max.message.bytes; empty when not known.
+
+        A broker refuses a batch that is too large as a whole, with the innocent records in it. Within
+        these limits a record that is too large travels alone.
+        """
+        from confluent_kafka.admin import AdminClient, ConfigResource
+
+        with configuration_errors():
+            admin = AdminClient(self.config())
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        try:
+            future = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)[resource]
+            limit_bytes = int(future.result(REQUEST_TIMEOUT_SECONDS)["max.message.bytes"].value)
+        except (KafkaException, KeyError, ValueError, TypeError):
+            return {}  # the topic is yet to be created, or we may not look
+        return {
+            "batch.size": min(limit_bytes, BATCH_BYTES),
+            "message.max.bytes": min(max(8 * limit_bytes, BATCH_BYTES), RECORD_BYTES_MAX),
+        }
+
     def require_reachable(self) -> None:
         """Raises CliError at once when no bootstrap address accepts a connection.
 
@@ -77,7 +106,7 @@ class Connection:
         for host, port in self.addresses():
             try:
                 with socket.create_connection((host, port), CONNECT_TIMEOUT_SECONDS) as connected:
-                    # librdkafka tries the families in the resolver's order with a pause between; skip the dead one.
+                    # librdkafka tries one family after the other with a pause between; skip the dead one.
                     if connected.family == socket.AF_INET and host == "localhost":
                         self.properties.setdefault("broker.address.family", "v4")
                     return
@@ -100,7 +129,9 @@ class Connection:
             yield host.strip("[]"), int(port)
 
 
-def connect(bootstrap: str | None, properties: Iterable[str] | None = None, verbose: bool = False) -> Connection:
+def connect(
+    bootstrap: str | None, properties: Iterable[str] | None = None, verbose: bool = False
+) -> Connection:
     """The connection that a command's -b, -X and -v ask for."""
     found = dict(parse_pairs(properties or (), "-X"))
     return Connection(bootstrap or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP, found, verbose)

@@ -24,7 +24,18 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from barnabas.cli import formatting
 from barnabas.cli.connection import Connection, connect, explain
 from barnabas.cli.errors import EXIT_OK, CliError, UsageError
-from barnabas.cli.offsets import BEGINNING, END, STORED, Anchor, Bounds, Clock, Place, Range, parse_offsets, resolve
+from barnabas.cli.offsets import (
+    BEGINNING,
+    END,
+    STORED,
+    Anchor,
+    Bounds,
+    Clock,
+    Place,
+    Range,
+    parse_offsets,
+    resolve,
+)
 from barnabas.cli.options import Bootstrap, Properties, Quiet, Verbose
 from barnabas.cli.output import count_of, note, size_text
 from barnabas.cli.runner import example, new_app
@@ -161,7 +172,9 @@ class Reader:
 
     def commit(self) -> None:
         """Commit what was written."""
-        offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in self.pending.items()]
+        offsets = [
+            TopicPartition(topic, partition, offset) for (topic, partition), offset in self.pending.items()
+        ]
         self.pending.clear()
         self.committed_at = time.monotonic()
         if offsets:
@@ -186,7 +199,9 @@ def expand(consumer: Any, topics: Sequence[str]) -> list[str]:
             names[topic] = None
             continue
         try:
-            matches = [name for name in consumer.list_topics(timeout=TIMEOUT_SECONDS).topics if re.match(topic, name)]
+            matches = [
+                name for name in consumer.list_topics(timeout=TIMEOUT_SECONDS).topics if re.match(topic, name)
+            ]
         except re.error as error:
             raise UsageError(f"{topic!r} is not a regular expression: {error}") from None
         if not matches:
@@ -207,7 +222,8 @@ def partitions_of(consumer: Any, topics: Sequence[str], wanted: Sequence[int]) -
             raise CliError(f"{topic}: {explain(metadata.error)}")
         missing = sorted(set(wanted) - set(metadata.partitions))
         if missing:
-            raise CliError(f"{topic}: no partition {missing[0]}; it has {count_of(len(metadata.partitions), 'partition')}")
+            there = count_of(len(metadata.partitions), "partition")
+            raise CliError(f"{topic}: no partition {missing[0]}; it has {there}")
         found += [(topic, partition) for partition in sorted(wanted or metadata.partitions)]
     return found
 
@@ -227,13 +243,17 @@ class Offsets:
                 return Bounds(start, end)
             stored = self.consumer.committed([part], timeout=TIMEOUT_SECONDS)[0].offset
         except KafkaException as error:
-            raise CliError(f"{key[0]} [{key[1]}]: cannot read its offsets: {explain(error.args[0])}") from None
+            raise CliError(
+                f"{key[0]} [{key[1]}]: cannot read its offsets: {explain(error.args[0])}"
+            ) from None
         return Bounds(start, end, stored if stored >= 0 else None)
 
     def at_time(self, key: Key, time_ms: int) -> int:
         """First offset at or after a time; -1 when there is none."""
         try:
-            found = self.consumer.offsets_for_times([TopicPartition(*key, time_ms)], timeout=TIMEOUT_SECONDS)[0]
+            found = self.consumer.offsets_for_times([TopicPartition(*key, time_ms)], timeout=TIMEOUT_SECONDS)[
+                0
+            ]
         except KafkaException as error:
             raise CliError(f"{key[0]} [{key[1]}]: cannot look up a time: {explain(error.args[0])}") from None
         return int(found.offset)
@@ -385,7 +405,8 @@ def choose_writer(
 def consume(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Or ^REGEX.", show_default=False)],
     partition: Annotated[
-        list[int] | None, typer.Option("-p", "--partition", min=0, metavar="N", help="Default: all; may be repeated.")
+        list[int] | None,
+        typer.Option("-p", "--partition", min=0, metavar="N", help="Default: all; may be repeated."),
     ] = None,
     offset: Annotated[
         list[str] | None,
@@ -402,7 +423,8 @@ def consume(
     ] = None,
     end: Annotated[bool, typer.Option("-e", "--exit", help="Stop at the end of the topic.")] = False,
     group: Annotated[
-        str | None, typer.Option("-g", "-G", "--group", metavar="GROUP", help="Read as a member of this group.")
+        str | None,
+        typer.Option("-g", "-G", "--group", metavar="GROUP", help="Read as a member of this group."),
     ] = None,
     template: Annotated[
         str | None,
@@ -421,7 +443,9 @@ def consume(
     delimiter: Annotated[
         str, typer.Option("-D", "--delimiter", metavar="TEXT", help="Written after each record.")
     ] = "\\n",
-    null: Annotated[str, typer.Option("-Z", "--null", metavar="TEXT", help="Stands for a null key or value.")] = "",
+    null: Annotated[
+        str, typer.Option("-Z", "--null", metavar="TEXT", help="Stands for a null key or value.")
+    ] = "",
     quiet: Quiet = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,

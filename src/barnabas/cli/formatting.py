@@ -42,7 +42,9 @@ def unescape(text: str, option: str) -> bytes:
             out += ESCAPES[following]
             i += 2
         else:
-            raise UsageError(f"{option} {text!r}: no escape \\{following}; \\n \\r \\t \\0 \\\\ and \\xNN are known")
+            raise UsageError(
+                f"{option} {text!r}: no escape \\{following}; \\n \\r \\t \\0 \\\\ and \\xNN are known"
+            )
     return bytes(out)
 
 
@@ -60,7 +62,12 @@ def value_writer(delimiter: bytes, key_separator: bytes | None, null: bytes) -> 
         parts: list[bytes] = []
         for message in messages:
             key, value = message.key(), message.value()
-            parts += (null if key is None else key, key_separator or b"", null if value is None else value, delimiter)
+            parts += (
+                null if key is None else key,
+                key_separator or b"",
+                null if value is None else value,
+                delimiter,
+            )
         return b"".join(parts)
 
     return values if key_separator is None else pairs
@@ -93,7 +100,9 @@ def format_writer(template: str, null: bytes) -> Writer:
                 layout += "%b"
                 getters.append(words[word])
             else:
-                raise UsageError(f"-f {template!r}: no format word %{word}; %t %p %o %k %s %T %h %K %S %R are known")
+                raise UsageError(
+                    f"-f {template!r}: no format word %{word}; %t %p %o %k %s %T %h %K %S %R are known"
+                )
             i += 2
         else:
             width = 4 if template[i : i + 2] == "\\x" else 2 if letter == "\\" else 1
@@ -155,6 +164,8 @@ def json_writer() -> Writer:
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
     def write(messages: list[Any]) -> bytes:
-        return "".join([encode(envelope(message)) + "\n" for message in messages]).encode("utf-8", "surrogatepass")
+        return "".join([encode(envelope(message)) + "\n" for message in messages]).encode(
+            "utf-8", "surrogatepass"
+        )
 
     return write

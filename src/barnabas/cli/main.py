@@ -18,7 +18,7 @@ from barnabas.cli.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 
 
 class Command(NamedTuple):
-    """One row of the command table. `module` has `main(arguments) -> int` when `plain`, else a typer `app`."""
+    """One command. `module` has `main(arguments) -> int` when `plain`, else a typer `app`."""
 
     name: str
     module: str
@@ -35,6 +35,7 @@ COMMANDS: Final = (
     Command("cluster", "barnabas.cli.cluster", "Show brokers, topics and leaders of a cluster."),
     Command("agent", "barnabas.cli.agent.command", "Ship the lines of growing files into a topic."),
     Command("pipeline", "barnabas.cli.pipeline", "Run a pipeline on Spark."),
+    Command("completion", "barnabas.cli.completion", "Print the script for shell completion.", plain=True),
 )
 BY_NAME: Final = {command.name: command for command in COMMANDS}
 
@@ -73,10 +74,10 @@ def nearest(name: str) -> str:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line (without the program's name) and return its exit code."""
-    if "_BARNABAS_COMPLETE" in os.environ:
+    if os.environ.get("_BARNABAS_COMPLETE"):
         from barnabas.cli.completion import complete
 
-        return complete()
+        return complete(arguments)
     if not arguments:
         print(overview(), end="")
         return EXIT_USAGE

@@ -2,7 +2,8 @@
 
     beginning  end  stored     also start, earliest, latest
     500        -10             that offset; ten before the end (of each partition)
-    @2024-01-01  @2024-01-01T10:30:00Z  @1704067200000  @-90m     the first record at or after a time
+    @2024-01-01  @2024-01-01T10:30:00Z  @1704067200000  @10:30 (today)  @-90m
+                           the first record at or after a time
     A:B  A:  :B                from A to before B; either side may be left out
     s@TIME  e@TIME             kcat's begin and end, given as two -o
 
@@ -61,6 +62,7 @@ WORDS: Final = {
     "stored": STORED,
 }
 UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+TIME_OF_DAY: Final = re.compile(r"\d\d:\d\d(:\d\d)?", re.ASCII)
 AGO: Final = re.compile(r"-(\d+)([smhdw])", re.ASCII)
 
 
@@ -72,13 +74,16 @@ class Clock:
 
 
 def parse_time(text: str, clock: Clock) -> int | None:
-    """A time in ms since the epoch: a number of ms, an ISO date (and time), `now`, or `-1h`; None if none of these."""
+    """ms since the epoch of a number of ms, an ISO date (and time), 10:30, `now`, `-1h`; else None."""
     if text == "now":
         return clock.now_ms
     if text.isascii() and text.isdigit():
         return int(text)
     if ago := AGO.fullmatch(text):
         return clock.now_ms - int(ago[1]) * UNIT_SECONDS[ago[2]] * 1000
+    if TIME_OF_DAY.fullmatch(text):
+        today = datetime.fromtimestamp(clock.now_ms / 1000).date().isoformat()
+        text = f"{today}T{text}"
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -146,7 +151,9 @@ def parse_offsets(texts: Sequence[str], clock: Clock) -> Range | None:
         if at and side in ("s", "e"):
             ms = parse_time(moment, clock)
             if ms is None:
-                raise UsageError(f"-o {text!r}: {moment!r} is no time; use ms since 1970 or 2024-01-01T10:00:00Z")
+                raise UsageError(
+                    f"-o {text!r}: {moment!r} is no time; use ms since 1970 or 2024-01-01T10:00:00Z"
+                )
             place = Place(Anchor.TIME, ms)
             before = found or Range(BEGINNING)
             found = before._replace(start=place) if side == "s" else before._replace(stop=place)
@@ -157,7 +164,7 @@ def parse_offsets(texts: Sequence[str], clock: Clock) -> Range | None:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a place is resolved against in one partition: its log and the group's offset (None: none stored)."""
+    """One partition's log, and the group's offset in it (None: none stored)."""
 
     start: int
     end: int
@@ -165,7 +172,10 @@ class Bounds:
 
 
 def resolve(place: Place, bounds: Bounds, offset_at: Callable[[int], int]) -> int:
-    """The offset of `place` in one partition, inside the log. offset_at(ms): first offset at or after, -1 for none."""
+    """The offset of `place` in one partition, inside the log.
+
+    offset_at(ms): first offset at or after a time, -1 for none.
+    """
     match place.anchor:
         case Anchor.BEGINNING:
             offset = bounds.start

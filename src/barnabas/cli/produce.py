@@ -13,6 +13,7 @@ import json
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from typing import Annotated, Any, BinaryIO, Final
 import typer
 from confluent_kafka import KafkaError, KafkaException
 
-from barnabas.cli.connection import connect, explain
+from barnabas.cli.connection import BATCH_BYTES, connect, explain
 from barnabas.cli.errors import EXIT_NOT_DELIVERED, EXIT_OK, CliError, UsageError
 from barnabas.cli.formatting import unescape
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Quiet, Verbose
@@ -40,7 +41,7 @@ TOPIC_WAIT_SECONDS: Final = 5.0
 # a line typed by hand still leaves within 5 ms.
 PRODUCER: Final = {
     "linger.ms": 5,
-    "batch.size": 1 << 20,
+    "batch.size": BATCH_BYTES,
     "batch.num.messages": 100_000,
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 256 * 1024,
@@ -96,7 +97,9 @@ class Sender:
         self.sent += len(records)
         waiting = records
         while waiting:
-            self.producer.produce_batch(self.topic, waiting, partition=self.partition, on_delivery=self.delivered)
+            self.producer.produce_batch(
+                self.topic, waiting, partition=self.partition, on_delivery=self.delivered
+            )
             refused = [record for record in waiting if "_error" in record]
             waiting = []
             for record in refused:
@@ -147,7 +150,7 @@ def is_queue_full(error: Any) -> bool:
 
 
 def chunks(source: BinaryIO, sender: Sender) -> Iterator[bytes]:
-    """What the source has, as it comes, until its end or Ctrl-C; failures are polled for while it is silent."""
+    """What the source has, as it comes, until its end or Ctrl-C; polls for failures meanwhile."""
     descriptor = source.fileno()
     while not sender.stopped:
         ready, _, _ = select.select([descriptor], [], [], POLL_SECONDS)
@@ -168,13 +171,14 @@ def split(parts: Iterator[bytes], delimiter: bytes) -> Iterator[list[bytes]]:
             # The delimiter itself may be cut in two by the chunk's end.
             part = b"".join(rest) + part
             rest.clear()
-        head, found, tail = part.rpartition(delimiter)
-        if not found:
-            rest.append(part)
-            continue
-        rest.append(head)
-        yield b"".join(rest).split(delimiter)
-        rest = [tail] if tail else []
+        lines = part.split(delimiter)
+        tail = lines.pop()
+        if lines:
+            lines[0] = b"".join([*rest, lines[0]])
+            rest.clear()
+            yield lines
+        if tail:
+            rest.append(tail)
     last = b"".join(rest)
     if last:
         yield [last]
@@ -297,7 +301,9 @@ def open_files(names: list[str]) -> list[BinaryIO]:
     opened: list[BinaryIO] = []
     for name in names or ["-"]:
         try:
-            opened.append(open(0, "rb", closefd=False) if name == "-" else Path(name).open("rb"))
+            # Closed by the process's end: each is read until there is no more.
+            source = sys.stdin.buffer if name == "-" else Path(name).open("rb")  # noqa: SIM115
+            opened.append(source)
         except OSError as error:
             raise CliError(f"cannot read {name}: {error.strerror}") from None
     return opened
@@ -320,22 +326,30 @@ def parse_headers(items: list[str]) -> Headers:
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE", help="Default, and -: standard input.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="Default, and -: standard input.", show_default=False),
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("-k", "-K", "--key-separator", metavar="TEXT", help="Cut each line into key and value here."),
+        typer.Option(
+            "-k", "-K", "--key-separator", metavar="TEXT", help="Cut each line into key and value here."
+        ),
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="The same key for every record.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="TEXT", help="The same key for every record.")
+    ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("-H", "--header", metavar="NAME=VALUE", help="A header for every record; may be repeated."),
+        typer.Option(
+            "-H", "--header", metavar="NAME=VALUE", help="A header for every record; may be repeated."
+        ),
     ] = None,
     codec: Annotated[
         str | None, typer.Option("-z", "--compress", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("-p", "--partition", min=0, help="Default: by key, else spread.", metavar="N")
+        int | None,
+        typer.Option("-p", "--partition", min=0, help="Default: by key, else spread.", metavar="N"),
     ] = None,
     delimiter: Annotated[
         str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What ends a record.")
@@ -348,7 +362,8 @@ def produce(
         bool, typer.Option("-J", "--json-lines", help="Lines are JSON as `consume -J` writes them.")
     ] = False,
     acks: Annotated[
-        str | None, typer.Option("-a", "--acks", metavar="N", help="0, 1 or all; below all without idempotence.")
+        str | None,
+        typer.Option("-a", "--acks", metavar="N", help="0, 1 or all; below all without idempotence."),
     ] = None,
     quiet: Quiet = False,
     bootstrap: Bootstrap = None,
@@ -378,7 +393,8 @@ def produce(
         raise UsageError("-k and -D need at least one character")
     sources = open_files(files or [])
     connection = connect(bootstrap, properties, verbose)
-    producer = connection.producer(settings)
+    connection.require_reachable()
+    producer = connection.producer({**settings, **connection.batch_limits(topic)})
     require_topic(producer, topic)
     sender = Sender(producer, topic, -1 if partition is None else partition)
     began = time.monotonic()
@@ -415,7 +431,14 @@ def conclude(sender: Sender, seconds: float, refused: str, quiet: bool, json: bo
     """Print the summary; the exit code."""
     arrived = sender.sent - sender.failed
     if json:
-        print_json({"topic": sender.topic, "delivered": arrived, "failed": sender.failed, "seconds": round(seconds, 3)})
+        print_json(
+            {
+                "topic": sender.topic,
+                "delivered": arrived,
+                "failed": sender.failed,
+                "seconds": round(seconds, 3),
+            }
+        )
     elif not quiet:
         rate = arrived / max(seconds, 1e-9)
         note(
@@ -423,7 +446,9 @@ def conclude(sender: Sender, seconds: float, refused: str, quiet: bool, json: bo
             f"in {seconds:.2f} s, {rate:,.0f} records/s"
         )
     if sender.failed:
-        raise CliError(f"{count_of(sender.failed, 'record')} not delivered: {sender.first_error}", EXIT_NOT_DELIVERED)
+        raise CliError(
+            f"{count_of(sender.failed, 'record')} not delivered: {sender.first_error}", EXIT_NOT_DELIVERED
+        )
     if refused:
         raise CliError(refused)
     return EXIT_OK

@@ -40,10 +40,14 @@ def create(
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("-r", "--replication-factor", min=1, help="Default: the broker's default.replication.factor."),
+        typer.Option(
+            "-r", "--replication-factor", min=1, help="Default: the broker's default.replication.factor."
+        ),
     ] = None,
     config: Configs = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that is there already is no error.")] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic that is there already is no error.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker check, create nothing.")] = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
@@ -64,25 +68,30 @@ def create(
     return report(futures, "would create" if dry_run else "created", accept, "topic create", json)
 
 
-def report(futures: dict[str, Any], done: str, accept: dict[int, str], verb: str, json: bool) -> int:
-    """Print what became of each topic; the exit code. `accept`: error codes that are no failure, with their word."""
+def report(
+    futures: dict[str, Any], done: str, accept: dict[int, str], verb: str, json: bool, noun: str = "topic"
+) -> int:
+    """Print what became of each topic; the exit code.
+
+    accept: error codes that are no failure, with the word to print.
+    """
     results = []
     for name, future in futures.items():
         error = future.exception(REQUEST_TIMEOUT_SECONDS + 5)
         if error is None:
-            results.append({"topic": name, "result": done})
+            results.append({noun: name, "result": done})
         elif isinstance(error.args[0], KafkaError) and error.args[0].code() in accept:
-            results.append({"topic": name, "result": accept[error.args[0].code()]})
+            results.append({noun: name, "result": accept[error.args[0].code()]})
         else:
             text = explain(error.args[0]) if isinstance(error.args[0], KafkaError) else str(error)
-            results.append({"topic": name, "result": "failed", "error": text})
+            results.append({noun: name, "result": "failed", "error": text})
     if json:
         print_json(results)
     for row in results:
         if "error" in row:
-            say_error(f"barnabas {verb}", f"{row['topic']}: {row['error']}")
+            say_error(f"barnabas {verb}", f"{row[noun]}: {row['error']}")
         elif not json:
-            print(f"{row['result']} {row['topic']}")
+            print(f"{row['result']} {row[noun]}")
     return EXIT_FAILED if any("error" in row for row in results) else EXIT_OK
 
 
@@ -156,7 +165,9 @@ def describe(
             print_topic(detail)
     missing = [name for name in names if name not in metadata]
     for name in missing:
-        say_error("barnabas topic describe", f"{name}: no such topic; `barnabas topic list` shows what is there")
+        say_error(
+            "barnabas topic describe", f"{name}: no such topic; `barnabas topic list` shows what is there"
+        )
     return EXIT_FAILED if missing else EXIT_OK
 
 
@@ -168,8 +179,12 @@ def describe_topics(admin: Any, topics: list[Any]) -> list[dict[str, Any]]:
     if not topics:
         return []
     keys = [TopicPartition(topic.topic, part) for topic in topics for part in topic.partitions]
-    first = admin.list_offsets(dict.fromkeys(keys, OffsetSpec.earliest()), request_timeout=REQUEST_TIMEOUT_SECONDS)
-    last = admin.list_offsets(dict.fromkeys(keys, OffsetSpec.latest()), request_timeout=REQUEST_TIMEOUT_SECONDS)
+    first = admin.list_offsets(
+        dict.fromkeys(keys, OffsetSpec.earliest()), request_timeout=REQUEST_TIMEOUT_SECONDS
+    )
+    last = admin.list_offsets(
+        dict.fromkeys(keys, OffsetSpec.latest()), request_timeout=REQUEST_TIMEOUT_SECONDS
+    )
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic.topic) for topic in topics]
     configs = admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_SECONDS)
     starts, ends, settings = {}, {}, {}
@@ -211,21 +226,29 @@ def print_topic(detail: dict[str, Any]) -> None:
     parts = detail["partitions"]
     records = sum(part["end"] - part["start"] for part in parts)
     options = " ".join(f"{name}={value}" for name, value in sorted(detail["config"].items())) or "none set"
-    print(f"{detail['topic']}: {count_of(len(parts), 'partition')}, {count_of(records, 'offset')}; options: {options}")
+    print(
+        f"{detail['topic']}: {count_of(len(parts), 'partition')}, {count_of(records, 'offset')}; "
+        f"options: {options}"
+    )
     heads = ("PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END")
     print_table(heads, [list(part.values()) for part in parts])
 
 
-@app.command(epilog=example("barnabas topic alter orders --partitions 12 -c retention.ms=86400000 --unset segment.ms"))
+@app.command(
+    epilog=example("barnabas topic alter orders --partitions 12 -c retention.ms=86400000 --unset segment.ms")
+)
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     partitions: Annotated[
-        int | None, typer.Option("-p", "--partitions", min=1, help="The new number of partitions; it can only grow.")
+        int | None,
+        typer.Option("-p", "--partitions", min=1, help="The new number of partitions; it can only grow."),
     ] = None,
     config: Configs = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Put an option back to its default; may be repeated.", show_default=False),
+        typer.Option(
+            metavar="NAME", help="Put an option back to its default; may be repeated.", show_default=False
+        ),
     ] = None,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
@@ -245,7 +268,9 @@ def alter(
     if partitions is not None:
         from confluent_kafka.admin import NewPartitions
 
-        futures = admin.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_SECONDS)
+        futures = admin.create_partitions(
+            [NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
         await_result(futures[name], f"{name}: cannot set {count_of(partitions, 'partition')}")
     if json:
         print_json({"topic": name, "result": "altered"})
@@ -259,7 +284,8 @@ def alter_configs(admin: Any, name: str, settings: dict[str, str], unset: list[s
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
     entries = [
-        ConfigEntry(option, value, incremental_operation=AlterConfigOpType.SET) for option, value in settings.items()
+        ConfigEntry(option, value, incremental_operation=AlterConfigOpType.SET)
+        for option, value in settings.items()
     ]
     entries += [ConfigEntry(option, None, incremental_operation=AlterConfigOpType.DELETE) for option in unset]
     resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
@@ -271,7 +297,9 @@ def alter_configs(admin: Any, name: str, settings: dict[str, str], unset: list[s
 @app.command(epilog=example("barnabas topic delete orders orders-retry"))
 def delete(
     names: Names,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no error.")] = False,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="A topic that is not there is no error.")
+    ] = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     verbose: Verbose = False,

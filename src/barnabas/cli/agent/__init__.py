@@ -1,0 +1,1 @@
+"""The tail agent: ships the lines of growing files into a topic, each once."""

@@ -1,0 +1,194 @@
+"""`barnabas group`: list, describe and delete consumer groups."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from confluent_kafka import KafkaException, TopicPartition
+
+from barnabas.cli.connection import REQUEST_TIMEOUT_SECONDS, await_result, connect, explain
+from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
+from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
+from barnabas.cli.output import count_of, print_json, print_table
+from barnabas.cli.runner import example, new_app, say_error
+from barnabas.cli.topic import report
+
+app = new_app("List, describe and delete consumer groups.")
+
+Groups = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False)]
+
+
+@app.command("list", epilog=example("barnabas group list"))
+def list_groups(
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state", metavar="STATE", help="Only groups in this state, e.g. stable; may be repeated."
+        ),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    verbose: Verbose = False,
+    json: AsJson = False,
+) -> int:
+    """List the consumer groups with their state."""
+    admin = connect(bootstrap, properties, verbose).admin()
+    listed = await_result(
+        admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_SECONDS), "cannot list the groups"
+    )
+    if listed.errors:
+        raise CliError(f"cannot list the groups: {explain(listed.errors[0].args[0])}")
+    rows = [
+        {"group": item.group_id, "state": state_word(item.state), "type": state_word(item.type)}
+        for item in sorted(listed.valid, key=lambda item: str(item.group_id))
+    ]
+    if state:
+        wanted = {word.lower() for word in state}
+        rows = [row for row in rows if row["state"] in wanted]
+    if json:
+        print_json(rows)
+    else:
+        print_table(("GROUP", "STATE", "TYPE"), [list(row.values()) for row in rows])
+    return EXIT_OK
+
+
+def state_word(state: Any) -> str:
+    """A group's state or type in lower case; `-` when the broker does not say."""
+    name = str(getattr(state, "name", state)).lower().replace("_", "-")
+    return "-" if name in ("none", "unknown") else name
+
+
+@app.command(epilog=example("barnabas group describe billing", "barnabas group describe billing --members"))
+def describe(
+    groups: Groups,
+    members: Annotated[
+        bool, typer.Option("-m", "--members", help="Show the members and what each reads.")
+    ] = False,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    verbose: Verbose = False,
+    json: AsJson = False,
+) -> int:
+    """Show the offsets, the lag and the members of groups."""
+    admin = connect(bootstrap, properties, verbose).admin()
+    futures = admin.describe_consumer_groups(
+        list(dict.fromkeys(groups)), request_timeout=REQUEST_TIMEOUT_SECONDS
+    )
+    details, failed = [], False
+    for name, future in futures.items():
+        try:
+            details.append(detail(admin, await_result(future, name)))
+        except CliError as error:
+            say_error("barnabas group describe", str(error))
+            failed = True
+    missing = [shown["group"] for shown in details if shown["state"] == "dead"]
+    details = [shown for shown in details if shown["state"] != "dead"]
+    for shown in [] if json else details:
+        print_group(shown, members)
+    if json:
+        print_json(details)
+    for name in missing:
+        say_error(
+            "barnabas group describe", f"{name}: no such group; `barnabas group list` shows what is there"
+        )
+    return EXIT_FAILED if failed or missing else EXIT_OK
+
+
+def detail(admin: Any, group: Any) -> dict[str, Any]:
+    """All that `describe` shows of one group."""
+    owners = {
+        (part.topic, part.partition): member.client_id
+        for member in group.members
+        for part in (member.assignment.topic_partitions if member.assignment else [])
+    }
+    offsets = offsets_of(admin, group.group_id, set(owners))
+    coordinator = group.coordinator
+    return {
+        "group": group.group_id,
+        "state": state_word(group.state),
+        "type": state_word(getattr(group, "type", None)),
+        "assignor": group.partition_assignor or None,
+        "coordinator": coordinator.id if coordinator else None,
+        "lag": sum(row["lag"] or 0 for row in offsets),
+        "offsets": [{**row, "client": owners.get((row["topic"], row["partition"]))} for row in offsets],
+        "members": [
+            {
+                "member": member.member_id,
+                "client": member.client_id,
+                "instance": member.group_instance_id or None,
+                "host": member.host,
+                "partitions": [
+                    f"{part.topic}:{part.partition}"
+                    for part in (member.assignment.topic_partitions if member.assignment else [])
+                ],
+            }
+            for member in group.members
+        ],
+    }
+
+
+def offsets_of(admin: Any, group: str, assigned: set[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Committed offset, end and lag of each partition that the group committed or reads."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+    from confluent_kafka.admin import OffsetSpec
+
+    futures = admin.list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT_SECONDS
+    )
+    committed = {
+        (part.topic, part.partition): part.offset
+        for part in await_result(futures[group], f"{group}: cannot read its offsets").topic_partitions
+        if part.offset >= 0
+    }
+    keys = sorted(assigned | set(committed))
+    if not keys:
+        return []
+    ends = admin.list_offsets(
+        {TopicPartition(*key): OffsetSpec.latest() for key in keys}, request_timeout=REQUEST_TIMEOUT_SECONDS
+    )
+    end_of: dict[tuple[str, int], int | None] = {}
+    for part, future in ends.items():
+        try:
+            end_of[part.topic, part.partition] = future.result(REQUEST_TIMEOUT_SECONDS + 5).offset
+        except KafkaException:
+            end_of[part.topic, part.partition] = None  # the topic was deleted; its offsets are still stored
+    return [offset_row(key, committed.get(key), end_of.get(key)) for key in keys]
+
+
+def offset_row(key: tuple[str, int], committed: int | None, end: int | None) -> dict[str, Any]:
+    """One partition of a group; lag counts records, None when either side is not known."""
+    lag = None if committed is None or end is None else max(end - committed, 0)
+    return {"topic": key[0], "partition": key[1], "committed": committed, "end": end, "lag": lag}
+
+
+def print_group(shown: dict[str, Any], members: bool) -> None:
+    """One group as text."""
+    facts = [shown["state"], count_of(len(shown["members"]), "member"), f"lag {shown['lag']:,}"]
+    if shown["assignor"]:
+        facts.append(f"assignor {shown['assignor']}")
+    print(f"{shown['group']}: {', '.join(facts)}")
+    if shown["offsets"]:
+        heads = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "CLIENT")
+        print_table(heads, [list(row.values()) for row in shown["offsets"]])
+    if members and shown["members"]:
+        print_table(
+            ("CLIENT", "HOST", "INSTANCE", "PARTITIONS"),
+            [(m["client"], m["host"], m["instance"], m["partitions"]) for m in shown["members"]],
+        )
+
+
+@app.command(epilog=example("barnabas group delete billing"))
+def delete(
+    groups: Groups,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    verbose: Verbose = False,
+    json: AsJson = False,
+) -> int:
+    """Delete groups without members, with their offsets."""
+    admin = connect(bootstrap, properties, verbose).admin()
+    futures = admin.delete_consumer_groups(
+        list(dict.fromkeys(groups)), request_timeout=REQUEST_TIMEOUT_SECONDS
+    )
+    return report(futures, "deleted", {}, "group delete", json, noun="group")

@@ -1,0 +1,51 @@
+"""`barnabas pipeline`: runs pipelines on Spark; everything that needs PySpark is imported only then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barnabas.cli.errors import EXIT_OK, CliError
+from barnabas.cli.options import AsJson
+from barnabas.cli.runner import example, new_app
+
+app = new_app("Run a pipeline on Spark.")
+
+
+@app.callback()
+def pipeline() -> None:
+    """Run a pipeline on Spark."""
+
+
+@app.command(epilog=example("barnabas pipeline run examples/access_log/pipeline.yaml --once"))
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", show_default=False)],
+    once: Annotated[
+        bool, typer.Option("--once", help="Stop when everything that is there was processed.")
+    ] = False,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "-b",
+            "--bootstrap",
+            envvar="BARNABAS_BOOTSTRAP",
+            metavar="HOST:PORT,...",
+            help="The cluster to talk to; wins over the file's.",
+            show_default=False,
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> int:
+    """Run the pipeline that a file describes."""
+    if not file.is_file():
+        raise CliError(f"{file}: no such file")
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise CliError("pipelines need PySpark: pip install 'barnabas[pipelines]'") from None
+    from barnabas.pipelines.run import run_file
+
+    result = run_file(file, once=once, bootstrap=bootstrap, as_json=json)
+    return result if isinstance(result, int) else EXIT_OK

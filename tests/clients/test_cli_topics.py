@@ -1,0 +1,95 @@
+"""`barnabas topic`, `cluster` and `group` against a real broker."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+import uuid
+
+from tests.clients.cli_support import Cli
+
+
+def test_create_describe_alter_delete(cli: Cli) -> None:
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    assert (
+        cli.out("topic", "create", name, "-p", "2", "-c", "retention.ms=60000").decode()
+        == f"created {name}\n"
+    )
+    (shown,) = cli.json("topic", "describe", name)
+    assert shown["config"]["retention.ms"] == "60000"
+    assert [part["partition"] for part in shown["partitions"]] == [0, 1]
+    assert all(part["start"] == part["end"] == 0 for part in shown["partitions"])
+
+    cli("topic", "alter", name, "-p", "3", "-c", "segment.ms=100000", "--unset", "retention.ms")
+    (shown,) = cli.json("topic", "describe", name)
+    assert "retention.ms" not in shown["config"]
+    assert shown["config"]["segment.ms"] == "100000"
+    assert len(shown["partitions"]) == 3
+
+    assert {"topic": name, "partitions": 3, "replicas": 1} in cli.json("topic", "list")
+    assert name.encode() in cli.out("topic", "list", name, "-n").splitlines()
+    cli("topic", "delete", name)
+    assert cli.out("topic", "list", name, "-n") == b""
+
+
+def test_errors_say_what_to_do(cli: Cli) -> None:
+    name = cli.topic()
+    done = cli("topic", "create", name, code=1)
+    assert b"--if-not-exists" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+    cli("topic", "create", name, "--if-not-exists")
+    assert b"barnabas topic list" in cli("topic", "describe", "cli-no-such-topic", code=1).stderr
+    assert b"barnabas topic list" in cli("topic", "delete", "cli-no-such-topic", code=1).stderr
+    cli("topic", "delete", "cli-no-such-topic", "--if-exists")
+    assert cli("topic", "create", "bad/name", code=1).stderr.count(b"\n") == 1
+    assert b"retention.ms" in cli("topic", "alter", name, "-c", "retention.ms=soon", code=1).stderr
+    assert b"nothing to change" in cli("topic", "alter", name, code=2).stderr
+
+
+def test_dry_run_creates_nothing(cli: Cli) -> None:
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    assert cli.out("topic", "create", name, "--dry-run").decode() == f"would create {name}\n"
+    assert cli.out("topic", "list", name, "-n") == b""
+
+
+def test_cluster_info(cli: Cli, bootstrap: str) -> None:
+    name = cli.topic(partitions=2)
+    shown = cli.json("cluster", "info")
+    assert bootstrap in [broker["address"] for broker in shown["brokers"]]
+    assert not shown["leaderless"]
+    assert shown["partitions"] >= 2
+    assert b"controller" in cli.out("cluster", "info").lower()
+    cli("topic", "delete", name)
+
+
+def test_groups(cli: Cli) -> None:
+    name, group = cli.topic(partitions=2), f"group-{uuid.uuid4().hex[:8]}"
+    cli("produce", name, stdin=b"".join(b"%d\n" % i for i in range(100)))
+    assert len(cli.out("consume", name, "-g", group, "-c", "30").splitlines()) == 30
+    assert {"group": group, "state": "empty"}.items() <= next(
+        row for row in cli.json("group", "list") if row["group"] == group
+    ).items()
+    (shown,) = cli.json("group", "describe", group)
+    assert shown["lag"] == 70
+    assert sum(row["committed"] for row in shown["offsets"]) == 30
+
+    member = cli.start("consume", name, "-g", group, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert member.stdout is not None
+        for _ in range(70):
+            member.stdout.readline()
+        (shown,) = cli.json("group", "describe", group)
+        assert shown["state"] == "stable"
+        assert [len(row["partitions"]) for row in shown["members"]] == [2]
+        assert b"still has members" in cli("group", "delete", group, code=1).stderr
+        member.terminate()
+        assert member.wait(20) == 0
+    finally:
+        member.kill()
+    (shown,) = cli.json("group", "describe", group)
+    assert (shown["lag"], shown["state"]) == (0, "empty")
+    cli("group", "delete", group)
+    deadline = time.monotonic() + 10
+    while group in [row["group"] for row in cli.json("group", "list")]:
+        assert time.monotonic() < deadline
+    assert b"no such group" in cli("group", "describe", group, code=1).stderr
