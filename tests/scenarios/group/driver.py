@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.cores.group import Decision, EndTransaction, GroupCoordinatorCore, GroupLimits, TimerFired, TimerKey
+from barnabas.cores.group import (
+    Decision,
+    EndTransaction,
+    GroupCoordinatorCore,
+    GroupLimits,
+    TimerFired,
+    TimerKey,
+)
 from barnabas.cores.group.classic import ClassicGroup, ClassicState
 from barnabas.wire.errors import ErrorCode
 
@@ -129,14 +136,18 @@ def check_group(group: ClassicGroup, armed: dict[TimerKey, int]) -> None:
         else:
             assert TimerKey(group.group_id, member_id, "session") in armed, f"{member_id} may stay for ever"
     for member_id in group.pending_ids:
-        assert TimerKey(group.group_id, member_id, "session") in armed, f"pending {member_id} may stay for ever"
+        assert TimerKey(group.group_id, member_id, "session") in armed, (
+            f"pending {member_id} may stay for ever"
+        )
 
 
 def durable_view(core: GroupCoordinatorCore) -> dict[str, Any]:
     """What must survive a crash, in comparable form."""
     state = core.state
     return {
-        "offsets": {g: {p: c._replace(sequence=0) for p, c in by.items()} for g, by in state.committed.items()},
+        "offsets": {
+            g: {p: c._replace(sequence=0) for p, c in by.items()} for g, by in state.committed.items()
+        },
         "held": {
             producer_id: {g: {p: c._replace(sequence=0) for p, c in by.items()} for g, by in by_group.items()}
             for producer_id, by_group in state.pending.items()
@@ -161,8 +172,16 @@ def _classic_view(group: ClassicGroup) -> Any:
         group.static_ids,
         group.subscribed_topics,
         [
-            (m.member_id, m.group_instance_id, m.client_id, m.client_host, m.session_timeout_ms,
-             m.rebalance_timeout_ms, m.metadata_for(group.protocol_name), m.assignment)
+            (
+                m.member_id,
+                m.group_instance_id,
+                m.client_id,
+                m.client_host,
+                m.session_timeout_ms,
+                m.rebalance_timeout_ms,
+                m.metadata_for(group.protocol_name),
+                m.assignment,
+            )
             for m in group.members.values()
         ],
     )

@@ -188,7 +188,9 @@ class Stage:
 
     def commit_event(self, person: Person, options: dict[str, str]) -> CommitOffsets:
         offsets = tuple(
-            OffsetToCommit(*partition_of(name), int(value.partition(":")[0]), metadata=value.partition(":")[2])
+            OffsetToCommit(
+                *partition_of(name), int(value.partition(":")[0]), metadata=value.partition(":")[2]
+            )
             for name, value in options.items()
             if "-" in name
         )
@@ -316,7 +318,9 @@ class Stage:
         members = ", ".join(m.member_id for m in reply.members)
         leads = f", leads [{members}]" if members else f", follows {reply.leader}"
         skip = ", keeps its assignment" if reply.skip_assignment else ""
-        return f"is {reply.member_id} in generation {reply.generation_id} ({reply.protocol_name}){leads}{skip}"
+        return (
+            f"is {reply.member_id} in generation {reply.generation_id} ({reply.protocol_name}){leads}{skip}"
+        )
 
 
 def _ok(error: ErrorCode) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from barnabas.cores.group import formats
 from barnabas.cores.group.classic import ClassicGroup, ClassicMember, ClassicState
 from barnabas.cores.group.state import MISSING, Committed, Partition, State, put, put_held, put_offset
 from barnabas.wire.primitives import WireError
+from barnabas.wire.records_schemas import group_log as formats
 
 Record = tuple[bytes, bytes | None]
 
+OFFSET_COMMIT_KINDS: Final = (0, 1)  # the same fields; 1 is written
 OFFSET_COMMIT_KEY_VERSION: Final = 1
 OFFSET_COMMIT_VALUE_VERSION: Final = 3
 OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY: Final = 1
@@ -61,7 +62,7 @@ def group_metadata(group: ClassicGroup) -> Record:
         leader=group.leader_id,
         current_state_timestamp=group.state_since_ms,
         members=[
-            formats.GroupMetadataMember(
+            formats.MemberMetadata(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,
@@ -92,9 +93,9 @@ def replay(state: State, key: bytes, value: bytes | None, producer_id: int) -> N
     """Take one record into the state; kinds that are not known are skipped. Raises CorruptRecord."""
     try:
         (kind,) = struct.unpack_from(">h", key)
-        if kind in formats.OFFSET_COMMIT_KINDS:
+        if kind in OFFSET_COMMIT_KINDS:
             _replay_offset(state, key, value, producer_id)
-        elif kind == formats.GROUP_METADATA_KIND:
+        elif kind == GROUP_METADATA_KEY_VERSION:
             _replay_group(state, key, value)
     except (WireError, struct.error) as error:
         raise CorruptRecord(f"record of the offsets topic with key {key[:80]!r}: {error}") from error
@@ -155,7 +156,7 @@ def group_of(group_id: str, value: formats.GroupMetadataValue) -> ClassicGroup:
             row.client_id,
             row.client_host,
             # Version 0 did not have it, and then the session timeout bounded the rebalance.
-            row.rebalance_timeout if row.rebalance_timeout >= 0 else row.session_timeout,
+            row.rebalance_timeout if row.rebalance_timeout > 0 else row.session_timeout,
             row.session_timeout,
             ((value.protocol or "", row.subscription),),
             assignment=row.assignment,
