@@ -1,0 +1,326 @@
+"""The embedded znode tree: one SQLite file in this process.
+
+Each change is one transaction with the write-ahead log forced to disk (synchronous=FULL), so what was
+acknowledged survives a power cut and what was not leaves no trace. Calls run in the caller's thread:
+a read takes some ten microseconds, a change as long as the disk takes to sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from barnabas.coordination.tree import (
+    BadVersion,
+    EphemeralParent,
+    Event,
+    EventKind,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Result,
+    SessionExpired,
+    Stat,
+    TreeError,
+    TreeInUse,
+    Watcher,
+    ZnodeTree,
+)
+from barnabas.cores.znode_ops import ANY_VERSION, Check, Create, Delete, Op, Set, parent_of
+
+SCHEMA_VERSION: Final = 1
+SCHEMA: Final = """
+CREATE TABLE znode (
+    path TEXT PRIMARY KEY,
+    parent TEXT NOT NULL,
+    data BLOB NOT NULL,
+    version INTEGER NOT NULL,
+    czxid INTEGER NOT NULL,
+    mzxid INTEGER NOT NULL,
+    ctime_ms INTEGER NOT NULL,
+    mtime_ms INTEGER NOT NULL,
+    owner INTEGER NOT NULL,
+    next_sequence INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX znode_parent ON znode (parent);
+CREATE INDEX znode_owner ON znode (owner) WHERE owner != 0;
+CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO counter VALUES ('zxid', 0), ('session', 0);
+INSERT INTO znode VALUES ('/', '', x'', 0, 0, 0, 0, 0, 0, 0);
+"""
+STAT_COLUMNS: Final = "version, czxid, mzxid, ctime_ms, mtime_ms, owner"
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class LocalStore:
+    """The file, shared by the sessions of this process (a broker has one; tests and simulations more)."""
+
+    def __init__(self, path: Path | None, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        """path: the file, made when missing; None keeps the tree in memory.
+
+        Raises TreeInUse when another process, or another store in this one, has it open;
+        TreeError when it is not such a file.
+        """
+        self._now_ms = now_ms
+        self._name = str(path) if path is not None else ":memory:"
+        self._sessions: dict[int, LocalTree] = {}
+        self._db = sqlite3.connect(self._name, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            self._open()
+        except sqlite3.OperationalError as error:
+            self._db.close()
+            if "locked" in str(error):
+                raise TreeInUse(
+                    self._name, "in use by another broker; stop it or choose another folder"
+                ) from None
+            raise TreeError(self._name, f"cannot be opened: {error}") from None
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            raise TreeError(self._name, f"is not a metadata file of Barnabas: {error}") from None
+
+    def _open(self) -> None:
+        # Exclusive locking keeps the lock from the first transaction to close: a second broker cannot
+        # begin on the same file, and no shared-memory file is needed.
+        self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("BEGIN IMMEDIATE")
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version > SCHEMA_VERSION:
+            raise sqlite3.DatabaseError(
+                f"written by a newer version (schema {version}, known {SCHEMA_VERSION})"
+            )
+        if version == 0:
+            for statement in SCHEMA.split(";"):
+                self._db.execute(statement)
+            self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        # Whoever owned these is dead: we hold the file now.
+        self._db.execute("DELETE FROM znode WHERE owner != 0")
+        self._db.execute("COMMIT")
+
+    def session(self) -> LocalTree:
+        """A new session."""
+        self._db.execute("BEGIN IMMEDIATE")
+        session_id = self._count("session")
+        self._db.execute("COMMIT")
+        tree = LocalTree(self, session_id)
+        self._sessions[session_id] = tree
+        return tree
+
+    def expire(self, session_id: int) -> None:
+        """End a session as if its holder had been silent for too long."""
+        tree = self._sessions[session_id]
+        self.end(session_id)
+        tree.deliver([Event(EventKind.EXPIRED)])
+
+    def end(self, session_id: int) -> None:
+        """End a session: its ephemeral nodes go. Harmless when it has ended before."""
+        if self._sessions.pop(session_id, None) is None:
+            return
+        rows = self._db.execute(
+            "SELECT path FROM znode WHERE owner = ? ORDER BY path", (session_id,)
+        ).fetchall()
+        if rows:
+            self.apply([Delete(path) for (path,) in rows], 0)
+
+    def close(self) -> None:
+        """End all sessions and release the file."""
+        for session_id in list(self._sessions):
+            self.end(session_id)
+        self._db.close()
+
+    def require_session(self, session_id: int) -> None:
+        """Raises SessionExpired when the session has ended."""
+        if session_id not in self._sessions:
+            raise SessionExpired("session", f"session {session_id} has ended")
+
+    def row(self, path: str) -> tuple[bytes, Stat] | None:
+        """Data and stat of a node, or None."""
+        row = self._db.execute(f"SELECT data, {STAT_COLUMNS} FROM znode WHERE path = ?", (path,)).fetchone()
+        return None if row is None else (row[0], Stat._make(row[1:]))
+
+    def children(self, path: str) -> list[str]:
+        """Names of a node's children, sorted."""
+        rows = self._db.execute("SELECT path FROM znode WHERE parent = ? ORDER BY path", (path,))
+        return [child.rpartition("/")[2] for (child,) in rows]
+
+    def subtree(self, path: str) -> dict[str, tuple[bytes, Stat]]:
+        """A node and all below it, by path, parents first."""
+        prefix = path.rstrip("/")
+        # "0" is the character after "/": the range holds exactly the paths that begin with prefix + "/".
+        rows = self._db.execute(
+            f"SELECT path, data, {STAT_COLUMNS} FROM znode"
+            " WHERE path = ? OR (path > ? AND path < ?) ORDER BY path",
+            (path, prefix + "/", prefix + "0"),
+        )
+        return {row[0]: (row[1], Stat._make(row[2:])) for row in rows}
+
+    def apply(self, ops: Sequence[Op], session_id: int) -> list[Result]:
+        """Apply all changes or none, and tell the watchers."""
+        events: list[Event] = []
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            zxid = self._count("zxid")
+            results = [self._apply_one(op, session_id, zxid, events) for op in ops]
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        if events:
+            for tree in list(self._sessions.values()):
+                tree.deliver(events)
+        return results
+
+    def _count(self, name: str) -> int:
+        row = self._db.execute(
+            "UPDATE counter SET value = value + 1 WHERE name = ? RETURNING value", (name,)
+        ).fetchone()
+        value: int = row[0]
+        return value
+
+    def _apply_one(self, op: Op, session_id: int, zxid: int, events: list[Event]) -> Result:
+        if isinstance(op, Create):
+            path = self._create(op, session_id, zxid)
+            events.append(Event(EventKind.CREATED, path))
+            return path
+        stat = self._require(op.path, op.version)
+        if isinstance(op, Check):
+            return None
+        if isinstance(op, Set):
+            now_ms = self._now_ms()
+            self._db.execute(
+                "UPDATE znode SET data = ?, version = version + 1, mzxid = ?, mtime_ms = ? WHERE path = ?",
+                (op.data, zxid, now_ms, op.path),
+            )
+            events.append(Event(EventKind.CHANGED, op.path))
+            return stat._replace(version=stat.version + 1, mzxid=zxid, mtime_ms=now_ms)
+        if self._db.execute("SELECT 1 FROM znode WHERE parent = ? LIMIT 1", (op.path,)).fetchone():
+            raise NotEmpty(op.path, "has children")
+        self._db.execute("DELETE FROM znode WHERE path = ?", (op.path,))
+        events.append(Event(EventKind.DELETED, op.path))
+        return None
+
+    def _create(self, op: Create, session_id: int, zxid: int) -> str:
+        check_path(op.path)
+        parent = parent_of(op.path)
+        row = self._db.execute("SELECT owner, next_sequence FROM znode WHERE path = ?", (parent,)).fetchone()
+        if row is None:
+            raise NoNode(op.path, f"its parent {parent} does not exist")
+        if row[0]:
+            raise EphemeralParent(op.path, f"its parent {parent} is ephemeral")
+        path = op.path
+        if op.sequence:
+            path = f"{path}{row[1]:010d}"
+            self._db.execute("UPDATE znode SET next_sequence = next_sequence + 1 WHERE path = ?", (parent,))
+        owner = session_id if op.ephemeral else 0
+        now_ms = self._now_ms()
+        try:
+            self._db.execute(
+                "INSERT INTO znode VALUES (?, ?, ?, 0, ?, ?, ?, ?, ?, 0)",
+                (path, parent, op.data, zxid, zxid, now_ms, now_ms, owner),
+            )
+        except sqlite3.IntegrityError:
+            raise NodeExists(path, "exists already") from None
+        return path
+
+    def _require(self, path: str, version: int) -> Stat:
+        found = self.row(path)
+        if found is None:
+            raise NoNode(path, "no such node")
+        if version not in (ANY_VERSION, found[1].version):
+            raise BadVersion(path, f"is in version {found[1].version}, not {version}")
+        return found[1]
+
+
+class LocalTree(ZnodeTree):
+    """One session with a LocalStore."""
+
+    def __init__(self, store: LocalStore, session_id: int) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._watchers: list[tuple[str, Watcher]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._owns_store = False
+
+    @classmethod
+    def open(cls, path: Path | None, now_ms: Callable[[], int] = wall_clock_ms) -> LocalTree:
+        """A session with a store of its own, closed with it. Raises TreeInUse, TreeError."""
+        tree = LocalStore(path, now_ms).session()
+        tree._owns_store = True
+        return tree
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    async def get(self, path: str) -> tuple[bytes, Stat]:
+        self._store.require_session(self._session_id)
+        found = self._store.row(path)
+        if found is None:
+            raise NoNode(path, "no such node")
+        return found
+
+    async def exists(self, path: str) -> Stat | None:
+        self._store.require_session(self._session_id)
+        found = self._store.row(path)
+        return None if found is None else found[1]
+
+    async def children(self, path: str) -> list[str]:
+        if await self.exists(path) is None:
+            raise NoNode(path, "no such node")
+        return self._store.children(path)
+
+    async def subtree(self, path: str) -> dict[str, tuple[bytes, Stat]]:
+        self._store.require_session(self._session_id)
+        return self._store.subtree(path)
+
+    async def multi(self, ops: Sequence[Op]) -> list[Result]:
+        self._store.require_session(self._session_id)
+        return self._store.apply(ops, self._session_id)
+
+    async def watch(self, path: str, watcher: Watcher) -> Callable[[], None]:
+        self._store.require_session(self._session_id)
+        self._loop = asyncio.get_running_loop()
+        entry = (path.rstrip("/"), watcher)
+        self._watchers.append(entry)
+
+        def end() -> None:
+            if entry in self._watchers:
+                self._watchers.remove(entry)
+
+        return end
+
+    def deliver(self, events: Sequence[Event]) -> None:
+        """Hand events to the watchers that they concern, later, on their event loop."""
+        if self._loop is None or self._loop.is_closed():
+            return
+        for event in events:
+            for entry in self._watchers:
+                prefix = entry[0]
+                if not event.path or event.path == prefix or event.path.startswith(prefix + "/"):
+                    self._loop.call_soon(self._call, entry, event)
+
+    def _call(self, entry: tuple[str, Watcher], event: Event) -> None:
+        if entry in self._watchers:  # it may have been ended since
+            entry[1](event)
+
+    async def close(self) -> None:
+        self._watchers.clear()
+        if self._owns_store:
+            self._store.close()
+        else:
+            self._store.end(self._session_id)
+
+
+def check_path(path: str) -> None:
+    """Raises TreeError unless the path is absolute, without empty parts and without a slash at its end."""
+    if not path.startswith("/") or path.endswith("/") or "//" in path or "\0" in path:
+        raise TreeError(path, "is not a path of the form /a/b")

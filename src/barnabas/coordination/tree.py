@@ -1,0 +1,188 @@
+"""The znode tree: where a cluster's metadata lives. One interface; embedded or in ZooKeeper.
+
+Nodes are addressed by absolute paths, hold bytes and a version, and may have children. Rules that
+hold in every implementation, checked by tests/unit/coordination:
+
+* A change is durable and visible to every session once its call has returned.
+* `multi` applies all of its changes or none.
+* Watchers hear of every change below their path, their own included, in the order of the changes, and
+  never inside the call that made the change. An event says what changed, not the data: read it again.
+* An ephemeral node goes when its session is closed or expires; it has no children.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from barnabas.cores.znode_ops import ANY_VERSION, Create, Delete, Op, Set, parent_of
+
+
+class Stat(NamedTuple):
+    """What is known of a node besides its data.
+
+    version: 0 at creation, one more for each set. czxid, mzxid: numbers of the changes that created and
+    last set it; they only grow. owner: session of an ephemeral node, else 0.
+    """
+
+    version: int
+    czxid: int
+    mzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    owner: int
+
+
+class EventKind(Enum):
+    """What happened to a node, or to the session that watches."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    # Events may have been missed while the connection was down: read everything again.
+    RECONNECTED = "reconnected"
+    # The session's ephemeral nodes are gone, and the tree object is of no more use.
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change. path: the node; "" for events of the session."""
+
+    kind: EventKind
+    path: str = ""
+
+
+Watcher = Callable[[Event], None]
+Result = str | Stat | None
+
+
+class TreeError(Exception):
+    """A change or read was refused, or could not be made."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+
+
+class NoNode(TreeError):
+    """The node, or the parent of the node to create, does not exist."""
+
+
+class NodeExists(TreeError):
+    """There is a node at the path already."""
+
+
+class BadVersion(TreeError):
+    """Someone else changed the node in between."""
+
+
+class NotEmpty(TreeError):
+    """The node has children."""
+
+
+class EphemeralParent(TreeError):
+    """Ephemeral nodes have no children."""
+
+
+class SessionExpired(TreeError):
+    """The session has ended; open a new one."""
+
+
+class ConnectionLost(TreeError):
+    """No answer came; the change may have been made or not."""
+
+
+class TreeInUse(TreeError):
+    """Another process holds the embedded tree."""
+
+
+class ZnodeTree(ABC):
+    """One session with a tree. All methods belong to one event loop."""
+
+    @property
+    @abstractmethod
+    def session_id(self) -> int:
+        """Number of this session: the owner of its ephemeral nodes."""
+
+    @abstractmethod
+    async def get(self, path: str) -> tuple[bytes, Stat]:
+        """Data and stat. Raises NoNode."""
+
+    @abstractmethod
+    async def exists(self, path: str) -> Stat | None:
+        """The stat, or None."""
+
+    @abstractmethod
+    async def children(self, path: str) -> list[str]:
+        """Names (not paths) of the children, sorted. Raises NoNode."""
+
+    @abstractmethod
+    async def subtree(self, path: str) -> dict[str, tuple[bytes, Stat]]:
+        """The node and all below it, by path; parents come before children. Empty when there is no node."""
+
+    @abstractmethod
+    async def multi(self, ops: Sequence[Op]) -> list[Result]:
+        """Apply all changes or none. For each: the path of a create, the stat of a set, else None.
+
+        Raises for the first that is refused: NoNode, NodeExists, BadVersion, NotEmpty, EphemeralParent.
+        """
+
+    @abstractmethod
+    async def watch(self, path: str, watcher: Watcher) -> Callable[[], None]:
+        """Call `watcher` for each later change of the node or anything below it; returns what ends that.
+
+        The node need not exist. Watchers run on the event loop; they should only put the event on a queue.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End the session; its ephemeral nodes go."""
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        """Make a node; its path. Raises NodeExists, NoNode (no parent), EphemeralParent.
+
+        make_parents: make missing parents first (these stay when the create itself fails).
+        """
+        if make_parents:
+            await self.ensure(parent_of(path))
+        (result,) = await self.multi([Create(path, data, ephemeral, sequence)])
+        assert isinstance(result, str)
+        return result
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        """Replace a node's data. Raises NoNode, BadVersion."""
+        (result,) = await self.multi([Set(path, data, version)])
+        assert isinstance(result, Stat)
+        return result
+
+    async def delete(self, path: str, version: int = ANY_VERSION, *, recursive: bool = False) -> None:
+        """Remove a node; `recursive`: all below it too, in one step. Raises NoNode, BadVersion, NotEmpty."""
+        if not recursive:
+            await self.multi([Delete(path, version)])
+            return
+        below = list(await self.subtree(path))
+        if not below:
+            raise NoNode(path, "no such node")
+        await self.multi([Delete(each, version if each == path else ANY_VERSION) for each in reversed(below)])
+
+    async def ensure(self, path: str) -> None:
+        """Make the node, empty, and its parents, where they are missing."""
+        if path == "/" or await self.exists(path) is not None:
+            return
+        await self.ensure(parent_of(path))
+        try:
+            await self.create(path)
+        except NodeExists:
+            pass  # somebody else was quicker, with the same aim
