@@ -1,8 +1,10 @@
-"""Where the broker's time goes under one workload: `python -m bench.profile_broker 'produce 1 KB, batches 64 KB*'`.
+"""Where the broker's time goes under one workload:
 
-Starts Barnabas as the benchmark does, drives the first workload whose name matches, and prints the hottest symbols
-by `perf` (which sees system calls and the kernel) or, without perf, the stacks by `py-spy`. The share per symbol is
-of the broker's own process time; a load generator beside it competes for the cores but is not in the list.
+    python -m bench.profile_broker 'produce 1 KB, batches 64 KB*'
+
+Starts Barnabas as the benchmark does, drives the first workload whose name matches, and prints the hottest
+symbols by `perf` (which sees system calls and the kernel) or, without perf, the stacks by `py-spy`. The share of
+a symbol is of the broker's own time; the load generator competes for the cores but is not in the list.
 """
 
 from __future__ import annotations
