@@ -107,7 +107,7 @@ class Driver:
         assert live["held"] == again["held"]
         for group_id, view in live["groups"].items():
             assert view == again["groups"].get(group_id), f"{group_id}: memory and log differ"
-        armed = {key: deadline for key, deadline in self.core.state.deadlines.items()}
+        armed = dict(self.core.state.deadlines)
         assert armed == self.timers, "the broker's timers are not those that the core armed"
         for group in self.core.state.groups.values():
             check_group(group, armed)

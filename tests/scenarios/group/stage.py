@@ -1,8 +1,8 @@
 """The language of the group scenarios: one line, one thing that somebody does.
 
-    > ada joins [group=g] [instance=i] [protocols=range,sticky] [topics=t,u] [session=10s] [rebalance=1m] [v=3]
+    > ada joins [group=g] [instance=i] [protocols=range,sticky] [topics=t,u] [session=10s] [v=3]
     > ada syncs ada=t-0,t-1 bob=t-2        what the leader gives to whom; followers name nobody
-    > ada beats | leaves | commits t-0=5 | fetches t-0 [stable] | claims generation=3 member=x instance=i
+    > ada beats [generation=3] [member=x] | restarts | leaves | commits t-0=5:note | fetches t-0 [stable]
     > admin commits|fetches|removes i|deletes [t-0]|describes|lists|expires|drops topic
     > tx 7 by ada commits t-0=9 | tx 7 ends commit|abort
     > wait 10s | append fails ERROR | reload | limits name=value
@@ -29,7 +29,6 @@ from barnabas.cores.group import (
     ExpireOffsets,
     FetchOffsets,
     FetchReply,
-    GroupLimits,
     Heartbeat,
     JoinGroup,
     JoinReply,
