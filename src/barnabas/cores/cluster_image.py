@@ -1,0 +1,185 @@
+"""What a broker knows of its cluster: brokers, topics, configs, as the znode tree has them.
+
+The image changes in one way only, by replaying znodes: when it is loaded, when this broker's own
+changes have been made, and when a watch has told of somebody else's. Entries are immutable; the dicts that
+hold them change in place, and only between requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+from uuid import UUID
+
+from barnabas.cores import znode_layout as layout
+from barnabas.cores.znode_layout import Assignment, Broker, PartitionState
+from barnabas.cores.znode_ops import Check, Create, Delete, Op
+
+NO_LEADER: Final = -1
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+ConfigKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition. leader: a broker id or NO_LEADER. replicas: the preferred leader first.
+
+    partition_epoch: counts the changes of leader and in-sync replicas; -1 before the first.
+    """
+
+    replicas: tuple[int, ...]
+    leader: int = NO_LEADER
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+    controller_epoch: int = -1
+    recovering: bool = False
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    def with_state(self, state: PartitionState) -> PartitionImage:
+        """The partition with what its state node says."""
+        return replace(
+            self,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            partition_epoch=state.partition_epoch,
+            controller_epoch=state.controller_epoch,
+            recovering=state.recovering,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """One topic. version: of its znode, for changes of its assignment."""
+
+    name: str
+    topic_id: UUID
+    partitions: dict[int, PartitionImage]
+    version: int = 0
+
+    @property
+    def internal(self) -> bool:
+        """True for the topics that the broker keeps its own state in."""
+        return self.name in INTERNAL_TOPICS
+
+    def assignment(self) -> Assignment:
+        """What its znode says."""
+        partitions = self.partitions.items()
+        return Assignment(
+            self.topic_id,
+            {index: partition.replicas for index, partition in partitions},
+            {index: partition.adding for index, partition in partitions if partition.adding},
+            {index: partition.removing for index, partition in partitions if partition.removing},
+        )
+
+
+@dataclass(slots=True)
+class ClusterImage:
+    """The whole cluster. configs: (kind, name) -> texts, for example ("topics", "orders")."""
+
+    cluster_id: str = ""
+    controller_id: int = -1
+    controller_epoch: int = 0
+    controller_epoch_version: int = -1
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    topics: dict[str, TopicImage] = field(default_factory=dict)
+    by_id: dict[UUID, TopicImage] = field(default_factory=dict)
+    configs: dict[ConfigKey, Mapping[str, str]] = field(default_factory=dict)
+
+    def config(self, kind: str, name: str) -> Mapping[str, str]:
+        """An entity's own configs; empty when it has none."""
+        return self.configs.get((kind, name), {})
+
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        """A partition, or None."""
+        found = self.topics.get(topic)
+        return None if found is None else found.partitions.get(index)
+
+    def put(self, path: str, data: bytes, version: int, czxid: int = -1) -> None:
+        """Replay a node that was made or set. Nodes that are no metadata of ours are passed over.
+
+        Raises BadPayload.
+        """
+        parts = path.split("/")[1:]
+        if parts[:2] == ["brokers", "topics"] and len(parts) >= 3:
+            self._put_topic(path, parts, data, version)
+        elif parts[0] == "config" and len(parts) >= 3 and parts[1] != "changes":
+            # /config/users/U and /config/users/U/clients are only there to hold what is below them.
+            if data:
+                self.configs[(parts[1], "/".join(parts[2:]))] = layout.decode_config(path, data)
+        elif parts[:2] == ["brokers", "ids"] and len(parts) == 3:
+            broker_id = int(parts[2])
+            self.brokers[broker_id] = layout.decode_broker(broker_id, data, czxid)
+        elif path == layout.CONTROLLER:
+            self.controller_id = layout.decode_controller(data)
+        elif path == layout.CONTROLLER_EPOCH:
+            self.controller_epoch, self.controller_epoch_version = int(data), version
+        elif path == layout.CLUSTER_ID:
+            self.cluster_id = layout.decode_cluster_id(data)
+
+    def _put_topic(self, path: str, parts: list[str], data: bytes, version: int) -> None:
+        name = parts[2]
+        if len(parts) == 3:
+            self._put_assignment(name, layout.decode_assignment(name, data), version)
+        elif len(parts) == 6 and parts[5] == "state" and name in self.topics:
+            partitions, index = self.topics[name].partitions, int(parts[4])
+            if index in partitions:
+                partitions[index] = partitions[index].with_state(layout.decode_state(path, data, version))
+
+    def _put_assignment(self, name: str, assignment: Assignment, version: int) -> None:
+        before = self.topics.get(name)
+        known = before.partitions if before is not None and before.topic_id == assignment.topic_id else {}
+        partitions = {
+            index: replace(
+                known.get(index, PartitionImage(replicas)),
+                replicas=replicas,
+                adding=assignment.adding.get(index, ()),
+                removing=assignment.removing.get(index, ()),
+            )
+            for index, replicas in sorted(assignment.replicas.items())
+        }
+        if before is not None:
+            self.by_id.pop(before.topic_id, None)
+        topic = TopicImage(name, assignment.topic_id, partitions, version)
+        self.topics[name] = topic
+        self.by_id[topic.topic_id] = topic
+
+    def remove(self, path: str) -> None:
+        """Replay a node that was deleted."""
+        parts = path.split("/")[1:]
+        if parts[:2] == ["brokers", "topics"] and len(parts) == 3:
+            topic = self.topics.pop(parts[2], None)
+            if topic is not None:
+                self.by_id.pop(topic.topic_id, None)
+        elif parts[0] == "config" and len(parts) >= 3:
+            self.configs.pop((parts[1], "/".join(parts[2:])), None)
+        elif parts[:2] == ["brokers", "ids"] and len(parts) == 3:
+            self.brokers.pop(int(parts[2]), None)
+        elif path == layout.CONTROLLER:
+            self.controller_id = -1
+
+    def apply(self, ops: Sequence[Op], results: Iterable[object]) -> None:
+        """Replay changes that were made. results: what `ZnodeTree.multi` returned for them."""
+        for op, result in zip(ops, results, strict=True):
+            if isinstance(op, Create):
+                self.put(str(result), op.data, 0)
+            elif isinstance(op, Delete):
+                self.remove(op.path)
+            elif not isinstance(op, Check):
+                version = getattr(result, "version", None)
+                assert isinstance(version, int), "a set returns the node's stat"
+                self.put(op.path, op.data, version)
+
+    def check(self) -> None:
+        """Assert what must always hold between the parts."""
+        assert set(self.by_id) == {topic.topic_id for topic in self.topics.values()}
+        for topic in self.topics.values():
+            assert self.by_id[topic.topic_id] is topic
+            for index, partition in topic.partitions.items():
+                where = f"{topic.name}-{index}"
+                assert len(set(partition.replicas)) == len(partition.replicas), where
+                assert set(partition.isr) <= set(partition.replicas), where
+                assert partition.leader == NO_LEADER or partition.leader in partition.isr, where

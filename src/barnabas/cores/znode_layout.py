@@ -1,0 +1,416 @@
+"""Where metadata lies in the znode tree, and how it is written there.
+
+Paths and JSON are those of Kafka in its ZooKeeper time (2.8 to 3.9), so that its tools and books apply.
+Each kind of node has an encode and a decode function; decoding tolerates fields it does not know.
+Source: Kafka 3.9's ZkData.scala.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+BROKER_IDS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+CONFIG_CHANGES: Final = "/config/changes"
+CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+CLUSTER_ID: Final = "/cluster/id"
+SEQUENCE_ID: Final = "/brokers/seqid"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
+ISR_CHANGES: Final = "/isr_change_notification"
+ISR_CHANGE_PREFIX: Final = "/isr_change_notification/isr_change_"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+ACLS: Final = "/kafka-acl"
+ACL_CHANGES: Final = "/kafka-acl-changes"
+DELEGATION_TOKENS: Final = "/delegation_token"
+FEATURE: Final = "/feature"
+DEFAULT_ENTITY: Final = "<default>"
+
+CONFIG_TYPES: Final = ("topics", "brokers", "users", "clients", "ips", "groups", "client-metrics")
+
+# Nodes that exist in every tree, parents first.
+PERSISTENT: Final = (
+    "/cluster",
+    "/brokers",
+    BROKER_IDS,
+    TOPICS,
+    "/config",
+    *(f"/config/{kind}" for kind in CONFIG_TYPES),
+    CONFIG_CHANGES,
+    "/admin",
+    DELETE_TOPICS,
+    SEQUENCE_ID,
+    ISR_CHANGES,
+    LOG_DIR_EVENTS,
+    PRODUCER_ID_BLOCK,
+)
+
+_UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
+
+
+class BadPayload(Exception):
+    """A znode holds something else than its place calls for."""
+
+
+def broker_path(broker_id: int) -> str:
+    """The ephemeral node of a live broker."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """The node with a topic's id and replica assignment."""
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    """The parent of a topic's partitions."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    """The parent of a partition's state."""
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    """The node with a partition's leader and in-sync replicas."""
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def config_path(kind: str, name: str) -> str:
+    """The node with an entity's configs. kind: one of CONFIG_TYPES; name: as in `entity_name`.
+
+    For users and clients: a sanitized name, DEFAULT_ENTITY, or user/clients/client for a pair.
+    """
+    return f"/config/{kind}/{name}"
+
+
+def sanitize(name: str) -> str:
+    """A user, client id or group as part of a path: everything but letters, digits and -_. is %XX."""
+    return "".join(
+        char if char in _UNRESERVED else "".join(f"%{byte:02X}" for byte in char.encode()) for char in name
+    )
+
+
+def unsanitize(name: str) -> str:
+    """The name that `sanitize` made into a path part."""
+    raw, at = bytearray(), 0
+    data = name.encode()
+    while at < len(data):
+        if data[at] == 0x25:
+            raw.append(int(data[at + 1 : at + 3], 16))
+            at += 3
+        else:
+            raw.append(data[at])
+            at += 1
+    return raw.decode()
+
+
+def uuid_text(value: uuid.UUID) -> str:
+    """A topic or cluster id as Kafka writes it: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def parse_uuid_text(text: str) -> uuid.UUID:
+    """The id that `uuid_text` wrote. Raises BadPayload."""
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except ValueError as error:
+        raise BadPayload(f"{text!r} is not an id of 22 base64 characters: {error}") from None
+
+
+def _dump(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _load(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise BadPayload(f"{path}: not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BadPayload(f"{path}: not a JSON object")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One advertised address of a broker. listener: its listener's name."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A live broker. epoch: czxid of its node, which orders its incarnations; not part of the payload."""
+
+    id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    timestamp_ms: int = 0
+    epoch: int = -1
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The address for clients of a listener, or None."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
+
+
+def encode_broker(broker: Broker) -> bytes:
+    """Payload of /brokers/ids/N, version 5."""
+    plain = next((each for each in broker.endpoints if each.security_protocol == "PLAINTEXT"), None)
+    return _dump(
+        {
+            "version": 5,
+            "host": plain.host if plain else None,
+            "port": plain.port if plain else -1,
+            "jmx_port": -1,
+            "timestamp": str(broker.timestamp_ms),
+            "endpoints": [
+                f"{each.listener}://{_bracketed(each.host)}:{each.port}" for each in broker.endpoints
+            ],
+            "listener_security_protocol_map": {
+                each.listener: each.security_protocol for each in broker.endpoints
+            },
+            "rack": broker.rack,
+            "features": {},
+        }
+    )
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def decode_broker(broker_id: int, data: bytes, epoch: int = -1) -> Broker:
+    """A live broker of its payload, versions 2 to 5. Raises BadPayload."""
+    path = broker_path(broker_id)
+    value = _load(path, data)
+    protocols = value.get("listener_security_protocol_map") or {}
+    endpoints = []
+    try:
+        for text in value["endpoints"]:
+            name, _, address = text.partition("://")
+            host, _, port = address.rpartition(":")
+            endpoints.append(Endpoint(name, host.strip("[]"), int(port), protocols.get(name, name)))
+        return Broker(broker_id, tuple(endpoints), value.get("rack"), int(value.get("timestamp", 0)), epoch)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadPayload(f"{path}: {error!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A topic's id and its replicas by partition; adding and removing while partitions move."""
+
+    topic_id: uuid.UUID
+    replicas: Mapping[int, tuple[int, ...]]
+    adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+def _replica_map(replicas: Mapping[int, Iterable[int]]) -> dict[str, list[int]]:
+    return {str(partition): list(brokers) for partition, brokers in sorted(replicas.items())}
+
+
+def encode_assignment(assignment: Assignment) -> bytes:
+    """Payload of /brokers/topics/T, version 3."""
+    return _dump(
+        {
+            "version": 3,
+            "topic_id": uuid_text(assignment.topic_id),
+            "partitions": _replica_map(assignment.replicas),
+            "adding_replicas": _replica_map(assignment.adding),
+            "removing_replicas": _replica_map(assignment.removing),
+        }
+    )
+
+
+def decode_assignment(topic: str, data: bytes) -> Assignment:
+    """A topic of its payload, versions 1 to 3 (1 and 2 have no id: it is zero then). Raises BadPayload."""
+    path = topic_path(topic)
+    value = _load(path, data)
+
+    def replicas(key: str) -> dict[int, tuple[int, ...]]:
+        found = value.get(key) or {}
+        return {
+            int(partition): tuple(int(broker) for broker in brokers) for partition, brokers in found.items()
+        }
+
+    topic_id = parse_uuid_text(value["topic_id"]) if value.get("topic_id") else uuid.UUID(int=0)
+    try:
+        return Assignment(
+            topic_id, replicas("partitions"), replicas("adding_replicas"), replicas("removing_replicas")
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BadPayload(f"{path}: {error!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Who leads a partition. leader: -1 for nobody. recovering: it was elected uncleanly.
+
+    partition_epoch: version of the node, not part of the payload; each change counts one up.
+    """
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    recovering: bool = False
+    partition_epoch: int = 0
+
+
+def encode_state(state: PartitionState) -> bytes:
+    """Payload of a partition's state node, version 1."""
+    value: dict[str, Any] = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+    }
+    if state.recovering:
+        value["leader_recovery_state"] = 1
+    return _dump(value)
+
+
+def decode_state(path: str, data: bytes, version: int) -> PartitionState:
+    """A partition's state of its payload. version: of the node. Raises BadPayload."""
+    value = _load(path, data)
+    try:
+        return PartitionState(
+            leader=int(value["leader"]),
+            leader_epoch=int(value["leader_epoch"]),
+            isr=tuple(int(broker) for broker in value["isr"]),
+            controller_epoch=int(value.get("controller_epoch", 0)),
+            recovering=value.get("leader_recovery_state", 0) == 1,
+            partition_epoch=version,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadPayload(f"{path}: {error!r}") from None
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    """Payload of /config/KIND/NAME, version 1."""
+    return _dump({"version": 1, "config": dict(sorted(config.items()))})
+
+
+def decode_config(path: str, data: bytes) -> dict[str, str]:
+    """An entity's configs of their payload; an empty node has none. Raises BadPayload."""
+    if not data:
+        return {}
+    config = _load(path, data).get("config")
+    if not isinstance(config, dict):
+        raise BadPayload(f"{path}: no config object")
+    return {str(name): str(text) for name, text in config.items()}
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    """Payload of a config change notification, version 2. entity_path: topics/T, users/U/clients/C ..."""
+    return _dump({"version": 2, "entity_path": entity_path})
+
+
+def decode_config_change(path: str, data: bytes) -> str:
+    """The entity path of a notification. Raises BadPayload."""
+    entity_path = _load(path, data).get("entity_path")
+    if not isinstance(entity_path, str):
+        raise BadPayload(f"{path}: no entity_path")
+    return entity_path
+
+
+def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
+    """Payload of /controller, version 1."""
+    return _dump({"version": 1, "brokerid": broker_id, "timestamp": str(timestamp_ms)})
+
+
+def decode_controller(data: bytes) -> int:
+    """The controller's broker id. Raises BadPayload."""
+    try:
+        return int(_load(CONTROLLER, data)["brokerid"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadPayload(f"{CONTROLLER}: {error!r}") from None
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """Payload of /cluster/id."""
+    return _dump({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    """The cluster's id. Raises BadPayload."""
+    cluster_id = _load(CLUSTER_ID, data).get("id")
+    if not isinstance(cluster_id, str):
+        raise BadPayload(f"{CLUSTER_ID}: no id")
+    return cluster_id
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """Producer ids first to last (both included) that one broker may hand out."""
+
+    broker: int
+    first: int
+    last: int
+
+
+def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
+    """Payload of /latest_producer_id_block, version 1."""
+    return _dump(
+        {"version": 1, "broker": block.broker, "block_start": str(block.first), "block_end": str(block.last)}
+    )
+
+
+def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
+    """The newest block; None for the empty node of a new cluster. Raises BadPayload."""
+    if not data:
+        return None
+    value = _load(PRODUCER_ID_BLOCK, data)
+    try:
+        return ProducerIdBlock(int(value["broker"]), int(value["block_start"]), int(value["block_end"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadPayload(f"{PRODUCER_ID_BLOCK}: {error!r}") from None
+
+
+def encode_partition_list(partitions: Iterable[tuple[str, int]]) -> bytes:
+    """Payload of ISR change notifications and /admin/preferred_replica_election, version 1."""
+    listed = [{"topic": topic, "partition": partition} for topic, partition in partitions]
+    return _dump({"version": 1, "partitions": listed})
+
+
+def decode_partition_list(path: str, data: bytes) -> list[tuple[str, int]]:
+    """(topic, partition) pairs. Raises BadPayload."""
+    try:
+        return [(str(each["topic"]), int(each["partition"])) for each in _load(path, data)["partitions"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadPayload(f"{path}: {error!r}") from None
+
+
+def encode_reassignment(moves: Mapping[tuple[str, int], Iterable[int]]) -> bytes:
+    """Payload of /admin/reassign_partitions, version 1."""
+    listed = [
+        {"topic": topic, "partition": partition, "replicas": list(replicas)}
+        for (topic, partition), replicas in moves.items()
+    ]
+    return _dump({"version": 1, "partitions": listed})
+
+
+def decode_reassignment(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Target replicas by (topic, partition). Raises BadPayload."""
+    try:
+        return {
+            (str(each["topic"]), int(each["partition"])): tuple(int(broker) for broker in each["replicas"])
+            for each in _load(REASSIGN_PARTITIONS, data)["partitions"]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadPayload(f"{REASSIGN_PARTITIONS}: {error!r}") from None
