@@ -178,8 +178,8 @@ class Producers:
         if marker.coordinator_epoch < producer.coordinator_epoch:
             raise ApiError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"coordinator epoch {marker.coordinator_epoch} for producer {header.producer_id} is older than "
-                f"{producer.coordinator_epoch}",
+                f"coordinator epoch {marker.coordinator_epoch} for producer {header.producer_id} is older "
+                f"than {producer.coordinator_epoch}",
             )
 
     # ------------------------------------------------------------------------------------------- apply

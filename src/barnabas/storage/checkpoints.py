@@ -1,0 +1,186 @@
+"""The small text files of a log dir and of a partition, in Kafka's formats.
+
+Per log dir, version line `0`, a count line, then `topic partition offset` lines:
+recovery-point-offset-checkpoint, replication-offset-checkpoint (high watermarks),
+log-start-offset-checkpoint, cleaner-offset-checkpoint. Per partition: leader-epoch-checkpoint with
+`epoch start-offset` lines, and partition.metadata. meta.properties says whose log dir it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from barnabas.storage.errors import CorruptCheckpoint
+from barnabas.storage.files import write_atomically
+
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+
+
+class TopicPartition(NamedTuple):
+    """A partition's name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def read_offsets(path: str) -> dict[TopicPartition, int]:
+    """An offset checkpoint; empty when there is no such file. Raises CorruptCheckpoint, OSError."""
+    offsets = {}
+    for line in _read_lines(path):
+        fields = line.split()
+        try:
+            topic, partition, offset = fields
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError:
+            raise CorruptCheckpoint(f"{path}: {line!r} is not `topic partition offset`") from None
+    return offsets
+
+
+def write_offsets(path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
+    """Raises OSError."""
+    lines = [f"{name.topic} {name.partition} {offset}" for name, offset in sorted(offsets.items())]
+    _write_lines(path, lines, sync=sync)
+
+
+def read_epochs(path: str) -> list[tuple[int, int]]:
+    """(leader epoch, start offset) pairs; empty when there is no such file. Raises CorruptCheckpoint."""
+    entries = []
+    for line in _read_lines(path):
+        try:
+            epoch, start = line.split()
+            entries.append((int(epoch), int(start)))
+        except ValueError:
+            raise CorruptCheckpoint(f"{path}: {line!r} is not `epoch offset`") from None
+    return entries
+
+
+def write_epochs(path: str, entries: list[tuple[int, int]], *, sync: bool = True) -> None:
+    """Raises OSError."""
+    _write_lines(path, [f"{epoch} {start}" for epoch, start in entries], sync=sync)
+
+
+def _read_lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise CorruptCheckpoint(f"{path} is not text") from None
+    lines = [line for line in lines if line.strip()]
+    if len(lines) < 2 or lines[0].strip() != "0":
+        raise CorruptCheckpoint(f"{path} does not begin with version 0 and a count")
+    if not lines[1].strip().isdecimal() or int(lines[1]) != len(lines) - 2:
+        raise CorruptCheckpoint(f"{path} says {lines[1]!r} entries and has {len(lines) - 2}")
+    return lines[2:]
+
+
+def _write_lines(path: str, lines: list[str], *, sync: bool) -> None:
+    text = "\n".join(["0", str(len(lines)), *lines]) + "\n"
+    write_atomically(path, text.encode(), sync=sync)
+
+
+# ------------------------------------------------------------------------------------- partition.metadata
+
+
+def encode_uuid(value: uuid.UUID) -> str:
+    """As Kafka writes ids: URL-safe base64 without padding, 22 characters."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def decode_uuid(text: str) -> uuid.UUID:
+    """Raises ValueError."""
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (binascii.Error, ValueError):
+        raise ValueError(f"{text!r} is not an id in base64") from None
+
+
+def read_topic_id(folder: str) -> uuid.UUID | None:
+    """The topic's id from partition.metadata, None without the file. Raises CorruptCheckpoint."""
+    path = os.path.join(folder, PARTITION_METADATA)
+    try:
+        values = _read_pairs(path, ":")
+    except FileNotFoundError:
+        return None
+    try:
+        return decode_uuid(values["topic_id"])
+    except (KeyError, ValueError) as error:
+        raise CorruptCheckpoint(f"{path} has no topic_id: {error}") from None
+
+
+def write_topic_id(folder: str, topic_id: uuid.UUID) -> None:
+    """Raises OSError."""
+    text = f"version: 0\ntopic_id: {encode_uuid(topic_id)}\n"
+    write_atomically(os.path.join(folder, PARTITION_METADATA), text.encode())
+
+
+def _read_pairs(path: str, separator: str) -> dict[str, str]:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = [line.strip() for line in file]
+    pairs = {}
+    for line in lines:
+        if line and not line.startswith("#"):
+            name, _, value = line.partition(separator)
+            pairs[name.strip()] = value.strip()
+    return pairs
+
+
+# ---------------------------------------------------------------------------------------- meta.properties
+
+
+@dataclass(slots=True)
+class MetaProperties:
+    """Whose log dir it is. Version 1 is KRaft's (node.id), version 0 ZooKeeper's (broker.id)."""
+
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: uuid.UUID | None = None
+    version: int = 1
+
+
+def read_meta(log_dir: str) -> MetaProperties | None:
+    """None when the dir is new. Raises CorruptCheckpoint."""
+    path = os.path.join(log_dir, META_PROPERTIES)
+    try:
+        values = _read_pairs(path, "=")
+    except FileNotFoundError:
+        return None
+    try:
+        node = values.get("node.id", values.get("broker.id"))
+        directory = values.get("directory.id")
+        return MetaProperties(
+            cluster_id=values.get("cluster.id"),
+            node_id=None if node is None else int(node),
+            directory_id=None if directory is None else decode_uuid(directory),
+            version=int(values.get("version", "0")),
+        )
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{path}: {error}; mend or remove it") from None
+
+
+def write_meta(log_dir: str, meta: MetaProperties) -> None:
+    """Raises OSError."""
+    lines = ["#", f"version={meta.version}"]
+    if meta.cluster_id is not None:
+        lines.append(f"cluster.id={meta.cluster_id}")
+    if meta.node_id is not None:
+        lines.append(f"{'node.id' if meta.version else 'broker.id'}={meta.node_id}")
+    if meta.directory_id is not None:
+        lines.append(f"directory.id={encode_uuid(meta.directory_id)}")
+    write_atomically(os.path.join(log_dir, META_PROPERTIES), ("\n".join(lines) + "\n").encode())

@@ -1,0 +1,115 @@
+"""Files: open ones that close when nobody uses them, slices of them, atomic replacement."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from barnabas.storage.errors import LogDirOffline
+
+SCAN_BYTES: Final = 1 << 20
+
+
+class LogFile:
+    """An open segment file. It closes when the last slice of it is gone, so that a reader in the middle
+    of a fetch survives the roll, the deletion or the replacement of the segment it reads."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, path: str, *, create: bool = False) -> None:
+        """Opens for reading and writing. Raises OSError."""
+        flags = os.O_RDWR | os.O_CLOEXEC
+        self.fd = os.open(path, flags | os.O_CREAT if create else flags, 0o644)
+
+    def __del__(self) -> None:
+        fd = getattr(self, "fd", -1)
+        if fd >= 0:
+            try:
+                os.close(fd)
+            except OSError:
+                pass  # nothing left to do with the error of a close that nobody waits for
+
+
+class FileSlice:
+    """`size` bytes at `position` of an open file; the file stays open as long as the slice lives."""
+
+    __slots__ = ("_file", "fd", "position", "size")
+
+    def __init__(self, file: LogFile, position: int, size: int) -> None:
+        self._file = file
+        self.fd = file.fd
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self) -> bytes:
+        """The bytes; fewer only when the file was cut meanwhile. Raises OSError."""
+        data = os.pread(self.fd, self.size, self.position)
+        while len(data) < self.size:
+            more = os.pread(self.fd, self.size - len(data), self.position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def after(self, count: int) -> FileSlice:
+        """What is left of the slice after its first `count` bytes."""
+        return FileSlice(self._file, self.position + count, self.size - count)
+
+
+def pwrite_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
+    """Writes all of `data`; a short write (a disk that fills up) goes on until it ends or fails."""
+    written = os.pwrite(fd, data, position)
+    if written == len(data):
+        return
+    view = memoryview(data)
+    while written < len(view):
+        written += os.pwrite(fd, view[written:], position + written)
+
+
+def fsync_dir(path: str | os.PathLike[str]) -> None:
+    """Makes creations and renames in a directory durable. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes, *, sync: bool = True) -> None:
+    """Replaces `path` by a file that holds `data`: a reader, or a crash, sees the old or the new one."""
+    target = os.fspath(path)
+    temporary = target + ".tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        pwrite_all(fd, data, 0)
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(temporary, target)
+    if sync:
+        fsync_dir(os.path.dirname(target) or ".")
+
+
+@contextmanager
+def dir_goes_offline(log_dir: str | os.PathLike[str]) -> Iterator[None]:
+    """Turns an OSError inside into LogDirOffline."""
+    try:
+        yield
+    except OSError as error:
+        raise LogDirOffline(log_dir, error) from error
+
+
+def remove_quietly(path: str | Path) -> bool:
+    """Removes a file; False when it was not there."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True

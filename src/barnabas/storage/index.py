@@ -1,0 +1,228 @@
+"""The two sparse indexes of a segment, in Kafka's formats.
+
+`.index`: entries of (offset - base offset int32, position int32): the last offset of a batch and where that
+batch starts. `.timeindex`: entries of (timestamp int64, offset - base offset int32): up to that offset no
+record is younger. Big-endian, sorted, one entry per `index.interval.bytes` of log.
+
+Entries are appended to memory and reach the file at flush, roll and close: after a crash the segments above
+the recovery point are scanned anyway, and their indexes are built anew.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import bisect_right
+from typing import Final
+
+from barnabas.storage.errors import CorruptIndex
+from barnabas.storage.files import pwrite_all
+
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+
+
+class _Index:
+    """What both have in common: entries of a fixed size, loaded on first use."""
+
+    __slots__ = ("_entries", "_written_bytes", "base_offset", "max_bytes", "path")
+    entry_bytes: int
+
+    def __init__(self, path: str, base_offset: int, max_bytes: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.max_bytes = max_bytes - max_bytes % self.entry_bytes
+        self._entries: bytearray | None = None
+        self._written_bytes = 0
+
+    def _load(self) -> bytearray:
+        """Raises CorruptIndex, FileNotFoundError."""
+        with open(self.path, "rb") as file:
+            entries = bytearray(file.read())
+        if len(entries) % self.entry_bytes:
+            raise CorruptIndex(f"{self.path} has {len(entries)} bytes, no multiple of {self.entry_bytes}")
+        # Kafka preallocates the active segment's indexes: zeros at the end are room, not entries.
+        end = len(entries)
+        zero = bytes(self.entry_bytes)
+        while end and entries[end - self.entry_bytes : end] == zero:
+            end -= self.entry_bytes
+        del entries[end:]
+        self._entries = entries
+        self._written_bytes = end
+        self._check(entries)
+        return entries
+
+    def _check(self, entries: bytearray) -> None:
+        raise NotImplementedError
+
+    @property
+    def entries(self) -> bytearray:
+        loaded = self._entries
+        return loaded if loaded is not None else self._load()
+
+    def __len__(self) -> int:
+        return len(self.entries) // self.entry_bytes
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.entries) >= self.max_bytes
+
+    def exists(self) -> bool:
+        return self._entries is not None or os.path.exists(self.path)
+
+    def start_empty(self) -> None:
+        """Forgets all entries; the file follows at the next `write`."""
+        self._entries = bytearray()
+        self._written_bytes = -1
+
+    def write(self, *, sync: bool = False) -> None:
+        """Brings the file up to date. Raises OSError.
+
+        Called from flush threads while entries are appended: what is appended meanwhile waits for the next.
+        """
+        entries = self._entries
+        if entries is None:
+            return
+        size, written = len(entries), self._written_bytes
+        if size == written and not sync:
+            return
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            start = max(written, 0)
+            if start < size:
+                pwrite_all(fd, bytes(entries[start:size]), start)
+            os.ftruncate(fd, size)
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        self._written_bytes = size
+
+    def unload(self) -> None:
+        """Gives the memory back; the file must be up to date."""
+        if self._entries is not None and self._written_bytes == len(self._entries):
+            self._entries = None
+
+    def _cut(self, count: int) -> None:
+        entries = self.entries
+        size = count * self.entry_bytes
+        if size < len(entries):
+            # A new object, not `del`: a flush thread may be copying from the old one.
+            self._entries = entries[:size]
+            self._written_bytes = min(self._written_bytes, size)
+            if os.path.exists(self.path):
+                os.truncate(self.path, max(self._written_bytes, 0))
+
+
+class OffsetIndex(_Index):
+    """Offset -> position."""
+
+    __slots__ = ()
+    entry_bytes = 8
+
+    def _check(self, entries: bytearray) -> None:
+        if entries and _OFFSET_ENTRY.unpack_from(entries, len(entries) - 8)[0] < 0:
+            self._entries = None
+            raise CorruptIndex(f"the last offset in {self.path} lies below the segment's base")
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """(offset, position) of one entry."""
+        delta, position = _OFFSET_ENTRY.unpack_from(self.entries, slot * 8)
+        return self.base_offset + delta, position
+
+    def append(self, offset: int, position: int) -> None:
+        entries = self._entries
+        if entries is None:
+            entries = self._load()
+        entries += _OFFSET_ENTRY.pack(offset - self.base_offset, position)
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """(offset, position) of the last entry at or before `offset`; (base offset, 0) when there is none."""
+        entries = self.entries
+        delta = offset - self.base_offset
+        slot = bisect_right(
+            range(len(entries) // 8), delta, key=lambda i: _INT32.unpack_from(entries, i * 8)[0]
+        )
+        return self.entry(slot - 1) if slot else (self.base_offset, 0)
+
+    def lookup_position(self, position: int) -> int:
+        """The greatest indexed position at or before `position`, 0 when there is none."""
+        entries = self.entries
+        slot = bisect_right(
+            range(len(entries) // 8), position, key=lambda i: _INT32.unpack_from(entries, i * 8 + 4)[0]
+        )
+        return self.entry(slot - 1)[1] if slot else 0
+
+    def next_position(self, position: int) -> int | None:
+        """The least indexed position after `position`."""
+        entries = self.entries
+        count = len(entries) // 8
+        slot = bisect_right(range(count), position, key=lambda i: _INT32.unpack_from(entries, i * 8 + 4)[0])
+        return self.entry(slot)[1] if slot < count else None
+
+    def last(self) -> tuple[int, int]:
+        """The last entry; (base offset, 0) when there is none."""
+        count = len(self)
+        return self.entry(count - 1) if count else (self.base_offset, 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the entries at or above `offset`."""
+        entries = self.entries
+        delta = offset - 1 - self.base_offset
+        self._cut(
+            bisect_right(range(len(entries) // 8), delta, key=lambda i: _INT32.unpack_from(entries, i * 8)[0])
+        )
+
+
+class TimeIndex(_Index):
+    """Timestamp -> offset."""
+
+    __slots__ = ()
+    entry_bytes = 12
+
+    def _check(self, entries: bytearray) -> None:
+        if not entries:
+            return
+        last_ms, delta = _TIME_ENTRY.unpack_from(entries, len(entries) - 12)
+        if delta < 0 or last_ms < _INT64.unpack_from(entries, 0)[0]:
+            self._entries = None
+            raise CorruptIndex(f"the last entry in {self.path} lies below its first")
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """(timestamp, offset) of one entry."""
+        timestamp, delta = _TIME_ENTRY.unpack_from(self.entries, slot * 12)
+        return timestamp, self.base_offset + delta
+
+    def last(self) -> tuple[int, int]:
+        """The last entry; (-1, base offset) when there is none."""
+        count = len(self)
+        return self.entry(count - 1) if count else (-1, self.base_offset)
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Adds an entry when it is younger than the last one."""
+        entries = self._entries
+        if entries is None:
+            entries = self._load()
+        if entries and timestamp <= _INT64.unpack_from(entries, len(entries) - 12)[0]:
+            return
+        entries += _TIME_ENTRY.pack(timestamp, offset - self.base_offset)
+
+    def lookup(self, timestamp: int) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry not younger than `timestamp`; (-1, base offset) without one."""
+        entries = self.entries
+        slot = bisect_right(
+            range(len(entries) // 12), timestamp, key=lambda i: _INT64.unpack_from(entries, i * 12)[0]
+        )
+        return self.entry(slot - 1) if slot else (-1, self.base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the entries at or above `offset`."""
+        entries = self.entries
+        delta = offset - 1 - self.base_offset
+        self._cut(
+            bisect_right(
+                range(len(entries) // 12), delta, key=lambda i: _INT32.unpack_from(entries, i * 12 + 8)[0]
+            )
+        )
