@@ -1,0 +1,190 @@
+"""Configs as DescribeConfigs shows them: value, source, and the synonyms in order of their strength.
+
+Source: Kafka's ConfigHelper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any
+
+from barnabas.config.broker_options import BROKER, TOPIC_SYNONYM, broker_synonyms, listener_base_name
+from barnabas.config.client_options import CLIENT_METRICS
+from barnabas.config.dynamic import group_default
+from barnabas.config.group_options import GROUP, GROUP_SYNONYM
+from barnabas.config.loader import BrokerConfig
+from barnabas.config.option import Option, format_value
+from barnabas.config.topic_options import TOPIC
+
+
+class Source(IntEnum):
+    """Where a value comes from; the numbers are DescribeConfigs' `config_source`."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A name under which a value could be set, and is."""
+
+    name: str
+    value: str | None
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One config. value: None for null and for secrets. config_type: the number of its Kind."""
+
+    name: str
+    value: str | None
+    source: int
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[Synonym, ...]
+    config_type: int
+    doc: str
+
+    @property
+    def is_default(self) -> bool:
+        """True when nobody has set it."""
+        return self.source == Source.DEFAULT
+
+
+def _entry(option: Option[Any], value: object, synonyms: tuple[Synonym, ...], *, read_only: bool) -> Entry:
+    return Entry(
+        option.name,
+        None if option.sensitive else format_value(value),
+        synonyms[0].source if synonyms else Source.DEFAULT,
+        read_only,
+        option.sensitive,
+        synonyms,
+        option.kind,
+        option.doc,
+    )
+
+
+def _broker_layers(
+    broker: BrokerConfig, wanted: str, names: Iterable[str], default: Callable[[str], str | None]
+) -> tuple[Synonym, ...]:
+    """Where the broker option `wanted` and its synonyms `names` are set, the strongest first.
+
+    What comes before the first entry named `wanted` is left out, as Kafka does: so log.retention.ms has no
+    synonyms when only log.retention.hours is set.
+    """
+    names = tuple(names)
+    found: list[Synonym] = []
+    for layer, source in (
+        (broker.dynamic_broker, Source.DYNAMIC_BROKER),
+        (broker.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
+        (broker.static, Source.STATIC_BROKER),
+    ):
+        found += (Synonym(name, layer[name], source) for name in names if name in layer)
+    for name in names:
+        text = default(name)
+        if text is not None:
+            found.append(Synonym(name, text, Source.DEFAULT))
+    first = next((at for at, synonym in enumerate(found) if synonym.name == wanted), len(found))
+    return tuple(found[first:])
+
+
+def _default_text(name: str) -> str | None:
+    option = BROKER.find(name)
+    return None if option is None or option.sensitive else format_value(option.default)
+
+
+def _broker_synonyms(broker: BrokerConfig, name: str) -> tuple[Synonym, ...]:
+    return _broker_layers(broker, name, broker_synonyms(name), _default_text)
+
+
+def describe_topic(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[Entry]:
+    """All configs of a topic. overrides: its own texts."""
+    entries = []
+    for option in TOPIC:
+        name = option.name
+        synonym = TOPIC_SYNONYM.get(name)
+        synonyms = () if synonym is None else _broker_synonyms(broker, synonym)
+        if name in overrides:
+            value = option.parse(overrides[name])
+            synonyms = (Synonym(name, format_value(value), Source.TOPIC), *synonyms)
+        else:
+            value = broker.topic_default(name)
+        entries.append(_entry(option, value, synonyms, read_only=False))
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def describe_broker(broker: BrokerConfig) -> list[Entry]:
+    """All options of this broker."""
+    entries = [_broker_entry(broker, option.name, option) for option in BROKER if not option.internal]
+    layers = {**broker.static, **broker.dynamic_default, **broker.dynamic_broker}
+    for name in layers:
+        base = BROKER.find(listener_base_name(name) or "")
+        if base is not None:
+            entries.append(_broker_entry(broker, name, base))
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _broker_entry(broker: BrokerConfig, name: str, option: Option[Any]) -> Entry:
+    value = broker[name] if name in broker else option.parse(broker.texts(name) or "")
+    synonyms = _broker_synonyms(broker, name)
+    if option.sensitive:
+        synonyms = tuple(Synonym(each.name, None, each.source) for each in synonyms)
+    entry = _entry(option, value, synonyms, read_only=option.read_only)
+    return entry if entry.name == name else _renamed(entry, name)
+
+
+def _renamed(entry: Entry, name: str) -> Entry:
+    return replace(entry, name=name)
+
+
+def describe_cluster_default(broker: BrokerConfig) -> list[Entry]:
+    """What is set for all brokers together (entity `<default>`): only that, with its one source."""
+    entries = []
+    for name, text in sorted(broker.dynamic_default.items()):
+        option = BROKER.find(name) or BROKER.find(listener_base_name(name) or "")
+        if option is not None:
+            shown = None if option.sensitive else text
+            synonyms = (Synonym(name, shown, Source.DYNAMIC_DEFAULT_BROKER),)
+            entries.append(
+                _renamed(_entry(option, option.parse(text), synonyms, read_only=option.read_only), name)
+            )
+    return entries
+
+
+def describe_group(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[Entry]:
+    """All configs of a group. overrides: its own texts."""
+    entries = []
+    for option in GROUP:
+        name = option.name
+        synonym = GROUP_SYNONYM.get(name)
+        synonyms = () if synonym is None else _broker_synonyms(broker, synonym)
+        if name in overrides:
+            value = option.parse(overrides[name])
+            synonyms = (Synonym(name, format_value(value), Source.GROUP), *synonyms)
+        else:
+            value = group_default(broker, name)
+        entries.append(_entry(option, value, synonyms, read_only=False))
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[Entry]:
+    """A client-metrics subscription. overrides: what it sets."""
+    entries = []
+    for option in CLIENT_METRICS:
+        synonyms: tuple[Synonym, ...] = ()
+        value = option.default
+        if option.name in overrides:
+            value = option.parse(overrides[option.name])
+            synonyms = (Synonym(option.name, format_value(value), Source.CLIENT_METRICS),)
+        entries.append(_entry(option, value, synonyms, read_only=False))
+    return sorted(entries, key=lambda entry: entry.name)
