@@ -7,8 +7,10 @@ import java.util.TreeMap;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -100,6 +102,13 @@ public final class Probe {
         String topic = unique(prefix);
         try (Admin admin = admin(bootstrap)) {
             admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1))).all().get();
+            // Apache Kafka says who leads some milliseconds before the leader serves, and a record sent with acks=0
+            // in that moment is lost without a word. The admin client asks again until it is answered.
+            Map<TopicPartition, OffsetSpec> every = new HashMap<>();
+            for (int p = 0; p < partitions; p++) {
+                every.put(new TopicPartition(topic, p), OffsetSpec.latest());
+            }
+            admin.listOffsets(every).all().get();
         }
         return topic;
     }
