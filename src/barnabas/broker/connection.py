@@ -20,7 +20,7 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from barnabas.storage.segment import FileSlice
+from barnabas.storage.files import FileSlice
 
 if TYPE_CHECKING:
     from barnabas.broker.shard import Shard

@@ -17,21 +17,19 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker.context import Context
 from barnabas.wire.apis import BY_KEY, Api
 from barnabas.wire.errors import ApiError, ErrorCode
-from barnabas.wire.header import decode_request_header, encode_response_header
+from barnabas.wire.header import decode_request_header, encode_response
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
 from barnabas.wire.primitives import WireError
-from barnabas.wire.schema import Message, Request
+from barnabas.wire.schema import Message
 
 if TYPE_CHECKING:
-    from barnabas.broker.connection import Connection, Part
+    from barnabas.broker.connection import Connection
     from barnabas.broker.server import BrokerServer
 
 log = logging.getLogger("barnabas.dispatch")
 
 HEAD: Final = struct.Struct(">hhi")
-INT32: Final = struct.Struct(">i")
 API_VERSIONS_KEY: Final = 18
-PRODUCE_KEY: Final = 0
 
 Answer = Message | None
 """None: the request wants no response (Produce with acks=0)."""
@@ -76,7 +74,7 @@ class Dispatcher:
             answer = ApiVersionsResponse(
                 error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self._broker.api_ranges_of(API_VERSIONS_KEY)
             )
-            self._send(connection, encode_response_header(key, 0, correlation_id), answer, 0)
+            connection.respond(encode_response(answer, 0, correlation_id))
         elif api is None:
             connection.close(f"API key {key} is not one that this broker serves")
         else:
@@ -92,7 +90,7 @@ class Dispatcher:
             handler = self._handlers[api.key] = module.handle
         return handler
 
-    def _run(self, api: Api, context: Context, request: Request) -> None:
+    def _run(self, api: Api, context: Context, request: Message) -> None:
         try:
             answer = self._handler(api)(context, request)
         except Exception as error:
@@ -112,20 +110,20 @@ class Dispatcher:
         self._tasks.add(future)
         future.add_done_callback(lambda done: self._finish_later(api, context, request, done))
 
-    def _finish_later(self, api: Api, context: Context, request: Request, future: asyncio.Future[Answer]) -> None:
+    def _finish_later(self, api: Api, context: Context, request: Message, future: asyncio.Future[Answer]) -> None:
         self._tasks.discard(future)
         if context.connection.closed or future.cancelled():
             return
         self._finish(api, context, request, future)
         context.connection.resume()
 
-    def _finish(self, api: Api, context: Context, request: Request, future: asyncio.Future[Answer]) -> None:
+    def _finish(self, api: Api, context: Context, request: Message, future: asyncio.Future[Answer]) -> None:
         error = future.exception()
         answer = self._failed(api, context, request, error) if error is not None else future.result()
         if answer is not None:
             self._answer(api, context, answer)
 
-    def _failed(self, api: Api, context: Context, request: Request, error: BaseException) -> Answer:
+    def _failed(self, api: Api, context: Context, request: Message, error: BaseException) -> Answer:
         """The answer to a request whose handler raised; None when the connection had to be closed."""
         if isinstance(error, ApiError):
             code, text = error.code, error.message
@@ -146,20 +144,15 @@ class Dispatcher:
         return api.response(**values)
 
     def _answer(self, api: Api, context: Context, answer: Message) -> None:
-        header = encode_response_header(api.key, context.version, context.correlation_id)
         try:
-            self._send(context.connection, header, answer, context.version)
+            parts = encode_response(answer, context.version, context.correlation_id)
         except WireError as error:
-            log.error("an answer cannot be encoded", extra={"api": api.name, "version": context.version}, exc_info=error)
+            log.error(
+                "an answer cannot be encoded", extra={"api": api.name, "version": context.version}, exc_info=error
+            )
             context.connection.close(f"the answer to {api.name} v{context.version} cannot be encoded")
-
-    def _send(self, connection: Connection, header: bytes, answer: Message, version: int) -> None:
-        parts: list[Part] = answer.encode_parts(version, header)
-        size_bytes = 0
-        for part in parts:
-            size_bytes += len(part) if isinstance(part, (bytes, bytearray, memoryview)) else part.size
-        parts[0] = INT32.pack(size_bytes) + parts[0]  # type: ignore[operator]
-        connection.respond(parts)
+            return
+        context.connection.respond(parts)
 
     async def close(self) -> None:
         """Cancel what is still being worked on; its clients see their connections close."""

@@ -42,12 +42,12 @@ class Shard:
         self._to_write: list[Partition] = []
         self._to_wake: dict[Partition, None] = {}
         self._turn_ends = False
-        self._listeners: list[socket.socket] = []
+        self._listeners: list[tuple[socket.socket, str]] = []
 
     # --- listening -------------------------------------------------------------------------------------
 
     def listen(self, host: str, port: int, listener: str, backlog: int) -> int:
-        """Accept connections on host:port (port 0: any free one); returns the port. Raises OSError."""
+        """Bind host:port (port 0: any free one); returns the port. `serve` begins to accept. Raises OSError."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -60,10 +60,14 @@ class Shard:
         except OSError:
             sock.close()
             raise
-        self._listeners.append(sock)
-        self.loop.add_reader(sock.fileno(), self._accept, sock, listener)
+        self._listeners.append((sock, listener))
         bound_port: int = sock.getsockname()[1]
         return bound_port
+
+    def serve(self) -> None:
+        """Begin to accept; peers that came since `listen` are waiting in the backlog."""
+        for sock, listener in self._listeners:
+            self.loop.add_reader(sock.fileno(), self._accept, sock, listener)
 
     def _accept(self, listening: socket.socket, listener: str) -> None:
         for _ in range(ACCEPTS_PER_TURN):
@@ -98,7 +102,7 @@ class Shard:
             connection.close(None)
 
     def close(self) -> None:
-        for sock in self._listeners:
+        for sock, _ in self._listeners:
             self.loop.remove_reader(sock.fileno())
             sock.close()
         self._listeners.clear()

@@ -1,0 +1,117 @@
+"""Reading for fetches: what a plan's partitions hold now, and waiting until they hold enough.
+
+A fetch that finds too little is parked on each partition it reads. An append wakes the partition's
+waiters at the end of the turn (shard.py); each re-reads, which costs an index look-up and moves no bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from barnabas.cores.fetch import FetchPartition, FetchPlan
+from barnabas.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.partition import Partition
+    from barnabas.broker.shard import Shard
+    from barnabas.storage.files import FileSlice
+
+
+class PartitionRead:
+    """What one partition answers to a fetch. `records` None with no error means: nothing new."""
+
+    __slots__ = (
+        "aborted", "asked", "diverging", "error", "high_watermark", "last_stable_offset", "log_start_offset",
+        "partition", "records",
+    )  # fmt: skip
+
+    def __init__(self, asked: FetchPartition, partition: Partition | None, error: ErrorCode = ErrorCode.NONE) -> None:
+        self.asked = asked
+        self.partition = partition
+        self.error = error
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.aborted: list[tuple[int, int]] | None = None
+        self.diverging: tuple[int, int] | None = None
+        self.records: FileSlice | bytes | None = None
+
+
+class Reading:
+    """One fetch request being answered."""
+
+    def __init__(
+        self,
+        plan: FetchPlan,
+        find: Callable[[FetchPartition], tuple[Partition | None, ErrorCode]],
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        read_committed: bool,
+    ) -> None:
+        self.plan = plan
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.read_committed = read_committed
+        self._find = find
+        self.reads: Sequence[PartitionRead] = ()
+        self.answerable = False
+
+    def read(self) -> bool:
+        """Read every partition afresh; True when the fetch can be answered at once."""
+        reads: list[PartitionRead] = []
+        left_bytes = self.max_bytes
+        total_bytes = 0
+        answer_now = False
+        for asked in self.plan.partitions:
+            partition, error = self._find(asked)
+            if partition is None or error:
+                reads.append(PartitionRead(asked, partition, error))
+                answer_now = True
+                continue
+            read = partition.read(
+                asked, min(left_bytes, asked.max_bytes), self.read_committed, at_least_one=total_bytes == 0
+            )
+            reads.append(read)
+            if read.records is not None:
+                size_bytes = len(read.records) if isinstance(read.records, bytes) else read.records.size
+                left_bytes = max(0, left_bytes - size_bytes)
+                total_bytes += size_bytes
+            if read.error or read.diverging is not None:
+                answer_now = True
+        self.reads = reads
+        self.answerable = answer_now or total_bytes >= self.min_bytes
+        return self.answerable
+
+
+class FetchWaiter:
+    """A parked fetch: answered when its partitions hold enough, or when its time is up."""
+
+    __slots__ = ("_reading", "_timer", "future")
+
+    def __init__(self, shard: Shard, reading: Reading, wait_ms: int) -> None:
+        self.future: asyncio.Future[Reading] = shard.loop.create_future()
+        self._reading = reading
+        for read in reading.reads:
+            if read.partition is not None:
+                read.partition.waiters[self] = None
+        self._timer = shard.loop.call_later(wait_ms / 1000, self._time_is_up)
+
+    def wake(self) -> None:
+        if not self.future.done() and self._reading.read():
+            self._finish()
+
+    def _time_is_up(self) -> None:
+        if not self.future.done():
+            self._reading.read()
+            self._finish()
+
+    def _finish(self) -> None:
+        self._timer.cancel()
+        for read in self._reading.reads:
+            if read.partition is not None:
+                read.partition.waiters.pop(self, None)
+        if not self.future.done():
+            self.future.set_result(self._reading)

@@ -1,0 +1,216 @@
+"""Runs the group cores: one for each partition of `__consumer_offsets` that this broker leads.
+
+A request becomes an event; the core decides; its records are appended as one batch; then replies are given
+out and timers set. Nothing is awaited in between, so a core never sees two events at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.cores.group import Decision, ExpireOffsets, GroupCoordinatorCore, GroupLimits, TimerFired, TopicsDeleted
+from barnabas.cores.group.records import CorruptRecord
+from barnabas.records.batch import Record, batches, build_batch, records_of
+from barnabas.records.control import EndTransactionMarker, read_marker
+from barnabas.runtime.timers import KeyedTimers
+from barnabas.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.partition import Partition
+    from barnabas.broker.server import BrokerServer
+
+log = logging.getLogger("barnabas.groups")
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+LOAD_BYTES: Final = 5 << 20
+
+MakeEvent = Callable[[asyncio.Future[Any], int], Any]
+"""(token, now_ms) -> event."""
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode of Java, made non-negative as Kafka does: which partition keeps a group's state."""
+    value = 0
+    units = text.encode("utf-16-be")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8) + low) & 0xFFFFFFFF
+    return value & 0x7FFFFFFF if value != 0x80000000 else 0
+
+
+class GroupShard:
+    """One core with its partition of the offsets topic."""
+
+    def __init__(self, partition: Partition, limits: GroupLimits) -> None:
+        self.partition = partition
+        self.core = GroupCoordinatorCore(limits)
+
+    def load(self, now_ms: int) -> Decision:
+        """Replay the partition from its start. Records of unknown kinds are skipped, broken ones logged."""
+        offset = self.partition.log_start_offset
+        while offset < self.partition.log_end_offset:
+            data = self.partition.read_bytes(offset, LOAD_BYTES)
+            if not data:
+                break
+            for position, header in batches(data):
+                offset = max(offset, header.next_offset)
+                records = records_of(data, position, header)
+                if header.is_control:
+                    self._replay_marker(header.producer_id, next(records))
+                    continue
+                producer_id = header.producer_id if header.is_transactional else -1
+                for record in records:
+                    self._replay(record, producer_id)
+        return self.core.on_loaded(now_ms)
+
+    def _replay(self, record: Record, producer_id: int) -> None:
+        try:
+            self.core.replay(record.key or b"", record.value, producer_id=producer_id)
+        except CorruptRecord as error:
+            log.warning(
+                "a group record cannot be read",
+                extra={"partition": self.partition.index, "offset": record.offset, "reason": str(error)},
+            )
+
+    def _replay_marker(self, producer_id: int, record: Record) -> None:
+        marker = read_marker(record)
+        if isinstance(marker, EndTransactionMarker):
+            self.core.replay_marker(producer_id, marker.committed)
+
+
+class GroupCoordinator:
+    """All group shards of one broker."""
+
+    def __init__(self, broker: BrokerServer, limits: GroupLimits) -> None:
+        self._broker = broker
+        self._limits = limits
+        self._shards: dict[int, GroupShard] = {}
+        self._timers = KeyedTimers(broker.loop, broker.clock, self._fire)
+        self._preparing: asyncio.Task[None] | None = None
+        self._partition_count = 0
+
+    # --- the offsets topic -----------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Create and load the offsets topic, once. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
+        if self._partition_count:
+            return
+        if self._preparing is None:
+            self._preparing = asyncio.ensure_future(self._prepare())
+            self._preparing.add_done_callback(self._prepared)
+        await asyncio.shield(self._preparing)
+
+    def _prepared(self, task: asyncio.Task[None]) -> None:
+        self._preparing = None
+        if not task.cancelled() and task.exception() is not None:
+            log.error("the offsets topic cannot be prepared", extra={"reason": str(task.exception())})
+
+    async def _prepare(self) -> None:
+        count = await self._broker.ensure_internal_topic(OFFSETS_TOPIC)
+        for index in range(count):
+            partition = self._broker.partitions.get(OFFSETS_TOPIC, index)
+            if partition is not None:
+                self._load(index, partition)
+        self._partition_count = count
+
+    def load_existing(self) -> None:
+        """At start: load what an earlier run left, so that groups keep their offsets and members their time."""
+        count = self._broker.partitions.count(OFFSETS_TOPIC)
+        for index in range(count):
+            partition = self._broker.partitions.get(OFFSETS_TOPIC, index)
+            if partition is not None:
+                self._load(index, partition)
+        self._partition_count = count
+
+    def _load(self, index: int, partition: Partition) -> None:
+        shard = self._shards[index] = GroupShard(partition, self._limits)
+        self._carry_out(index, shard, shard.load(self._broker.clock.now_ms()))
+
+    # --- asking ----------------------------------------------------------------------------------------
+
+    async def ask(self, make_event: MakeEvent, group_id: str) -> Any:
+        """The core's reply to an event about one group; it may come much later."""
+        await self.prepare()
+        index = java_hash(group_id) % self._partition_count
+        return await self._ask(index, make_event)
+
+    async def ask_all(self, make_event: MakeEvent) -> list[Any]:
+        """The replies of every shard to the same question."""
+        if not self._partition_count:
+            return []
+        return [await self._ask(index, make_event) for index in self._shards]
+
+    def _ask(self, index: int, make_event: MakeEvent) -> asyncio.Future[Any]:
+        token: asyncio.Future[Any] = self._broker.loop.create_future()
+        shard = self._shards.get(index)
+        if shard is None:
+            token.set_exception(ApiError(ErrorCode.NOT_COORDINATOR, f"partition {index} is led elsewhere"))
+            return token
+        self._step(index, shard, make_event(token, self._broker.clock.now_ms()))
+        return token
+
+    def _step(self, index: int, shard: GroupShard, event: Any) -> None:
+        decision = shard.core.step(event)
+        if decision.records:
+            now_ms = self._broker.clock.now_ms()
+            try:
+                shard.partition.append_built(_batch(decision, now_ms))
+            except ApiError as error:
+                log.error("a group's change was not written", extra={"partition": index, "reason": error.message})
+                decision = shard.core.abandon([decision], error.code, now_ms)
+        self._carry_out(index, shard, decision)
+
+    def _carry_out(self, index: int, shard: GroupShard, decision: Decision) -> None:
+        for timer in decision.timers:
+            if timer.deadline_ms is None:
+                self._timers.cancel((index, timer.key))
+            else:
+                self._timers.set((index, timer.key), timer.deadline_ms)
+        for note in decision.notes:
+            log.info(note.text, extra=dict(note.fields))
+        for token, reply in decision.replies:
+            if not token.done():
+                token.set_result(reply)
+
+    # --- time and topics -------------------------------------------------------------------------------
+
+    def _fire(self, key: Hashable) -> None:
+        assert isinstance(key, tuple)
+        index, timer_key = key
+        shard = self._shards.get(index)
+        if shard is None:
+            return
+        deadline_ms = shard.core.state.deadlines.get(timer_key)
+        if deadline_ms is not None:
+            self._step(index, shard, TimerFired(self._broker.clock.now_ms(), timer_key, deadline_ms))
+
+    def poll_timers(self) -> None:
+        """Fire what is due now; for tests that move the clock."""
+        self._timers.poll()
+
+    def expire_offsets(self) -> None:
+        for index, shard in self._shards.items():
+            self._step(index, shard, ExpireOffsets(None, self._broker.clock.now_ms()))
+
+    def on_topics_deleted(self, topics: frozenset[str]) -> None:
+        for index, shard in self._shards.items():
+            self._step(index, shard, TopicsDeleted(None, self._broker.clock.now_ms(), topics))
+
+    def close(self) -> None:
+        self._timers.close()
+        for index, shard in self._shards.items():
+            self._carry_out(index, shard, shard.core.unload())
+
+
+def _batch(decision: Decision, now_ms: int) -> bytes:
+    records = [Record(0, now_ms, key, value) for key, value in decision.records]
+    if decision.producer is None:
+        return build_batch(records)
+    return build_batch(
+        records,
+        producer_id=decision.producer.producer_id,
+        producer_epoch=decision.producer.producer_epoch,
+        transactional=True,
+    )

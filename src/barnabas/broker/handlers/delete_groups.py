@@ -1,0 +1,21 @@
+"""DeleteGroups (key 42), versions 0 to 2: remove groups without members, with all their offsets."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import Context
+from barnabas.cores.group.events import DeleteGroup, DeleteReply
+from barnabas.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+async def handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    results = []
+    for group_id in request.groups_names:
+        reply: DeleteReply = await context.broker.groups.ask(
+            lambda token, now_ms, asked=group_id: DeleteGroup(token, now_ms, asked), group_id
+        )
+        results.append(DeletableGroupResult(group_id=group_id, error_code=reply.error))
+    return DeleteGroupsResponse(results=results)

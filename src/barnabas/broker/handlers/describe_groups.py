@@ -1,0 +1,48 @@
+"""DescribeGroups (key 15), versions 0 to 6. Since 6 an unknown group is an error, not a dead group."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import Context
+from barnabas.cores.group.events import DescribeGroup, DescribeReply
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+UNKNOWN_IS_ERROR_FROM = 6
+
+
+async def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    groups = []
+    for group_id in request.groups:
+        reply: DescribeReply = await context.broker.groups.ask(
+            lambda token, now_ms, asked=group_id: DescribeGroup(token, now_ms, asked), group_id
+        )
+        groups.append(_described(reply, context.version))
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _described(reply: DescribeReply, version: int) -> DescribedGroup:
+    unknown = reply.error == ErrorCode.GROUP_ID_NOT_FOUND and version < UNKNOWN_IS_ERROR_FROM
+    return DescribedGroup(
+        error_code=ErrorCode.NONE if unknown else reply.error,
+        error_message=None if unknown else reply.message,
+        group_id=reply.group_id,
+        group_state=reply.state,
+        protocol_type=reply.protocol_type,
+        protocol_data=reply.protocol_name,
+        members=[
+            DescribedGroupMember(
+                member_id=one.member_id,
+                group_instance_id=one.group_instance_id,
+                client_id=one.client_id,
+                client_host=one.client_host,
+                member_metadata=one.metadata,
+                member_assignment=one.assignment,
+            )
+            for one in reply.members
+        ],
+    )

@@ -1,0 +1,53 @@
+"""FindCoordinator (key 10), versions 0 to 6: which broker keeps a group, a transaction or a share.
+
+The first request for a kind of coordinator creates its internal topic. Since 4 many keys at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.broker.context import Context
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+MANY_FROM: Final = 4
+GROUP: Final = 0
+KINDS: Final = {0: "group", 1: "transaction", 2: "share"}
+
+
+async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if context.version >= MANY_FROM:
+        found = [await _find(context, request.key_type, key) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = await _find(context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+async def _find(context: Context, kind: int, key: str) -> Coordinator:
+    try:
+        if kind not in KINDS:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {kind} is none of {KINDS}")
+        if kind != GROUP:
+            raise ApiError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker has no {KINDS[kind]} coordinator"
+            )
+        await context.broker.groups.prepare()
+    except ApiError as error:
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
+        )
+    node = context.broker.endpoint_for(context.connection)
+    return Coordinator(
+        key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=ErrorCode.NONE, error_message=None
+    )

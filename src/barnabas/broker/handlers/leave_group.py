@@ -1,0 +1,38 @@
+"""LeaveGroup (key 13), versions 0 to 5. Since 3 several members at once, also static ones by instance id."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import Context
+from barnabas.cores.group.events import LeaveGroup, LeaveReply, LeavingMember
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+
+MANY_FROM = 3
+
+
+async def handle(context: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    if context.version >= MANY_FROM:
+        leaving = tuple(
+            LeavingMember(one.member_id, one.group_instance_id, one.reason) for one in request.members
+        )
+    else:
+        leaving = (LeavingMember(request.member_id),)
+    reply: LeaveReply = await context.broker.groups.ask(
+        lambda token, now_ms: LeaveGroup(token, now_ms, request.group_id, leaving), request.group_id
+    )
+    if context.version < MANY_FROM:
+        error = reply.error
+        if not error and reply.members:
+            error = reply.members[0].error
+        return LeaveGroupResponse(error_code=error)
+    return LeaveGroupResponse(
+        error_code=reply.error,
+        members=[
+            MemberResponse(
+                member_id=one.member_id,
+                group_instance_id=one.group_instance_id,
+                error_code=one.error or ErrorCode.NONE,
+            )
+            for one in reply.members
+        ],
+    )

@@ -1,0 +1,94 @@
+"""OffsetCommit (key 8), versions 2 to 10. Since 5 no retention time, 9 member epochs, 10 topic ids."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from barnabas.broker.context import Context
+from barnabas.cores.group.events import CommitOffsets, CommitReply, OffsetToCommit
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+TOPIC_IDS_FROM: Final = 10
+MEMBER_EPOCH_FROM: Final = 9
+TIMESTAMP_VERSION: Final = 1
+RETENTION_VERSIONS: Final = range(2, 5)
+
+
+async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Unknown topics and partitions are answered here; the group decides about the rest."""
+    names = [_name(context, topic) for topic in request.topics]
+    known = _known(context, request, names)
+    errors: dict[tuple[str, int], ErrorCode] = {}
+    if known or not request.topics:
+        reply: CommitReply = await context.broker.groups.ask(
+            lambda token, now_ms: CommitOffsets(
+                token=token,
+                now_ms=now_ms,
+                group_id=request.group_id,
+                offsets=known,
+                generation_id=request.generation_id_or_member_epoch,
+                member_id=request.member_id,
+                group_instance_id=request.group_instance_id,
+                retention_ms=request.retention_time_ms if context.version in RETENTION_VERSIONS else -1,
+                knows_member_epoch=context.version >= MEMBER_EPOCH_FROM,
+            ),
+            request.group_id,
+        )
+        if reply.error:
+            errors = {(one.topic, one.partition): reply.error for one in known}
+        else:
+            errors = {(one.topic, one.partition): one.error for one in reply.partitions}
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if context.version >= TOPIC_IDS_FROM else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=one.partition_index,
+                        error_code=unknown
+                        if name is None
+                        else errors.get((name, one.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic, name in zip(request.topics, names, strict=True)
+        ]
+    )
+
+
+def _name(context: Context, topic: OffsetCommitRequestTopic) -> str | None:
+    if context.version < TOPIC_IDS_FROM:
+        return topic.name
+    topic_id: UUID = topic.topic_id
+    return context.broker.partitions.name_of(topic_id)
+
+
+def _known(
+    context: Context, request: OffsetCommitRequest, names: list[str | None]
+) -> tuple[OffsetToCommit, ...]:
+    partitions = context.broker.partitions
+    return tuple(
+        OffsetToCommit(
+            name,
+            one.partition_index,
+            one.committed_offset,
+            one.committed_leader_epoch,
+            one.committed_metadata,
+            one.commit_timestamp if context.version == TIMESTAMP_VERSION else -1,
+        )
+        for topic, name in zip(request.topics, names, strict=True)
+        if name is not None
+        for one in topic.partitions
+        if partitions.exists(name, one.partition_index)
+    )

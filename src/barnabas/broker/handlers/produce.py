@@ -1,0 +1,93 @@
+"""Produce (key 0), versions 3 to 13.
+
+Since 7 zstd, 8 errors name records, 9 flexible, 10 tells the new leader, 13 topic ids. The record bytes are
+checked by their header, patched and appended; nothing is decoded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.context import Context
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.partition import Partition
+
+TOPIC_IDS_FROM = 13
+ZSTD_FROM = 7
+ACKS_NONE = 0
+ACKS_LEADER = 1
+ACKS_ALL = -1
+
+
+def handle(context: Context, request: ProduceRequest) -> ProduceResponse | None:
+    acks = request.acks
+    answer = ProduceResponse(responses=[])
+    failed = False
+    for topic in request.topic_data:
+        partitions = []
+        for data in topic.partition_data:
+            if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+                one = _refused(data, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; 0, 1 and -1 (all) are allowed")
+            else:
+                one = _append(context, topic, data, acks)
+            failed = failed or one.error_code != ErrorCode.NONE
+            partitions.append(one)
+        answer.responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
+        )
+    if acks != ACKS_NONE:
+        return answer
+    if failed:
+        # A producer with acks=0 hears of an error in the only way left: its connection closes and it
+        # asks for metadata again. So does Kafka.
+        context.connection.close("a produce request with acks=0 failed")
+    return None
+
+
+def _refused(data: PartitionProduceData, code: ErrorCode, message: str | None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=data.index, error_code=code, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1,
+        error_message=message,
+    )  # fmt: skip
+
+
+def _append(
+    context: Context, topic: TopicProduceData, data: PartitionProduceData, acks: int
+) -> PartitionProduceResponse:
+    try:
+        partition = _find(context, topic, data.index)
+        appended = partition.append(
+            data.records, acks_all=acks == ACKS_ALL, zstd_allowed=context.version >= ZSTD_FROM
+        )
+    except ApiError as error:
+        return _refused(data, error.code, error.message)
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=ErrorCode.NONE,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=appended.log_start_offset,
+    )
+
+
+def _find(context: Context, topic: TopicProduceData, index: int) -> Partition:
+    partitions = context.broker.partitions
+    name: str | None = topic.name
+    if context.version >= TOPIC_IDS_FROM:
+        name = partitions.name_of(topic.topic_id)
+        if name is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic.topic_id}")
+    partition = partitions.get(name or "", index)
+    if partition is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}-{index} on this broker")
+    return partition

@@ -1,0 +1,78 @@
+"""What a broker does beside serving: retention, checkpoints, flushes, idle connections, offset expiry.
+
+Each job runs at its own interval. Jobs that touch disks run in threads; jobs that touch cores run on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from barnabas.config import broker_groups, broker_log, broker_network
+from barnabas.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from barnabas.broker.server import BrokerServer
+
+log = logging.getLogger("barnabas.housekeeping")
+
+CHECKPOINT_INTERVAL_MS: Final = 60_000
+IDLE_CHECK_MS_MAX: Final = 60_000
+FLUSH_CHECK_MS: Final = 1_000
+
+Job = Callable[[], Awaitable[None]]
+
+
+class Housekeeping:
+    """The periodic jobs of one broker."""
+
+    def __init__(self, broker: BrokerServer) -> None:
+        self._broker = broker
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        config = self._broker.config
+        idle_ms = config.get(broker_network.CONNECTIONS_MAX_IDLE_MS)
+        jobs: list[tuple[str, int, Job]] = [
+            ("retention", config.get(broker_log.LOG_RETENTION_CHECK_INTERVAL_MS), self._retention),
+            ("checkpoints", CHECKPOINT_INTERVAL_MS, self._checkpoints),
+            ("flush", FLUSH_CHECK_MS, self._flush),
+            ("offsets", config.get(broker_groups.OFFSETS_RETENTION_CHECK_INTERVAL_MS), self._expire_offsets),
+        ]
+        if idle_ms > 0:
+            jobs.append(("idle connections", min(idle_ms, IDLE_CHECK_MS_MAX), self._close_idle))
+        for name, interval_ms, job in jobs:
+            self._tasks.append(asyncio.ensure_future(self._every(name, interval_ms, job)))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def _every(self, name: str, interval_ms: int, job: Job) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                await job()
+            except (StorageError, OSError) as error:
+                log.error("a periodic job failed; it is tried again", extra={"job": name, "reason": str(error)})
+            except Exception:
+                log.exception("a periodic job met a bug; it is tried again", extra={"job": name})
+
+    async def _retention(self) -> None:
+        await self._broker.partitions.delete_old_segments()
+
+    async def _checkpoints(self) -> None:
+        await self._broker.partitions.checkpoint()
+
+    async def _flush(self) -> None:
+        await self._broker.partitions.flush_due()
+
+    async def _expire_offsets(self) -> None:
+        self._broker.groups.expire_offsets()
+
+    async def _close_idle(self) -> None:
+        self._broker.shard.close_idle(self._broker.config.get(broker_network.CONNECTIONS_MAX_IDLE_MS) / 1000)

@@ -1,0 +1,62 @@
+"""What `barnabas start` runs: one broker in this process, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from barnabas.observe import logs
+
+if TYPE_CHECKING:
+    from barnabas.config.loader import BrokerConfig
+
+log = logging.getLogger("barnabas.main")
+
+
+def run(config: BrokerConfig) -> int:
+    """Run a broker until SIGTERM or SIGINT; 0 after a clean stop, 1 when it could not start or go on."""
+    logs.set_up()
+    for warning in config.warnings:
+        log.warning(warning)
+    runner = asyncio.Runner(loop_factory=_new_loop())
+    with runner:
+        return runner.run(_serve(config))
+
+
+def _new_loop():  # type: ignore[no-untyped-def]
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(config: BrokerConfig) -> int:
+    from barnabas.broker.server import BrokerServer, StartError
+
+    ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def end(code: int) -> None:
+        if not ended.done():
+            ended.set_result(code)
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end, 0)
+    broker = BrokerServer(config, on_fatal=lambda: end(1))
+    try:
+        await broker.start()
+    except StartError as error:
+        print(f"barnabas: {error}", file=sys.stderr)
+        return 1
+    # What start-up allocated stays: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    print(broker.ready_line(), flush=True)
+    code = await ended
+    await broker.stop()
+    return code

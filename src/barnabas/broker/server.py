@@ -1,0 +1,213 @@
+"""One broker: assembles storage, coordination, partitions, groups and listeners, and takes them down again.
+
+Start: lock and recover the log dirs, open the znode tree, register, load partitions and groups, listen. Stop is
+the same backwards; the clean-shutdown marker is written last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.broker.controller import Controller
+from barnabas.broker.dispatch import Dispatcher
+from barnabas.broker.group_coordinator import GroupCoordinator
+from barnabas.broker.housekeeping import Housekeeping
+from barnabas.broker.partitions import Partitions
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.shard import Shard
+from barnabas.config import broker_groups, broker_identity, broker_log, broker_network
+from barnabas.cores.fetch import SessionCache
+from barnabas.cores.group import GroupLimits
+from barnabas.cores.znode_layout import Endpoint as RegisteredEndpoint
+from barnabas.runtime.clock import Clock, SystemClock
+from barnabas.storage.errors import StorageError
+from barnabas.wire.apis import APIS
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.api_versions import ApiVersion
+
+if TYPE_CHECKING:
+    from barnabas.broker.connection import Connection
+    from barnabas.config.listeners import Listener
+    from barnabas.config.loader import BrokerConfig
+    from barnabas.cores.cluster_image import ClusterImage
+
+log = logging.getLogger("barnabas.server")
+
+
+class StartError(Exception):
+    """The broker cannot start; one line that says why and what to do."""
+
+
+class Endpoint(NamedTuple):
+    """A broker's address as one connection is told it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class BrokerServer:
+    """See the module. `await start()`, `await stop()`."""
+
+    loop: asyncio.AbstractEventLoop
+    shard: Shard
+    controller: Controller
+    partitions: Partitions
+    groups: GroupCoordinator
+    producer_ids: ProducerIds
+
+    def __init__(
+        self, config: BrokerConfig, *, clock: Clock | None = None, on_fatal: Callable[[], None] | None = None
+    ) -> None:
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        self.on_fatal = on_fatal or (lambda: None)
+        self.ports: dict[str, int] = {}
+        self.fetch_bytes_max = config.get(broker_network.FETCH_MAX_BYTES)
+        self.auto_create_topics = config.get(broker_log.AUTO_CREATE_TOPICS_ENABLE)
+        self.fetch_sessions = SessionCache(config.get(broker_network.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS))
+        self._api_ranges = [
+            ApiVersion(api_key=api.key, min_version=api.versions[0], max_version=api.versions[-1]) for api in APIS
+        ]
+        self._advertised: dict[str, Listener] = {one.name: one for one in config.advertised_listeners}
+        self._housekeeping: Housekeeping | None = None
+
+    # --- start and stop --------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Raises StartError."""
+        self.loop = asyncio.get_running_loop()
+        self.shard = Shard(self.loop, self.clock, self.config.get(broker_network.SOCKET_REQUEST_MAX_BYTES))
+        self.shard.dispatcher = Dispatcher(self)
+        self.partitions = Partitions(self.shard, self.config)
+        try:
+            await self.partitions.open()
+            self.controller = await Controller.open(self.config, self.clock, self.partitions)
+        except (StorageError, OSError) as error:
+            self.partitions.close()
+            raise StartError(str(error)) from error
+        self.producer_ids = ProducerIds(self.controller.tree, self.controller.node_id)
+        self.groups = GroupCoordinator(self, self._group_limits())
+        self.controller.on_topics_deleted = self.groups.on_topics_deleted
+        try:
+            self._listen()
+        except StartError:
+            await self.stop()
+            raise
+        await self.controller.register(
+            self._registered_endpoints(), self.config.get(broker_identity.BROKER_RACK)
+        )
+        self.groups.load_existing()
+        self.shard.serve()
+        self._housekeeping = Housekeeping(self)
+        self._housekeeping.start()
+
+    def _listen(self) -> None:
+        backlog = self.config.get(broker_network.SOCKET_LISTEN_BACKLOG_SIZE)
+        for listener in self.config.listeners:
+            if listener.security_protocol != "PLAINTEXT":
+                raise StartError(
+                    f"listener {listener} wants {listener.security_protocol}; this version serves PLAINTEXT only"
+                )
+            host = listener.host or "0.0.0.0"
+            try:
+                self.ports[listener.name] = self.shard.listen(host, listener.port, listener.name, backlog)
+            except OSError as error:
+                raise StartError(
+                    f"cannot listen on {host}:{listener.port}: {error.strerror or error}; "
+                    "stop what listens there or choose another address with --listen HOST:PORT"
+                ) from error
+
+    async def stop(self) -> None:
+        """Stop accepting, answer what is answered, close every log cleanly."""
+        if self._housekeeping is not None:
+            await self._housekeeping.stop()
+        await self.shard.dispatcher.close()
+        self.shard.close()
+        self.groups.close()
+        await self.controller.close()
+        await self.loop.run_in_executor(None, self.partitions.close)
+        log.info("stopped")
+
+    def ready_line(self) -> str:
+        """What `barnabas start` prints once connections are accepted."""
+        addresses = ", ".join(
+            f"{listener.host or '0.0.0.0'}:{self.ports[listener.name]}" for listener in self.config.listeners
+        )
+        dirs = ", ".join(str(one) for one in self.config.log_dirs)
+        return f"ready on {addresses} (node {self.controller.node_id}, data in {dirs})"
+
+    def _group_limits(self) -> GroupLimits:
+        config = self.config
+        return GroupLimits(
+            group_min_session_timeout_ms=config.get(broker_groups.GROUP_MIN_SESSION_TIMEOUT_MS),
+            group_max_session_timeout_ms=config.get(broker_groups.GROUP_MAX_SESSION_TIMEOUT_MS),
+            group_initial_rebalance_delay_ms=config.get(broker_groups.GROUP_INITIAL_REBALANCE_DELAY_MS),
+            group_max_size=config.get(broker_groups.GROUP_MAX_SIZE),
+            offset_metadata_max_bytes=config.get(broker_groups.OFFSET_METADATA_MAX_BYTES),
+            offsets_retention_ms=config.get(broker_groups.OFFSETS_RETENTION_MINUTES) * 60_000,
+        )
+
+    # --- what handlers ask -----------------------------------------------------------------------------
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+    @property
+    def cluster_id(self) -> str:
+        return self.controller.cluster_id
+
+    @property
+    def controller_id(self) -> int:
+        return self.controller.node_id
+
+    def api_ranges(self) -> list[ApiVersion]:
+        return self._api_ranges
+
+    def api_ranges_of(self, key: int) -> list[ApiVersion]:
+        return [one for one in self._api_ranges if one.api_key == key]
+
+    def fresh_session_id(self) -> int:
+        return secrets.randbelow((1 << 31) - 1) + 1
+
+    def fresh_uuid(self) -> str:
+        return str(uuid.uuid4())
+
+    def endpoint_for(self, connection: Connection) -> Endpoint:
+        """This broker's address for one peer: what is advertised, else the address it connected to."""
+        advertised = self._advertised.get(connection.listener)
+        rack = self.config.get(broker_identity.BROKER_RACK)
+        if advertised is not None:
+            return Endpoint(self.controller.node_id, advertised.host, advertised.port, rack)
+        return Endpoint(self.controller.node_id, connection.local_host, connection.local_port, rack)
+
+    def endpoints_for(self, connection: Connection) -> list[Endpoint]:
+        """Every broker of the cluster, as a peer should be told it."""
+        return [self.endpoint_for(connection)]
+
+    def _registered_endpoints(self) -> list[RegisteredEndpoint]:
+        found = []
+        for listener in self.config.listeners:
+            told = self._advertised.get(listener.name)
+            host, port = (told.host, told.port) if told else (listener.host, self.ports[listener.name])
+            found.append(RegisteredEndpoint(listener.name, host or "localhost", port, listener.security_protocol))
+        return found
+
+    def name_error(self, name: str) -> ErrorCode | None:
+        """INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
+        return self.controller.name_error(name)
+
+    async def auto_create(self, name: str) -> None:
+        """Create a topic because a client asked about it. Raises ApiError."""
+        await self.controller.auto_create(name)
+
+    async def ensure_internal_topic(self, name: str) -> int:
+        """Create an internal topic unless it is there; returns its partition count. Raises ApiError."""
+        return await self.controller.ensure_internal_topic(name)

@@ -1,0 +1,18 @@
+"""Administration in tests, through librdkafka's admin client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def admin(bootstrap: str) -> Any:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
+    from confluent_kafka.admin import NewTopic
+
+    created = admin(bootstrap).create_topics([NewTopic(topic, partitions, 1, config=config or {})])
+    created[topic].result(30)
