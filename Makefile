@@ -37,7 +37,7 @@ test: check
 	$(BIN)/python -m pytest
 
 soak: $(READY)
-	$(BIN)/python -m pytest tests/soak --timeout=3600
+	$(BIN)/python -m pytest -m soak --timeout=3600
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
