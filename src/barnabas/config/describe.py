@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.config.broker_options import BROKER, TOPIC_SYNONYM, broker_synonyms, listener_base_name
 from barnabas.config.client_options import CLIENT_METRICS
@@ -33,8 +33,7 @@ class Source(IntEnum):
     GROUP = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(NamedTuple):
     """A name under which a value could be set, and is."""
 
     name: str

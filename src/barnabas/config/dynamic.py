@@ -74,6 +74,10 @@ class TopicConfig:
         """The value in effect, typed by the topic option."""
         return cast(T, self[option.name])
 
+    def values(self) -> dict[str, Any]:
+        """All values in effect by topic config name."""
+        return {name: self[name] for name in TOPIC.names()}
+
     def __getitem__(self, name: str) -> Any:
         return self._own[name] if name in self._own else self._broker.topic_default(name)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.config.option import refused
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(NamedTuple):
     """One address. host: "" means every interface. port: 0 means any free one.
 
     security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.

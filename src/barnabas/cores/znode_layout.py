@@ -12,7 +12,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
@@ -142,8 +142,7 @@ def _load(path: str, data: bytes) -> dict[str, Any]:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """One advertised address of a broker. listener: its listener's name."""
 
     listener: str
@@ -355,8 +354,7 @@ def decode_cluster_id(data: bytes) -> str:
     return cluster_id
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdBlock:
+class ProducerIdBlock(NamedTuple):
     """Producer ids first to last (both included) that one broker may hand out."""
 
     broker: int
