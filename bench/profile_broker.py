@@ -3,8 +3,8 @@
     python -m bench.profile_broker 'produce 1 KB, batches 64 KB*'
 
 Starts Barnabas as the benchmark does, drives the first workload whose name matches, and prints the hottest
-symbols by `perf` (which sees system calls and the kernel) or, without perf, the stacks by `py-spy`. The share of
-a symbol is of the broker's own time; the load generator competes for the cores but is not in the list.
+symbols by `perf` (which sees system calls and the kernel) or, without perf, the stacks by `py-spy`. The share
+of a symbol is of the broker's own time; the load generator competes for the cores but is not in the list.
 """
 
 from __future__ import annotations
