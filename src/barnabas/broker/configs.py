@@ -54,7 +54,9 @@ class Configs:
     def log_config(self, topic: str) -> LogConfig:
         """What a topic's logs obey."""
         effective = TopicConfig(self._broker, self._image.config("topics", topic))
-        return LogConfig.of({name: effective[name] for name in TOPIC.names()}, is_internal=topic in INTERNAL_TOPICS)
+        return LogConfig.of(
+            {name: effective[name] for name in TOPIC.names()}, is_internal=topic in INTERNAL_TOPICS
+        )
 
     def check_new_topic(self, configs: Mapping[str, str | None]) -> dict[str, str]:
         """Raises ApiError INVALID_CONFIG."""
@@ -104,7 +106,11 @@ class Configs:
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "the resource has no name")
         if resource_type == Resource.GROUP:
-            return "groups", name, altered_group_configs(self._broker, self._image.config("groups", name), lines)
+            return (
+                "groups",
+                name,
+                altered_group_configs(self._broker, self._image.config("groups", name), lines),
+            )
         if resource_type == Resource.CLIENT_METRICS:
             current = self._image.config("client-metrics", name)
             return "client-metrics", name, altered_client_metrics(current, lines)

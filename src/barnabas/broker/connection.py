@@ -83,7 +83,9 @@ class Connection:
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):
             return
         except OSError as error:
-            self.close(None if error.errno in (errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT) else str(error))
+            self.close(
+                None if error.errno in (errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT) else str(error)
+            )
 
     def _read_shared(self) -> None:
         buffer = self.shard.receive_buffer

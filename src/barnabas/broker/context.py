@@ -15,7 +15,12 @@ class Context:
     __slots__ = ("broker", "client_id", "connection", "correlation_id", "version")
 
     def __init__(
-        self, broker: BrokerServer, connection: Connection, version: int, correlation_id: int, client_id: str | None
+        self,
+        broker: BrokerServer,
+        connection: Connection,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
     ) -> None:
         self.broker = broker
         self.connection = connection

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.configs import Configs, ConfigEntry
+from barnabas.broker.configs import ConfigEntry, Configs
 from barnabas.config import broker_groups, broker_log
 from barnabas.coordination.local import LocalTree
 from barnabas.coordination.tree import TreeError
@@ -109,7 +109,9 @@ class Controller:
             results = await self.tree.multi(ops)
         except TreeError as error:
             log.error("a metadata change was refused", extra={"reason": str(error)})
-            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata could not be changed: {error}") from error
+            raise ApiError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata could not be changed: {error}"
+            ) from error
         self.image.apply(ops, results)
 
     # --- topics ----------------------------------------------------------------------------------------
@@ -202,7 +204,12 @@ class Controller:
         return topic.topic_id
 
     async def create_partitions(
-        self, name: str, count: int, assignments: Sequence[tuple[int, ...]] | None, *, validate_only: bool = False
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[tuple[int, ...]] | None,
+        *,
+        validate_only: bool = False,
     ) -> None:
         """Let a topic grow. Raises ApiError."""
         async with self._changing:

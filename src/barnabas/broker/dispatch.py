@@ -72,7 +72,8 @@ class Dispatcher:
     ) -> None:
         if api is not None and key == API_VERSIONS_KEY:
             answer = ApiVersionsResponse(
-                error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self._broker.api_ranges_of(API_VERSIONS_KEY)
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
+                api_keys=self._broker.api_ranges_of(API_VERSIONS_KEY),
             )
             connection.respond(encode_response(answer, 0, correlation_id))
         elif api is None:
@@ -110,7 +111,9 @@ class Dispatcher:
         self._tasks.add(future)
         future.add_done_callback(lambda done: self._finish_later(api, context, request, done))
 
-    def _finish_later(self, api: Api, context: Context, request: Message, future: asyncio.Future[Answer]) -> None:
+    def _finish_later(
+        self, api: Api, context: Context, request: Message, future: asyncio.Future[Answer]
+    ) -> None:
         self._tasks.discard(future)
         if context.connection.closed or future.cancelled():
             return
@@ -133,7 +136,10 @@ class Dispatcher:
                 extra={"api": api.name, "version": context.version, "peer": context.connection.peer},
                 exc_info=error,
             )
-            code, text = ErrorCode.UNKNOWN_SERVER_ERROR, "the broker met an error of its own; its log says more"
+            code, text = (
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "the broker met an error of its own; its log says more",
+            )
         fields = api.response.FIELDS
         if "error_code" not in fields:
             context.connection.close(f"{api.name} v{context.version}: {text}")
@@ -148,7 +154,9 @@ class Dispatcher:
             parts = encode_response(answer, context.version, context.correlation_id)
         except WireError as error:
             log.error(
-                "an answer cannot be encoded", extra={"api": api.name, "version": context.version}, exc_info=error
+                "an answer cannot be encoded",
+                extra={"api": api.name, "version": context.version},
+                exc_info=error,
             )
             context.connection.close(f"the answer to {api.name} v{context.version} cannot be encoded")
             return

@@ -27,7 +27,9 @@ class PartitionRead:
         "partition", "records",
     )  # fmt: skip
 
-    def __init__(self, asked: FetchPartition, partition: Partition | None, error: ErrorCode = ErrorCode.NONE) -> None:
+    def __init__(
+        self, asked: FetchPartition, partition: Partition | None, error: ErrorCode = ErrorCode.NONE
+    ) -> None:
         self.asked = asked
         self.partition = partition
         self.error = error

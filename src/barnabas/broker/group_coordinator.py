@@ -11,7 +11,14 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cores.group import Decision, ExpireOffsets, GroupCoordinatorCore, GroupLimits, TimerFired, TopicsDeleted
+from barnabas.cores.group import (
+    Decision,
+    ExpireOffsets,
+    GroupCoordinatorCore,
+    GroupLimits,
+    TimerFired,
+    TopicsDeleted,
+)
 from barnabas.cores.group.records import CorruptRecord
 from barnabas.records.batch import Record, batches, build_batch, records_of
 from barnabas.records.control import EndTransactionMarker, read_marker
@@ -77,7 +84,7 @@ class GroupShard:
     def _replay_marker(self, producer_id: int, record: Record) -> None:
         marker = read_marker(record)
         if isinstance(marker, EndTransactionMarker):
-            self.core.replay_marker(producer_id, marker.committed)
+            self.core.replay_marker(producer_id, marker.commit)
 
 
 class GroupCoordinator:
@@ -158,7 +165,9 @@ class GroupCoordinator:
             try:
                 shard.partition.append_built(_batch(decision, now_ms))
             except ApiError as error:
-                log.error("a group's change was not written", extra={"partition": index, "reason": error.message})
+                log.error(
+                    "a group's change was not written", extra={"partition": index, "reason": error.message}
+                )
                 decision = shard.core.abandon([decision], error.code, now_ms)
         self._carry_out(index, shard, decision)
 

@@ -58,7 +58,9 @@ class Housekeeping:
             try:
                 await job()
             except (StorageError, OSError) as error:
-                log.error("a periodic job failed; it is tried again", extra={"job": name, "reason": str(error)})
+                log.error(
+                    "a periodic job failed; it is tried again", extra={"job": name, "reason": str(error)}
+                )
             except Exception:
                 log.exception("a periodic job met a bug; it is tried again", extra={"job": name})
 

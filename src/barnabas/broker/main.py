@@ -7,6 +7,7 @@ import gc
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barnabas.observe import logs
@@ -22,17 +23,18 @@ def run(config: BrokerConfig) -> int:
     logs.set_up()
     for warning in config.warnings:
         log.warning(warning)
-    runner = asyncio.Runner(loop_factory=_new_loop())
+    runner = asyncio.Runner(loop_factory=_loop_factory())
     with runner:
         return runner.run(_serve(config))
 
 
-def _new_loop():  # type: ignore[no-untyped-def]
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
     except ImportError:
         return None
-    return uvloop.new_event_loop
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
 
 
 async def _serve(config: BrokerConfig) -> int:

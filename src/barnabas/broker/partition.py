@@ -12,10 +12,9 @@ from barnabas.broker.fetching import FetchWaiter, PartitionRead
 from barnabas.cores.fetch import FetchPartition
 from barnabas.cores.partition import Origin
 from barnabas.records.batch import (
-    ATTRIBUTES_POS,
     CODEC_MASK,
-    CorruptBatch,
     BatchHeader,
+    CorruptBatch,
     TimestampType,
     check_batch,
     patch,
@@ -55,7 +54,9 @@ class Partition:
 
     __slots__ = ("_shard", "index", "leader_epoch", "log", "min_insync", "topic", "topic_id", "waiters")
 
-    def __init__(self, shard: Shard, topic: str, index: int, topic_id: UUID, log: Log, leader_epoch: int) -> None:
+    def __init__(
+        self, shard: Shard, topic: str, index: int, topic_id: UUID, log: Log, leader_epoch: int
+    ) -> None:
         self._shard = shard
         self.topic = topic
         self.index = index
@@ -152,7 +153,9 @@ class Partition:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         size_bytes = header.size_bytes
         if size_bytes != len(records):
-            raise ApiError(ErrorCode.INVALID_RECORD, "a produce request holds exactly one record batch for a partition")
+            raise ApiError(
+                ErrorCode.INVALID_RECORD, "a produce request holds exactly one record batch for a partition"
+            )
         if size_bytes > self.config.max_message_bytes:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -175,7 +178,9 @@ class Partition:
         if config.compact and not config.is_internal:
             for record in records_of(records, 0, header):
                 if record.key is None:
-                    raise ApiError(ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key")
+                    raise ApiError(
+                        ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key"
+                    )
         codec = CODECS.get(config.compression_type)
         if codec is not None and header.attributes & CODEC_MASK != codec:
             records = memoryview(bytearray(recompress(records, 0, codec)))
@@ -218,7 +223,9 @@ class Partition:
             return read
         upper = core.last_stable_offset if read_committed else core.high_watermark
         try:
-            read.records = self.log.read(asked.fetch_offset, max_bytes, at_least_one=at_least_one, upper_offset=upper)
+            read.records = self.log.read(
+                asked.fetch_offset, max_bytes, at_least_one=at_least_one, upper_offset=upper
+            )
         except LogDirOffline:
             read.error = ErrorCode.KAFKA_STORAGE_ERROR
             return read

@@ -71,9 +71,12 @@ class BrokerServer:
         self.ports: dict[str, int] = {}
         self.fetch_bytes_max = config.get(broker_network.FETCH_MAX_BYTES)
         self.auto_create_topics = config.get(broker_log.AUTO_CREATE_TOPICS_ENABLE)
-        self.fetch_sessions = SessionCache(config.get(broker_network.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS))
+        self.fetch_sessions = SessionCache(
+            config.get(broker_network.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS)
+        )
         self._api_ranges = [
-            ApiVersion(api_key=api.key, min_version=api.versions[0], max_version=api.versions[-1]) for api in APIS
+            ApiVersion(api_key=api.key, min_version=api.versions[0], max_version=api.versions[-1])
+            for api in APIS
         ]
         self._advertised: dict[str, Listener] = {one.name: one for one in config.advertised_listeners}
         self._housekeeping: Housekeeping | None = None
@@ -197,7 +200,9 @@ class BrokerServer:
         for listener in self.config.listeners:
             told = self._advertised.get(listener.name)
             host, port = (told.host, told.port) if told else (listener.host, self.ports[listener.name])
-            found.append(RegisteredEndpoint(listener.name, host or "localhost", port, listener.security_protocol))
+            found.append(
+                RegisteredEndpoint(listener.name, host or "localhost", port, listener.security_protocol)
+            )
         return found
 
     def name_error(self, name: str) -> ErrorCode | None:

@@ -153,4 +153,3 @@ class Shard:
         drained = items[:]
         items.clear()
         return drained
-

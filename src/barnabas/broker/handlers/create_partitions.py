@@ -18,7 +18,9 @@ async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePa
     )
 
 
-async def _grow(context: Context, topic: CreatePartitionsTopic, validate_only: bool) -> CreatePartitionsTopicResult:
+async def _grow(
+    context: Context, topic: CreatePartitionsTopic, validate_only: bool
+) -> CreatePartitionsTopicResult:
     assignments = None
     if topic.assignments is not None:
         assignments = [tuple(one.broker_ids) for one in topic.assignments]
@@ -27,5 +29,7 @@ async def _grow(context: Context, topic: CreatePartitionsTopic, validate_only: b
             topic.name, topic.count, assignments, validate_only=validate_only
         )
     except ApiError as error:
-        return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+        return CreatePartitionsTopicResult(
+            name=topic.name, error_code=error.code, error_message=error.message
+        )
     return CreatePartitionsTopicResult(name=topic.name)

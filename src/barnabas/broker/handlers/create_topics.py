@@ -17,12 +17,14 @@ from barnabas.wire.messages.create_topics import (
 
 async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
-    results = []
+    results: list[CreatableTopicResult] = []
     for topic in request.topics:
         if named[topic.name] > 1:
             if all(one.name != topic.name for one in results):
                 results.append(
-                    _refused(topic.name, ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+                    _refused(
+                        topic.name, ErrorCode.INVALID_REQUEST, "the request names this topic more than once"
+                    )
                 )
             continue
         results.append(await _create(context, topic, request.validate_only))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from barnabas.broker.context import Context
 from barnabas.cores.group.events import DeleteGroup, DeleteReply
 from barnabas.wire.messages.delete_groups import (
@@ -14,8 +17,10 @@ from barnabas.wire.messages.delete_groups import (
 async def handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     results = []
     for group_id in request.groups_names:
-        reply: DeleteReply = await context.broker.groups.ask(
-            lambda token, now_ms, asked=group_id: DeleteGroup(token, now_ms, asked), group_id
-        )
+        reply: DeleteReply = await context.broker.groups.ask(partial(_event, group_id), group_id)
         results.append(DeletableGroupResult(group_id=group_id, error_code=reply.error))
     return DeleteGroupsResponse(results=results)
+
+
+def _event(group_id: str, token: Any, now_ms: int) -> DeleteGroup:
+    return DeleteGroup(token, now_ms, group_id)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from barnabas.broker.context import Context
 from barnabas.cores.group.events import DescribeGroup, DescribeReply
 from barnabas.wire.errors import ErrorCode
@@ -18,9 +21,7 @@ UNKNOWN_IS_ERROR_FROM = 6
 async def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     groups = []
     for group_id in request.groups:
-        reply: DescribeReply = await context.broker.groups.ask(
-            lambda token, now_ms, asked=group_id: DescribeGroup(token, now_ms, asked), group_id
-        )
+        reply: DescribeReply = await context.broker.groups.ask(partial(_event, group_id), group_id)
         groups.append(_described(reply, context.version))
     return DescribeGroupsResponse(groups=groups)
 
@@ -46,3 +47,7 @@ def _described(reply: DescribeReply, version: int) -> DescribedGroup:
             for one in reply.members
         ],
     )
+
+
+def _event(group_id: str, token: Any, now_ms: int) -> DescribeGroup:
+    return DescribeGroup(token, now_ms, group_id)

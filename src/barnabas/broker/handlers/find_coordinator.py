@@ -49,5 +49,10 @@ async def _find(context: Context, kind: int, key: str) -> Coordinator:
         )
     node = context.broker.endpoint_for(context.connection)
     return Coordinator(
-        key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=ErrorCode.NONE, error_message=None
+        key=key,
+        node_id=node.node_id,
+        host=node.host,
+        port=node.port,
+        error_code=ErrorCode.NONE,
+        error_message=None,
     )

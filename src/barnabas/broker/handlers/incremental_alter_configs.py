@@ -12,7 +12,9 @@ from barnabas.wire.messages.incremental_alter_configs import (
 )
 
 
-async def handle(context: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+async def handle(
+    context: Context, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[await _alter(context, one, request.validate_only) for one in request.resources]
     )

@@ -18,7 +18,9 @@ SKIP_ASSIGNMENT_FROM = 9
 
 async def handle(context: Context, request: JoinGroupRequest) -> JoinGroupResponse:
     version = context.version
-    rebalance_ms = request.rebalance_timeout_ms if version >= REBALANCE_TIMEOUT_FROM else request.session_timeout_ms
+    rebalance_ms = (
+        request.rebalance_timeout_ms if version >= REBALANCE_TIMEOUT_FROM else request.session_timeout_ms
+    )
     reply: JoinReply = await context.broker.groups.ask(
         lambda token, now_ms: JoinGroup(
             token=token,
@@ -50,7 +52,9 @@ async def handle(context: Context, request: JoinGroupRequest) -> JoinGroupRespon
         member_id=reply.member_id,
         members=[
             JoinGroupResponseMember(
-                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata,
             )
             for member in reply.members
         ],

@@ -58,7 +58,9 @@ def _answer(
     if answer.error_code:
         return answer
     try:
-        answer.timestamp, answer.offset = _look_up(context.version, partition, asked.timestamp, read_committed)
+        answer.timestamp, answer.offset = _look_up(
+            context.version, partition, asked.timestamp, read_committed
+        )
     except ApiError as error:
         answer.error_code = error.code
         return answer
@@ -70,7 +72,9 @@ def _answer(
 def _look_up(version: int, partition: Partition, timestamp_ms: int, read_committed: bool) -> tuple[int, int]:
     """(timestamp, offset) for what was asked; (-1, -1) where there is none."""
     if version < SINCE.get(timestamp_ms, 0) or timestamp_ms < EARLIEST_PENDING_UPLOAD:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"time {timestamp_ms} means nothing in version {version}")
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION, f"time {timestamp_ms} means nothing in version {version}"
+        )
     if timestamp_ms == LATEST:
         return -1, partition.last_stable_offset if read_committed else partition.high_watermark
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
@@ -79,6 +83,8 @@ def _look_up(version: int, partition: Partition, timestamp_ms: int, read_committ
         return NOWHERE
     readable_to = partition.last_stable_offset if read_committed else partition.high_watermark
     found = (
-        partition.max_timestamp() if timestamp_ms == MAX_TIMESTAMP else partition.offset_for_time(timestamp_ms)
+        partition.max_timestamp()
+        if timestamp_ms == MAX_TIMESTAMP
+        else partition.offset_for_time(timestamp_ms)
     )
     return found if found is not None and found[1] < readable_to else NOWHERE

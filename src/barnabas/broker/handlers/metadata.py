@@ -37,7 +37,9 @@ def handle(context: Context, request: MetadataRequest) -> MetadataResponse | Awa
     asked = _asked(context, request)
     may_create = request.allow_auto_topic_creation or context.version < AUTO_CREATE_SAID_FROM
     if asked is not None and may_create and context.broker.auto_create_topics:
-        absent = [topic.name for topic in asked if topic.name and topic.name not in context.broker.image.topics]
+        absent = [
+            topic.name for topic in asked if topic.name and topic.name not in context.broker.image.topics
+        ]
         if absent:
             return _create_and_answer(context, request, asked, absent)
     return _answer(context, request, asked, {})
@@ -97,7 +99,11 @@ def _one(
     topic = image.topics.get(asked.name)
     if topic is not None:
         return _topic(topic, operations)
-    error = refused.get(asked.name) or context.broker.name_error(asked.name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    error = (
+        refused.get(asked.name)
+        or context.broker.name_error(asked.name)
+        or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
     return MetadataResponseTopic(error_code=error, name=asked.name)
 
 

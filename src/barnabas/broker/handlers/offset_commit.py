@@ -46,7 +46,11 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
             errors = {(one.topic, one.partition): reply.error for one in known}
         else:
             errors = {(one.topic, one.partition): one.error for one in reply.partitions}
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if context.version >= TOPIC_IDS_FROM else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown = (
+        ErrorCode.UNKNOWN_TOPIC_ID
+        if context.version >= TOPIC_IDS_FROM
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

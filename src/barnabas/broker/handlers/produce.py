@@ -37,7 +37,9 @@ def handle(context: Context, request: ProduceRequest) -> ProduceResponse | None:
         partitions = []
         for data in topic.partition_data:
             if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-                one = _refused(data, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; 0, 1 and -1 (all) are allowed")
+                one = _refused(
+                    data, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; 0, 1 and -1 (all) are allowed"
+                )
             else:
                 one = _append(context, topic, data, acks)
             failed = failed or one.error_code != ErrorCode.NONE
