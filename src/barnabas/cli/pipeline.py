@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli.errors import EXIT_OK, CliError
+from barnabas.cli.errors import CliError
 from barnabas.cli.options import AsJson
 from barnabas.cli.runner import example, new_app
 
@@ -45,7 +45,10 @@ def run(
         import pyspark  # noqa: F401
     except ImportError:
         raise CliError("pipelines need PySpark: pip install 'barnabas[pipelines]'") from None
+    from barnabas.pipelines.errors import PipelineError
     from barnabas.pipelines.run import run_file
 
-    result = run_file(file, once=once, bootstrap=bootstrap, as_json=json)
-    return result if isinstance(result, int) else EXIT_OK
+    try:
+        return run_file(file, once=once, bootstrap=bootstrap, as_json=json)
+    except PipelineError as error:
+        raise CliError(str(error)) from None

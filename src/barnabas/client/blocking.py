@@ -153,7 +153,9 @@ class BlockingClient:
         def request(version: int) -> DeleteTopicsRequest:
             if version < 6:
                 return DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms)
-            return DeleteTopicsRequest(topics=[DeleteTopicState(name=n) for n in names], timeout_ms=timeout_ms)
+            return DeleteTopicsRequest(
+                topics=[DeleteTopicState(name=n) for n in names], timeout_ms=timeout_ms
+            )
 
         for result in self._on_controller(request, DeleteTopicsResponse, DeleteTopicsRequest).responses:
             if result.error_code:
@@ -195,7 +197,8 @@ class BlockingClient:
                 ListOffsetsTopic(
                     name=name,
                     partitions=[
-                        ListOffsetsPartition(partition_index=p, timestamp=wanted[(name, p)]) for p in partitions
+                        ListOffsetsPartition(partition_index=p, timestamp=wanted[(name, p)])
+                        for p in partitions
                     ],
                 )
                 for name, partitions in _by_topic(pairs).items()
@@ -212,9 +215,12 @@ class BlockingClient:
                     found[topic.name, row.partition_index] = TimedOffset(row.offset, row.timestamp)
         return found
 
-    def committed(self, group: str, topics: Mapping[str, Iterable[int]] | None = None) -> dict[TopicPartition, int]:
+    def committed(
+        self, group: str, topics: Mapping[str, Iterable[int]] | None = None
+    ) -> dict[TopicPartition, int]:
         """The offsets that a group committed, of these partitions or (None) of all; others are left out."""
         wanted = None if topics is None else {name: list(parts) for name, parts in topics.items()}
+
         def attempt() -> dict[TopicPartition, int]:
             connection = self.coordinator(group)
             request = _offset_fetch(connection.version_for(OffsetFetchRequest), group, wanted)
@@ -299,8 +305,15 @@ class BlockingClient:
         return reader.read(start, end)
 
     def fetch_raw(
-        self, topic: str, partition: int, offset: int, *, max_bytes: int = 8 << 20, max_wait_ms: int = 500,
-        min_bytes: int = 1, read_committed: bool = False,
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = 8 << 20,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+        read_committed: bool = False,
     ) -> Fetched:
         """One fetch; `records` may be empty. Waits up to max_wait_ms for min_bytes."""
         reader = Reader(self.cluster, topic, partition, read_committed=read_committed, max_bytes=max_bytes)
@@ -316,7 +329,9 @@ class BlockingClient:
         """
         return produce_one(self.cluster, topic, partition, batch, acks, timeout_ms)
 
-    def init_producer_id(self, transactional_id: str | None = None, timeout_ms: int = 60_000) -> tuple[int, int]:
+    def init_producer_id(
+        self, transactional_id: str | None = None, timeout_ms: int = 60_000
+    ) -> tuple[int, int]:
         """(producer id, epoch)."""
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
 
@@ -361,9 +376,7 @@ class BlockingClient:
         return self.cluster.retry(attempt)
 
 
-def _offset_fetch(
-    version: int, group: str, wanted: Mapping[str, list[int]] | None
-) -> OffsetFetchRequest:
+def _offset_fetch(version: int, group: str, wanted: Mapping[str, list[int]] | None) -> OffsetFetchRequest:
     """Versions from 8 on ask for several groups at once; earlier ones for one."""
     if version < 8:
         topics = (
@@ -387,4 +400,12 @@ def _by_topic(pairs: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return dict(grouped)
 
 
-__all__ = ["EARLIEST", "LATEST", "BlockingClient", "NewTopic", "TimedOffset", "TopicPartition", "UnknownTopic"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "BlockingClient",
+    "NewTopic",
+    "TimedOffset",
+    "TopicPartition",
+    "UnknownTopic",
+]

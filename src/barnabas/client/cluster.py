@@ -46,34 +46,40 @@ class Cluster:
         self.topics: dict[str, TopicView] = {}
         self.controller = -1
         self.cluster_id: str | None = None
-        self._connections: dict[tuple[str, int], Connection] = {}
+        self._connections: dict[tuple[str, int], list[Connection]] = {}
         self._met = False
 
     def close(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
+        for held in self._connections.values():
+            for connection in held:
+                connection.close()
         self._connections.clear()
 
     def connect(self, address: tuple[str, int]) -> Connection:
-        """The connection to an address, kept open between requests."""
-        connection = self._connections.get(address)
-        if connection is None:
-            connection = self._connections[address] = Connection(*address, self.options)
-        return connection
+        """A connection to an address on which no request is under way; kept open between requests."""
+        held = self._connections.setdefault(address, [])
+        for connection in held:
+            if not connection.pending:
+                return connection
+        held.append(Connection(*address, self.options))
+        return held[-1]
 
     def forget(self, connection: Connection) -> None:
         """Closes a connection whose state is not known any more."""
         connection.close()
-        self._connections = {k: c for k, c in self._connections.items() if c is not connection}
+        for held in self._connections.values():
+            if connection in held:
+                held.remove(connection)
 
     def any(self) -> Connection:
         """A connection to any broker: one that is open, else the first that answers.
 
         Raises BrokerUnavailable that names every address tried.
         """
-        for connection in self._connections.values():
-            if not connection.pending:
-                return connection
+        for held in self._connections.values():
+            for connection in held:
+                if not connection.pending:
+                    return connection
         give_up = time.monotonic() + (0 if self._met else self.options.contact_timeout_s)
         while True:
             failures = []

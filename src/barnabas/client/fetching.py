@@ -99,7 +99,9 @@ class Reader:
         after, _ = scan(records)
         if after < 0 and len(records) >= self.max_bytes:
             # One batch is larger than a fetch: brokers since 0.10.1 send it whole, so this is an older one.
-            raise ClientError(f"{doing}: the next batch is over {self.max_bytes} bytes; raise fetch.max.bytes")
+            raise ClientError(
+                f"{doing}: the next batch is over {self.max_bytes} bytes; raise fetch.max.bytes"
+            )
         return Fetched(
             offset,
             max(after, offset),

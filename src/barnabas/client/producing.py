@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 from barnabas.client.cluster import Cluster
@@ -37,7 +38,9 @@ REQUEST_BYTES_MAX: Final = 4 << 20
 _REFUSED_FOR_ORDER: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,)
 
 
-def _request(topic: str, parts: Iterable[tuple[int, BytesLike]], acks: int, timeout_ms: int) -> ProduceRequest:
+def _request(
+    topic: str, parts: Iterable[tuple[int, BytesLike]], acks: int, timeout_ms: int
+) -> ProduceRequest:
     data = [PartitionProduceData(index=partition, records=memoryview(batch)) for partition, batch in parts]
     return ProduceRequest(
         acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=data)]
@@ -92,6 +95,7 @@ class ProduceStream:
         self.records = 0
         self.bytes = 0
         self._in_flight: deque[_InFlight] = deque()
+        self._lanes: dict[int, Connection] = {}
 
     def send(self, topic: str, batches: Iterable[EncodedBatch]) -> None:
         """Sends finished batches, at most one per partition in a request; waits while many are under way."""
@@ -99,7 +103,7 @@ class ProduceStream:
         leader = -1
         size = 0
         for batch in batches:
-            target = self.cluster.retry(lambda b=batch: self.cluster.leader(topic, b.partition), [topic])
+            target = self.cluster.retry(partial(self.cluster.leader, topic, batch.partition), [topic])
             repeated = any(held.partition == batch.partition for held in group)
             if group and (target != leader or repeated or size + len(batch.data) > REQUEST_BYTES_MAX):
                 self._send(leader, topic, group)
@@ -120,11 +124,10 @@ class ProduceStream:
             self._receive()
         request = _request(topic, [(b.partition, b.data) for b in batches], ACKS_ALL, self.timeout_ms)
         try:
-            connection = self.cluster.node(leader)
-        except BrokerUnavailable:
-            self._recover([*self._take_all(), (topic, batches)])
-            return
-        try:
+            # One connection per broker for the whole stream: requests on two could overtake each other.
+            connection = self._lanes.get(leader)
+            if connection is None:
+                connection = self._lanes[leader] = self.cluster.node(leader)
             connection.send(request, ProduceResponse)
         except BrokerUnavailable:
             self._recover([*self._take_all(), (topic, batches)])
@@ -164,6 +167,7 @@ class ProduceStream:
     def _recover(self, held: list[tuple[str, list[EncodedBatch]]]) -> None:
         """Sends these again one by one, in order, each until it is acknowledged or the deadline passes."""
         self.cluster.close()
+        self._lanes.clear()
         time.sleep(self.cluster.options.backoff_s)
         for topic, batches in held:
             for batch in batches:

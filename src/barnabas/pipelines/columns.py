@@ -66,7 +66,9 @@ def _header_names(column: BinaryColumn, rows: int) -> pa.Array:
         names.validate(full=True)
     except pa.ArrowInvalid:
         raw = _binary(column, rows, pa.binary()).to_pylist()
-        return pa.array([None if name is None else name.decode("utf-8", "replace") for name in raw], pa.string())
+        return pa.array(
+            [None if name is None else name.decode("utf-8", "replace") for name in raw], pa.string()
+        )
     return names
 
 
@@ -97,7 +99,9 @@ def _column(name: str, decoded: Decoded, topic: str, partition: int) -> pa.Array
         return _binary(decoded.value, rows, pa.binary())
     if name == "topic":
         offsets, data = repeat(topic.encode(), rows)
-        return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)], null_count=0)
+        return pa.Array.from_buffers(
+            pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)], null_count=0
+        )
     if name == "partition":
         return pa.repeat(pa.scalar(partition, pa.int32()), rows)
     if name == "headers":

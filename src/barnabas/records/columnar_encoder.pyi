@@ -1,5 +1,7 @@
 from typing_extensions import Buffer as BytesLike
 
+from barnabas.records.columnar import Buffer
+
 BinaryBuffers = tuple[BytesLike | None, BytesLike | None, BytesLike | None, int, int]
 FixedBuffers = tuple[BytesLike | None, BytesLike | None, int]
 TimestampBuffers = tuple[BytesLike | None, BytesLike | None, int, int]
@@ -8,12 +10,12 @@ def murmur2(data: BytesLike) -> int: ...
 
 class EncodedBatch:
     partition: int
-    data: BytesLike
+    data: bytes | Buffer
     records: int
     base_sequence: int
     records_bytes: int
     def __init__(
-        self, partition: int, data: BytesLike, records: int, base_sequence: int, records_bytes: int
+        self, partition: int, data: bytes | Buffer, records: int, base_sequence: int, records_bytes: int
     ) -> None: ...
 
 class BatchEncoder:

@@ -26,8 +26,15 @@ record = st.tuples(small, small, headers, st.integers(0, 1 << 41))
 
 def foreign_batch(rows, base_offset=0, codec=0, producer_id=-1, transactional=False):
     """A batch built by kafka-python, moved to `base_offset`."""
-    builder = DefaultRecordBatchBuilder(2, codec, transactional, producer_id, 0 if producer_id >= 0 else -1,
-                                        0 if producer_id >= 0 else -1, 1 << 30)
+    builder = DefaultRecordBatchBuilder(
+        2,
+        codec,
+        transactional,
+        producer_id,
+        0 if producer_id >= 0 else -1,
+        0 if producer_id >= 0 else -1,
+        1 << 30,
+    )
     for i, (key, value, heads, timestamp) in enumerate(rows):
         assert builder.append(i, timestamp, key, value, heads) is not None
     data = bytearray(builder.build())
@@ -46,8 +53,13 @@ def rows_of(decoded: Decoded, topic="t", partition=3):
 def expected(rows, base_offset=0):
     return [
         {
-            "key": key, "value": value, "topic": "t", "partition": 3, "offset": base_offset + i,
-            "timestamp": timestamp, "timestampType": 0,
+            "key": key,
+            "value": value,
+            "topic": "t",
+            "partition": 3,
+            "offset": base_offset + i,
+            "timestamp": timestamp,
+            "timestampType": 0,
             "headers": [{"key": k, "value": v} for k, v in heads] or None,
         }
         for i, (key, value, heads, timestamp) in enumerate(rows)
@@ -85,14 +97,22 @@ def encode(rows, partitions=3, **options):
     encoder = BatchEncoder(partitions, **options)
     table = pa.RecordBatch.from_pylist(
         [
-            {"key": key, "value": value, "timestamp": timestamp,
-             "headers": [{"key": k, "value": v} for k, v in heads] or None}
+            {
+                "key": key,
+                "value": value,
+                "timestamp": timestamp,
+                "headers": [{"key": k, "value": v} for k, v in heads] or None,
+            }
             for key, value, heads, timestamp in rows
         ],
-        schema=pa.schema([
-            ("key", pa.binary()), ("value", pa.binary()), ("timestamp", pa.timestamp("ms", tz="UTC")),
-            ("headers", SCHEMA.field("headers").type),
-        ]),
+        schema=pa.schema(
+            [
+                ("key", pa.binary()),
+                ("value", pa.binary()),
+                ("timestamp", pa.timestamp("ms", tz="UTC")),
+                ("headers", SCHEMA.field("headers").type),
+            ]
+        ),
     )
     half = len(rows) // 2  # slices: Arrow offsets that do not begin at 0
     append_batch(encoder, table.slice(0, half), 0)
@@ -144,7 +164,9 @@ def test_damage_is_refused_and_never_read_past(seed, codec):
     for cut in (len(data), chance.randrange(len(data))):
         for check_crcs in (True, False):
             try:
-                decoded = decode(bytes(data[:cut]), 0, headers=True, check_crcs=check_crcs, batch_bytes_max=1 << 20)
+                decoded = decode(
+                    bytes(data[:cut]), 0, headers=True, check_crcs=check_crcs, batch_bytes_max=1 << 20
+                )
             except CorruptBatch:
                 continue
             batches = list(record_batches(decoded, "t", 3, SCHEMA, 7))
@@ -182,7 +204,9 @@ def test_wrong_crc_and_cut_off_batches():
 
 def marker(producer_id, offset, kind):
     """An end-transaction marker: 0 abort, 1 commit."""
-    data = bytearray(foreign_batch([(b"\0\0\0" + bytes([kind]), b"\0\0\0\0\0\0", [], 0)], offset, 0, producer_id, True))
+    data = bytearray(
+        foreign_batch([(b"\0\0\0" + bytes([kind]), b"\0\0\0\0\0\0", [], 0)], offset, 0, producer_id, True)
+    )
     data[21:23] = (0x30).to_bytes(2, "big")
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
     return bytes(data)
@@ -216,7 +240,9 @@ def test_large_input_comes_in_pieces():
 
 def test_partitions_and_sticky_batches():
     encoder = BatchEncoder(4, batch_bytes_max=1000, first_sticky=2)
-    batch = pa.record_batch({"value": pa.array([bytes(90)] * 40), "partition": pa.array([None] * 39 + [1], pa.int32())})
+    batch = pa.record_batch(
+        {"value": pa.array([bytes(90)] * 40), "partition": pa.array([None] * 39 + [1], pa.int32())}
+    )
     append_batch(encoder, batch, 123)
     batches = encoder.take() + encoder.flush()
     assert sum(b.records for b in batches) == 40

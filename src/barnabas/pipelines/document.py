@@ -1,0 +1,152 @@
+"""YAML with line numbers: every value knows where it stands, so that every complaint can say so."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from barnabas.pipelines.errors import PipelineError
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A value in a file: a scalar, a list of Items, or a dict of Items by name.
+
+    where: `file:line`, for messages. what: how to call it (`source.topic`).
+    """
+
+    value: Any
+    where: str
+    what: str
+
+    def fail(self, message: str) -> NoReturn:
+        raise PipelineError(f"{self.where}: {message}")
+
+    def text(self) -> str:
+        """A scalar as text; numbers are taken as they were written."""
+        if isinstance(self.value, (dict, list)) or self.value is None:
+            self.fail(f"{self.what} is {_kind(self.value)}, not text")
+        if isinstance(self.value, bool):
+            return "true" if self.value else "false"
+        return str(self.value)
+
+    def flag(self) -> bool:
+        if not isinstance(self.value, bool):
+            self.fail(f"{self.what} is {_kind(self.value)}, not true or false")
+        return self.value
+
+    def number(self, low: int = 1) -> int:
+        if isinstance(self.value, bool) or not isinstance(self.value, int) or self.value < low:
+            self.fail(f"{self.what} is {_shown(self.value)}, not a number from {low} up")
+        return self.value
+
+    def choice(self, allowed: Collection[str]) -> str:
+        found = self.text()
+        if found not in allowed:
+            self.fail(f"{self.what} is {found!r}; {suggestion(found, allowed)}")
+        return found
+
+    def items(self) -> list[Item]:
+        """A list; one value alone stands for a list of one."""
+        return self.value if isinstance(self.value, list) else [self]
+
+    def texts(self) -> tuple[str, ...]:
+        return tuple(item.text() for item in self.items())
+
+    def mapping(
+        self, allowed: Collection[str] | None = None, required: Collection[str] = ()
+    ) -> Mapping[str, Item]:
+        """Names to Items; refuses names outside of `allowed` and asks for `required` ones."""
+        if not isinstance(self.value, dict):
+            self.fail(f"{self.what} is {_kind(self.value)}, not a group of names and values")
+        if allowed is not None:
+            for name, item in self.value.items():
+                if name not in allowed:
+                    item.fail(f"{self.what} has no entry {name!r}; {suggestion(name, allowed)}")
+        for name in required:
+            if name not in self.value:
+                self.fail(f"{self.what} needs an entry {name!r}")
+        return self.value
+
+    def text_map(self) -> dict[str, str]:
+        return {name: item.text() for name, item in self.mapping().items()}
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "empty"
+    if isinstance(value, dict):
+        return "a group"
+    return "a list" if isinstance(value, list) else _shown(value)
+
+
+def _shown(value: object) -> str:
+    return _kind(value) if value is None or isinstance(value, (dict, list)) else repr(value)
+
+
+def suggestion(name: str, allowed: Collection[str]) -> str:
+    """`did you mean X?` when something is near, and what is allowed."""
+    near = difflib.get_close_matches(name, list(allowed), n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"{hint}allowed: {', '.join(sorted(allowed))}"
+
+
+def load(path: Path) -> Item:
+    """The file as an Item. Raises PipelineError with file and line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PipelineError(f"{path}: cannot be read: {error}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> Item:
+    """YAML text as an Item; `name` stands in messages."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node is None:
+            raise PipelineError(f"{name}: the file is empty")
+        return _item(node, name, "the pipeline", yaml.SafeLoader(""))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise PipelineError(f"{name}:{line}: not YAML: {error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise PipelineError(f"{name}: not YAML: {error}") from error
+
+
+def _item(node: yaml.Node, name: str, what: str, loader: yaml.SafeLoader) -> Item:
+    where = f"{name}:{node.start_mark.line + 1}"
+    if isinstance(node, yaml.MappingNode):
+        found: dict[str, Item] = {}
+        for key_node, value_node in node.value:
+            key = str(key_node.value)
+            inner = key if what == "the pipeline" else f"{what}.{key}"
+            if key in found:
+                raise PipelineError(f"{name}:{key_node.start_mark.line + 1}: {inner} stands there twice")
+            item = _item(value_node, name, inner, loader)
+            # The key's line, not the value's: a block value begins on the line after.
+            found[key] = Item(item.value, f"{name}:{key_node.start_mark.line + 1}", inner)
+        return Item(found, where, what)
+    if isinstance(node, yaml.SequenceNode):
+        rows = [_item(child, name, f"{what}[{i + 1}]", loader) for i, child in enumerate(node.value)]
+        return Item(rows, where, what)
+    return Item(loader.construct_object(node), where, what)
+
+
+def entries(item: Item) -> Iterator[tuple[str, Item]]:
+    """Name and value of each one-entry group in a list (`- parse: {...}`); a bare word has no value."""
+    for row in item.items():
+        if isinstance(row.value, str):
+            yield row.value, Item({}, row.where, row.value)
+            continue
+        group = row.mapping()
+        if len(group) != 1:
+            row.fail(f"{row.what} has {len(group)} names; each step is one name with its options below it")
+        name, inner = next(iter(group.items()))
+        yield name, Item({} if inner.value is None else inner.value, inner.where, name)

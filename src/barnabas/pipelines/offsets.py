@@ -1,0 +1,263 @@
+"""Which partitions a query reads, from where to where: the driver's side of the source.
+
+An offset of the stream, as Spark keeps it in the checkpoint, is one JSON object per topic: the topic's id and
+the next offset of each partition, `{"orders": {"id": "f0e1...", "0": 120, "1": 98}}`. The id tells a topic
+that was deleted and created again from the one the query has read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+from uuid import UUID
+
+from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient
+from barnabas.client.cluster import TopicView
+from barnabas.client.errors import UnknownTopic
+from barnabas.pipelines.options import EARLIEST_OFFSET, LATEST_OFFSET, Position, SourceOptions, TopicPartition
+
+log = logging.getLogger(__name__)
+
+StreamOffset = dict[str, dict[str, Any]]
+NO_ID: Final = str(UUID(int=0))
+
+
+class DataLost(Exception):
+    """Records between the checkpoint and the log are gone, and the policy is to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets start..end-1 of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+def parse_offset(offset: Mapping[str, Mapping[str, Any]]) -> tuple[dict[TopicPartition, int], dict[str, str]]:
+    """Next offsets by partition, and topic ids, of a stream offset."""
+    positions = {
+        (topic, int(name)): int(value)
+        for topic, entry in offset.items()
+        for name, value in entry.items()
+        if name != "id"
+    }
+    ids = {topic: str(entry.get("id", NO_ID)) for topic, entry in offset.items()}
+    return positions, ids
+
+
+def build_offset(positions: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> StreamOffset:
+    """A stream offset; equal positions give equal JSON, which is how Spark sees that nothing is new."""
+    offset: StreamOffset = {}
+    for topic, partition in sorted(positions):
+        entry = offset.setdefault(topic, {"id": ids.get(topic, NO_ID)})
+        entry[str(partition)] = positions[topic, partition]
+    return offset
+
+
+class Planner:
+    """Answers what is there and what to read next. Holds a client; not picklable."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.client = BlockingClient(options.client)
+        self._ids: dict[str, str] = {}
+
+    def close(self) -> None:
+        self.client.close()
+
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions to read now. Raises UnknownTopic for a topic that was named and is not there."""
+        options = self.options
+        if options.pattern is not None:
+            import re
+
+            wanted = re.compile(options.pattern)
+            views = {n: v for n, v in self.client.topics().items() if wanted.fullmatch(n)}
+        else:
+            names = options.topics or tuple(dict.fromkeys(topic for topic, _ in options.assigned))
+            views = self.client.describe(names)
+            for name in names:
+                if name not in views:
+                    raise UnknownTopic(
+                        f"topic {name} does not exist: create it with `barnabas topic create {name}`"
+                    )
+        self._ids = {name: str(view.topic_id) for name, view in views.items()}
+        if options.assigned:
+            return [self._assigned(pair, views) for pair in options.assigned]
+        return [(name, p) for name, view in sorted(views.items()) for p in view.partitions]
+
+    @staticmethod
+    def _assigned(pair: TopicPartition, views: Mapping[str, TopicView]) -> TopicPartition:
+        topic, partition = pair
+        count = len(views[topic].partitions)
+        if partition not in views[topic].partitions:
+            raise UnknownTopic(f"topic {topic} has no partition {partition}; it has {count}")
+        return pair
+
+    def log_starts(self, pairs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        found = self.client.list_offsets(dict.fromkeys(pairs, EARLIEST))
+        return {pair: timed.offset for pair, timed in found.items()}
+
+    def log_ends(self, pairs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """High watermarks, or last stable offsets for committed reads."""
+        found = self.client.list_offsets(
+            dict.fromkeys(pairs, LATEST), read_committed=self.options.read_committed
+        )
+        return {pair: timed.offset for pair, timed in found.items()}
+
+    def resolve(self, position: Position, pairs: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of each partition that a start or end option means."""
+        for pair in (*position.offsets, *position.timestamps_ms):
+            if pair not in pairs:
+                raise UnknownTopic(f"the offsets name partition {pair[0]}-{pair[1]}, which is not read")
+        found: dict[TopicPartition, int] = {}
+        if position.group is not None:
+            topics: dict[str, list[int]] = {}
+            for topic, partition in pairs:
+                topics.setdefault(topic, []).append(partition)
+            found.update(self.client.committed(position.group, topics))
+        for pair, offset in position.offsets.items():
+            if offset >= 0:
+                found.setdefault(pair, offset)
+        times = dict(position.timestamps_ms)
+        if position.timestamp_ms is not None:
+            times = {pair: times.get(pair, position.timestamp_ms) for pair in pairs}
+        times = {pair: time for pair, time in times.items() if pair not in found}
+        for pair, timed in self.client.list_offsets(times).items():
+            if timed.offset >= 0:  # no record is that young: the end, as Spark's `latest` strategy
+                found[pair] = timed.offset
+            else:
+                found[pair] = self.log_ends([pair])[pair]
+        otherwise = EARLIEST_OFFSET if position.otherwise == "earliest" else LATEST_OFFSET
+        rest = {p: position.offsets.get(p, otherwise) for p in pairs if p not in found}
+        found.update(self.log_starts([p for p, word in rest.items() if word == EARLIEST_OFFSET]))
+        found.update(self.log_ends([p for p, word in rest.items() if word == LATEST_OFFSET]))
+        return found
+
+    def initial(self) -> StreamOffset:
+        pairs = self.partitions()
+        return build_offset(self.resolve(self.options.starting, pairs), self._ids)
+
+    def newest(self) -> StreamOffset:
+        """Everything there is now."""
+        pairs = self.partitions()
+        return build_offset(self.log_ends(pairs), self._ids)
+
+    def advance(self, start: StreamOffset, target: StreamOffset, rows_max: int | None) -> StreamOffset:
+        """Where the next micro-batch ends: `target`, or nearer so that about rows_max records are read.
+
+        A limit is shared out in proportion to what waits in each partition, as in Spark's own source.
+        Partitions that came since `start` are read from their beginning. Partitions that are gone stay
+        in the offset, so that Spark sees no step back.
+        """
+        begin, old_ids = parse_offset(start)
+        ends, ids = parse_offset(target)
+        for topic, known in old_ids.items():
+            if topic in ids and ids[topic] != known and NO_ID not in (ids[topic], known):
+                self._recreated(topic, known, ids[topic])
+                begin = {pair: 0 if pair[0] == topic else at for pair, at in begin.items()}
+        new = [pair for pair in ends if pair not in begin]
+        if new:
+            begin.update(self.log_starts(new))
+        waiting = {pair: max(end - begin[pair], 0) for pair, end in ends.items()}
+        total = sum(waiting.values())
+        reached = dict(begin)
+        for pair, rows in waiting.items():
+            if rows_max is None or total <= rows_max:
+                share = rows
+            else:
+                share = min(rows, max(rows * rows_max // total, 1))
+            # A log that ends before the position was truncated or replaced: the plan decides, not a guess here.
+            reached[pair] = begin[pair] + share if ends[pair] >= begin[pair] else ends[pair]
+        return build_offset(reached, {**old_ids, **ids})
+
+    def _recreated(self, topic: str, old: str, new: str) -> None:
+        if self.options.data_loss == "stop":
+            raise DataLost(
+                f"topic {topic} was deleted and created again since the checkpoint (id {old}, now {new}): set "
+                "onDataLoss to earliest or latest to go on with the new one, or start with a new checkpoint"
+            )
+        log.warning("topic was created again", extra={"topic": topic, "old_id": old, "new_id": new})
+
+    def ranges(self, start: StreamOffset, end: StreamOffset) -> list[Range]:
+        """What the tasks of one micro-batch read; ranges whose records are gone follow the policy."""
+        begin, old_ids = parse_offset(start)
+        ends, ids = parse_offset(end)
+        active = [
+            pair for pair, at in ends.items() if begin.get(pair, 0) != at or self._swapped(pair, old_ids, ids)
+        ]
+        if not active:
+            return []
+        self.client.cluster.retry(lambda: self.client.cluster.refresh({topic for topic, _ in active}))
+        there = {
+            (topic, p)
+            for topic in {t for t, _ in active} & self.client.cluster.topics.keys()
+            for p in self.client.cluster.topics[topic].partitions
+        }
+        gone = [pair for pair in active if pair not in there]
+        if gone:
+            raise UnknownTopic(f"partition {gone[0][0]}-{gone[0][1]} was deleted while the query reads it")
+        starts = self.log_starts(active)
+        found = []
+        for pair in active:
+            swapped = self._swapped(pair, old_ids, ids)
+            at = starts[pair] if swapped or pair not in begin else begin[pair]
+            found.append(self._range(pair, at, ends[pair], starts[pair], swapped))
+        return split([r for r in found if r.end > r.start], self.options.partitions_min)
+
+    @staticmethod
+    def _swapped(pair: TopicPartition, old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+        before, now = old.get(pair[0], NO_ID), new.get(pair[0], NO_ID)
+        return before != now and NO_ID not in (before, now)
+
+    def _range(self, pair: TopicPartition, start: int, end: int, log_start: int, swapped: bool) -> Range:
+        topic, partition = pair
+        policy = self.options.data_loss
+        if start < log_start or end < start or swapped:
+            if start > end:
+                what = f"the log of {topic}-{partition} ends at {end}, before offset {start} that was reached"
+            else:
+                what = f"records {start} to {log_start - 1} of {topic}-{partition} are gone (retention or deletion)"
+            if policy == "stop":
+                raise DataLost(
+                    f"{what}: set onDataLoss to earliest or latest to go on, or start with a new checkpoint"
+                )
+            log.warning("records are gone", extra={"topic": topic, "partition": partition, "what": what})
+            start = end if policy == "latest" else log_start
+        return Range(topic, partition, start, end)
+
+    def batch_ranges(self) -> list[Range]:
+        """What a batch read covers."""
+        pairs = self.partitions()
+        starts = self.resolve(self.options.starting, pairs)
+        ends = self.resolve(self.options.ending, pairs)
+        oldest = self.log_starts(pairs)
+        found = [self._range(p, starts[p], ends[p], oldest[p], False) for p in pairs if ends[p] > starts[p]]
+        return split(found, self.options.partitions_min)
+
+    def commit(self, end: StreamOffset) -> None:
+        """Shows the progress in the consumer group. A group that refuses does not stop the query."""
+        if self.options.commit_group is None:
+            return
+        positions, _ = parse_offset(end)
+        self.client.commit(self.options.commit_group, positions, "barnabas pipeline")
+
+
+def split(ranges: list[Range], count_min: int) -> list[Range]:
+    """At least `count_min` ranges, the longest cut into equal parts; the order within a partition is kept."""
+    total = sum(r.end - r.start for r in ranges)
+    if len(ranges) >= count_min or total == 0:
+        return ranges
+    parts = []
+    for r in ranges:
+        size = r.end - r.start
+        pieces = min(max(round(size * count_min / total), 1), size)
+        edges = [r.start + size * i // pieces for i in range(pieces + 1)]
+        parts += [Range(r.topic, r.partition, a, b) for a, b in pairwise(edges)]
+    return parts

@@ -1,0 +1,340 @@
+"""Runs a pipeline file: `barnabas pipeline run FILE.yaml [--once]`.
+
+run_file(path, once=..., bootstrap=...) checks everything, runs, prints progress and a summary, and gives the
+exit code. run_pipeline(spec, ...) is the same without printing, for programs. Both raise PipelineError, one
+line that says what to do.
+
+Each output is one streaming query with a checkpoint of its own below `checkpoint_dir/<pipeline>/`. A first run
+makes the topics that are not there. Once started, a query goes on where its checkpoint stands, so a second run
+finds only what is new.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.client.blocking import BlockingClient, NewTopic
+from barnabas.client.errors import BrokerUnavailable, ClientError
+from barnabas.client.options import ClientOptions
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.options import OptionError, client_options, source_options
+from barnabas.pipelines.spec import PipelineSpec, Query, load_spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+DEFAULT_CHECKPOINTS: Final = "data/checkpoints"
+POLL_SECONDS: Final = 0.2
+CONTACT_SECONDS: Final = 3.0
+STOP_SECONDS: Final = 30.0
+
+
+@dataclass(slots=True)
+class QueryReport:
+    """What one query did. rows: read and not filtered out; failed: of these, sent to the dead letters."""
+
+    name: str
+    topic: str
+    rows: int = 0
+    failed: int = 0
+    batches: int = 0
+    busy_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class RunReport:
+    """What a run did. seconds: from the start of the first query to the end of the last one."""
+
+    pipeline: str
+    dead_letters: str
+    checkpoint: str
+    log: str
+    seconds: float = 0.0
+    start_seconds: float = 0.0
+    queries: list[QueryReport] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return max((q.rows for q in self.queries), default=0)
+
+    @property
+    def failed(self) -> int:
+        return sum(q.failed for q in self.queries)
+
+
+Progress = Callable[[QueryReport], None]
+
+
+def run_file(
+    path: Path | str,
+    *,
+    once: bool = False,
+    bootstrap: str | None = None,
+    checkpoint_dir: Path | str | None = None,
+    master: str | None = None,
+    as_json: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Runs the pipeline of a file and tells about it; the exit code. Raises PipelineError."""
+    spec = load_spec(path)
+
+    def say(text: str) -> None:
+        if not quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    def progress(report: QueryReport) -> None:
+        failed = f", {report.failed:,} to {spec.dead_letters}" if report.failed else ""
+        say(f"  {report.name}: {report.rows:,} records{failed}")
+
+    report = run_pipeline(
+        spec,
+        once=once,
+        bootstrap=bootstrap,
+        checkpoint_dir=checkpoint_dir,
+        master=master,
+        progress=progress,
+        say=say,
+    )
+    if as_json:
+        print(json.dumps({**asdict(report), "rows": report.rows, "failed": report.failed}))
+    else:
+        print(summary(report))
+    return 0
+
+
+def summary(report: RunReport) -> str:
+    """A short table of what a run did."""
+    lines = [f"{'query':<24} {'records':>10} {'failed':>8} {'records/s':>10}  to"]
+    for query in report.queries:
+        rate = query.rows / query.busy_seconds if query.busy_seconds else 0.0
+        shown = f"{rate:,.0f}" if query.rows else "-"
+        lines.append(f"{query.name:<24} {query.rows:>10,} {query.failed:>8,} {shown:>10}  {query.topic}")
+    if report.failed:
+        lines.append(f"{report.failed:,} records could not be handled: see topic {report.dead_letters}")
+    if not report.rows:
+        lines.append("nothing new: every record there was processed before")
+    return "\n".join(lines)
+
+
+def run_pipeline(
+    spec: PipelineSpec,
+    *,
+    once: bool = False,
+    bootstrap: str | None = None,
+    checkpoint_dir: Path | str | None = None,
+    master: str | None = None,
+    progress: Progress = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
+) -> RunReport:
+    """Runs until everything there is processed (`once`), or until interrupted (Ctrl-C, then it stops cleanly).
+
+    bootstrap: wins over the file's. progress: called after each micro-batch that read something.
+    """
+    from pyspark.sql import SparkSession
+
+    from barnabas.pipelines.session import build_archive, start_session
+
+    address = bootstrap or spec.bootstrap or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+    checkpoint = Path(checkpoint_dir or DEFAULT_CHECKPOINTS) / spec.name
+    log_file = checkpoint / "spark.log"
+    prepare(spec, address, once=once)
+    report = RunReport(spec.name, spec.dead_letters, str(checkpoint), str(log_file))
+    begun = time.monotonic()
+    archive = build_archive(say)
+    running = SparkSession.getActiveSession() is not None
+    say("starting Spark")
+    spark = start_session(
+        f"barnabas {spec.name}",
+        master=master,
+        quick=once,
+        log_file=log_file,
+        conf=spec.spark,
+        archive=archive,
+    )
+    report.start_seconds = time.monotonic() - begun
+    try:
+        return _run(spark, spec, address, checkpoint, once, report, progress)
+    finally:
+        if not running:
+            spark.stop()
+
+
+def connection_options(spec: PipelineSpec, bootstrap: str) -> dict[str, str]:
+    """The `kafka.*` options of a pipeline's source, with the address."""
+    own = {name: value for name, value in spec.source.options.items() if name.startswith("kafka.")}
+    return {**own, "kafka.bootstrap.servers": bootstrap}
+
+
+def source_settings(spec: PipelineSpec, query: Query, bootstrap: str) -> dict[str, str]:
+    """The options of a query's source."""
+    source = spec.source
+    chosen = (
+        {"subscribe": ",".join(source.topics)}
+        if source.pattern is None
+        else {"subscribePattern": source.pattern}
+    )
+    return {
+        "startingOffsets": source.start,
+        "includeHeaders": "true",
+        **source.options,
+        **chosen,
+        "kafka.bootstrap.servers": bootstrap,
+        "commitGroup": spec.group(query),
+    }
+
+
+def prepare(spec: PipelineSpec, bootstrap: str, *, once: bool) -> None:
+    """Everything that can be found out before Spark starts: the broker, the topics read, the topics written.
+
+    Topics that are written and not there are made. Raises PipelineError.
+    """
+    try:
+        base = client_options(connection_options(spec, bootstrap))
+        for query in spec.queries():
+            source_options(source_settings(spec, query, bootstrap))
+    except OptionError as error:
+        raise PipelineError(f"{spec.where}: {error}") from error
+    options = ClientOptions(
+        base.bootstrap, base.client_id, base.tls, base.sasl, contact_timeout_s=CONTACT_SECONDS
+    )
+    try:
+        with BlockingClient(options) as client:
+            known = client.describe(spec.source.topics)
+            for topic in spec.source.topics:
+                if topic not in known:
+                    raise PipelineError(
+                        f"topic {topic} does not exist: create it with `barnabas topic create {topic}`"
+                    )
+            client.create_topics(_new_topics(spec), exist_ok=True)
+    except BrokerUnavailable as error:
+        raise PipelineError(
+            f"{error}: start a broker with `barnabas start`, or name another with -b"
+        ) from error
+    except ClientError as error:
+        raise PipelineError(str(error)) from error
+
+
+def _new_topics(spec: PipelineSpec) -> list[NewTopic]:
+    wanted = {spec.dead_letters: NewTopic(spec.dead_letters, 1)}
+    for output in spec.outputs:
+        wanted[output.topic] = NewTopic(output.topic, output.partitions, configs=output.config)
+    return list(wanted.values())
+
+
+def _run(
+    spark: SparkSession,
+    spec: PipelineSpec,
+    bootstrap: str,
+    checkpoint: Path,
+    once: bool,
+    report: RunReport,
+    progress: Progress,
+) -> RunReport:
+    begun = time.monotonic()
+    running: list[tuple[StreamingQuery, QueryReport]] = []
+    try:
+        for query in spec.queries():
+            line = QueryReport(query.name, query.output.topic)
+            report.queries.append(line)
+            running.append((_start(spark, spec, query, bootstrap, checkpoint, once), line))
+        _watch(running, progress)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for stream, line in running:
+            stream.stop()
+            _take_progress(stream, line)
+        report.seconds = time.monotonic() - begun
+    return report
+
+
+def _start(
+    spark: SparkSession, spec: PipelineSpec, query: Query, bootstrap: str, checkpoint: Path, once: bool
+) -> StreamingQuery:
+    from barnabas.pipelines.chain import query_rows
+
+    reader = spark.readStream.format("barnabas").options(**source_settings(spec, query, bootstrap))
+    rows = query_rows(spec, query, reader.load())
+    settings = {**connection_options(spec, bootstrap), **query.output.options}
+    writer = (
+        rows.writeStream.queryName(f"{spec.name}.{query.name}")
+        .option("checkpointLocation", str(checkpoint / query.name))
+        .outputMode("append" if query.output.aggregate is None or query.only_dead else "update")
+    )
+    pause = query.output.trigger or spec.trigger
+    if once:
+        writer = writer.trigger(availableNow=True)
+    elif pause is not None:
+        writer = writer.trigger(processingTime=pause)
+    if query.output.aggregate is None or query.only_dead:
+        return writer.format("barnabas").options(**settings).start()
+    return writer.foreachBatch(write_each_batch(settings)).start()
+
+
+def write_each_batch(settings: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+    """For `foreachBatch` of queries in update mode, which a Python sink cannot take directly."""
+
+    def write(rows: DataFrame, _: int) -> None:
+        rows.write.format("barnabas").options(**settings).mode("append").save()
+
+    return write
+
+
+def _watch(running: list[tuple[StreamingQuery, QueryReport]], progress: Progress) -> None:
+    """Waits until all queries have ended; the first that fails ends the run. Raises PipelineError."""
+    while True:
+        for stream, line in running:
+            if _take_progress(stream, line):
+                progress(line)
+            error = stream.exception()
+            if error is not None:
+                raise PipelineError(f"query {line.name} failed: {failure_reason(str(error))}")
+        if not any(stream.isActive for stream, _ in running):
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
+    """Adds the micro-batches that ended since the last look; whether one of them read something."""
+    from barnabas.pipelines.chain import METRICS
+
+    found = False
+    for event in stream.recentProgress:
+        raw: Mapping[str, Any] = json.loads(event.json) if hasattr(event, "json") else event
+        batch = int(raw["batchId"])
+        counts = (raw.get("observedMetrics") or {}).get(METRICS)
+        if batch < line.batches or not counts or not raw.get("numInputRows"):
+            continue
+        line.batches = batch + 1
+        line.rows += int(counts.get("rows") or 0)
+        line.failed += int(counts.get("failed") or 0)
+        line.busy_seconds += raw["durationMs"].get("triggerExecution", 0) / 1000
+        found = True
+    return found
+
+
+_NOISE: Final = ("Traceback", "File ", "During handling", "The above exception", "^", "pyspark.errors")
+
+
+def failure_reason(text: str) -> str:
+    """The last error inside a Spark failure, in one line: Python's own when a task raised it."""
+    best = ""
+    for line in text.splitlines():
+        line = line.strip()
+        name, sep, rest = line.partition(": ")
+        kind = name.rpartition(".")[2]
+        if sep and kind.isidentifier() and kind[:1].isupper() and rest and not line.startswith(_NOISE):
+            if name.startswith("barnabas.") or kind in ("DataLost", "OptionError", "UnknownTopic"):
+                return rest
+            best = best or line
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
+    return best or first

@@ -1,0 +1,213 @@
+"""The Spark session of a pipeline process: quick to start, quiet, its Python workers finding this package.
+
+A plain session takes Java 4 to 9 seconds to start, most of it loading and checking 20,000 classes. An archive of
+them, made once per Spark and Java version, halves that (`-XX:SharedArchiveFile`). It is made by a short training
+session in a process of its own:
+
+    python -m barnabas.pipelines.session
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+import pyspark
+
+from barnabas.pipelines.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+JVM_QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+"""For a run that ends by itself: the optimizing compiler would cost more than it gives."""
+JVM_LONG: Final = "-XX:+UseParallelGC"
+TRAINING_SECONDS_MAX: Final = 180
+ARCHIVE_DISABLED: Final = "BARNABAS_NO_CLASS_ARCHIVE"
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+}
+
+
+def java_command() -> str:
+    """The `java` that Spark will run. Raises PipelineError when there is none."""
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    if java is None or not os.access(java, os.X_OK):
+        where = f"JAVA_HOME={home} has no bin/java" if home else "no java is on the PATH"
+        raise PipelineError(f"Spark needs Java 17 or newer, and {where}: install openjdk-17-jre-headless")
+    return os.path.realpath(java)
+
+
+def cache_folder() -> Path:
+    """Where things that can be made again are kept."""
+    own = os.environ.get("BARNABAS_CACHE")
+    if own:
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "barnabas"
+
+
+def archive_path() -> Path:
+    """The class archive for this Java and this Spark: another of either gets another file."""
+    java = Path(java_command())
+    spark = Path(pyspark.__file__).parent
+    stamp = f"{java}|{java.stat().st_mtime_ns}|{pyspark.__version__}|{spark}|{spark.stat().st_mtime_ns}"
+    digest = hashlib.sha256(stamp.encode()).hexdigest()[:12]
+    return cache_folder() / f"spark-{pyspark.__version__}-{digest}.jsa"
+
+
+def build_archive(say: Callable[[str], None] = lambda _: None) -> Path | None:
+    """Makes the class archive when it is not there; None when that is not possible. Takes some 20 s, once."""
+    if os.environ.get(ARCHIVE_DISABLED):
+        return None
+    path = archive_path()
+    if path.exists():
+        return path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            say("preparing Spark's class archive, once for this Java and Spark")
+            fresh = Path(folder) / "classes.jsa"
+            training = [sys.executable, "-m", "barnabas.pipelines.session", "--train", str(fresh)]
+            subprocess.run(
+                training,
+                check=True,
+                timeout=TRAINING_SECONDS_MAX,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            os.replace(fresh, path)
+    except (OSError, subprocess.SubprocessError) as error:
+        log.warning("no class archive", extra={"reason": str(error)})
+        return None
+    return path
+
+
+def start_session(
+    app: str,
+    *,
+    master: str | None = None,
+    quick: bool = False,
+    log_file: Path | None = None,
+    conf: Mapping[str, str] | None = None,
+    archive: Path | None = None,
+) -> SparkSession:
+    """The process's Spark session, with the format `barnabas` registered; one that runs is taken as it is.
+
+    master: default local[*] with retries of failed tasks. quick: compile for a short run. log_file: what
+    Spark and its Python workers say. archive: from `build_archive`. Raises PipelineError without Java.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    from barnabas.pipelines.source import register
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        register(running)
+        return running
+    java_command()
+    os.environ["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = _worker_path()
+    settings = {
+        **DEFAULTS,
+        "spark.driver.extraJavaOptions": _jvm_options(quick, log_file, archive),
+        **(conf or {}),
+    }
+    # A failed task runs again, up to four times, as on a cluster: local mode alone would give up at once.
+    settings["spark.master"] = master or settings.get("spark.master", "local[*,4]")
+    settings["spark.app.name"] = app
+    try:
+        with _output(log_file) as output:
+            _launch(settings, output)
+            spark = SparkSession.builder.getOrCreate()
+    except PySparkException as error:
+        raise PipelineError(f"Spark did not start: {str(error).splitlines()[0]}") from error
+    register(spark)
+    return spark
+
+
+def _jvm_options(quick: bool, log_file: Path | None, archive: Path | None) -> str:
+    options = [JVM_QUICK if quick else JVM_LONG, "-Xlog:disable", "-Xlog:all=off"]
+    options.append(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}")
+    if log_file is not None:
+        options.append(f"-Dbarnabas.spark.log={log_file}")
+    if archive is not None:
+        options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"]
+    return " ".join(options)
+
+
+def _worker_path() -> str:
+    """A PYTHONPATH with which Spark's Python workers on this machine find this very package."""
+    package = str(Path(__file__).resolve().parents[2])
+    rest = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part and part != package]
+    return os.pathsep.join([package, *rest])
+
+
+def _output(log_file: Path | None) -> IO[bytes]:
+    if log_file is None:
+        return open(os.devnull, "ab")
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    return open(log_file, "ab")
+
+
+def _launch(settings: Mapping[str, str], output: IO[bytes]) -> None:
+    """Starts Java with its output in our file: what a Python worker prints must not meet the terminal."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    conf = SparkConf(loadDefaults=False)
+    for name, value in settings.items():
+        conf.set(name, value)
+    if SparkContext._gateway is None:
+        gateway = launch_gateway(conf, popen_kwargs={"stdout": output, "stderr": output})
+        SparkContext._ensure_initialized(gateway=gateway)
+    SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+
+
+def _train(path: str) -> None:
+    """Runs what pipelines run, small, so that the archive holds the classes they need."""
+    from barnabas.pipelines.training import exercise
+
+    folder = Path(path).parent
+    options = f"{JVM_QUICK} -Xlog:disable -Xlog:all=off -XX:ArchiveClassesAtExit={path}"
+    spark = start_session("barnabas-training", conf={"spark.driver.extraJavaOptions": options})
+    exercise(spark, folder)
+    gateway = spark.sparkContext._gateway
+    spark.stop()
+    gateway.proc.stdin.close()  # Java ends by itself then, and writes the archive on its way out
+    gateway.proc.wait(timeout=TRAINING_SECONDS_MAX)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--train"]:
+        _train(sys.argv[2])
+    else:
+        made = build_archive(print)
+        print(made or "no class archive could be made")

@@ -1,0 +1,225 @@
+"""The Spark data source `barnabas`: topics into Spark as Arrow record batches, and back.
+
+    from barnabas.pipelines.source import register
+    register(spark)
+    spark.readStream.format("barnabas").option("kafka.bootstrap.servers", "localhost:9092") \\
+        .option("subscribe", "events").load()
+
+Columns and option names are those of Spark's own Kafka source (`options.SOURCE_NAMES` has the list). One Spark
+task reads one topic partition: it fetches raw batches and the compiled decoder lays them out for Arrow, so no
+Python object is made per record. The executors need this package installed, or shipped with --py-files.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from barnabas.client.blocking import BlockingClient
+from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.fetching import OffsetOutOfRange
+from barnabas.client.options import ClientOptions
+from barnabas.pipelines.columns import arrow_schema, ddl_schema, record_batches
+from barnabas.pipelines.offsets import DataLost, Planner, Range, StreamOffset
+from barnabas.pipelines.options import SourceOptions, source_options
+from barnabas.records.columnar import AbortedTransactions, decode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+log = logging.getLogger(__name__)
+
+_clients: dict[ClientOptions, BlockingClient] = {}
+
+
+def shared_client(options: ClientOptions) -> BlockingClient:
+    """This worker process's client for a cluster. Spark uses a Python worker for one task at a time, and for
+    many one after the other: connections outlive them."""
+    client = _clients.get(options)
+    if client is None:
+        client = _clients[options] = BlockingClient(options)
+    return client
+
+
+class RangePartition(InputPartition):
+    """One task's part: offsets of one topic partition. None of an empty read."""
+
+    def __init__(self, value: Range) -> None:
+        super().__init__(value)
+
+
+def read_range(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
+    """The records of a range as Arrow record batches, in order of offsets.
+
+    Raises DataLost when records vanish while they are read and the policy is to stop.
+    """
+    client = shared_client(options.client)
+    schema = arrow_schema(options.columns)
+    start = part.start
+    while start < part.end:
+        try:
+            for batch, reached in _read_from(client, options, part, start, schema):
+                start = reached
+                yield from batch
+            return
+        except OffsetOutOfRange as error:
+            if options.data_loss == "stop" or error.log_start < 0:
+                raise DataLost(f"{error}: records {start} to {part.end - 1} were to be read") from error
+            log.warning("records are gone", extra={"topic": part.topic, "partition": part.partition})
+            start = part.end if options.data_loss == "latest" else max(error.log_start, start + 1)
+
+
+def _read_from(
+    client: BlockingClient, options: SourceOptions, part: Range, start: int, schema: pa.Schema
+) -> Iterator[tuple[Iterator[pa.RecordBatch], int]]:
+    """Decoded pieces with the offset reached after each."""
+    pieces = client.read(
+        part.topic,
+        part.partition,
+        start,
+        part.end,
+        read_committed=options.read_committed,
+        max_bytes=options.fetch_bytes,
+    )
+    for piece in pieces:
+        aborted = AbortedTransactions(piece.aborted) if options.read_committed else None
+        position, at = 0, piece.start
+        while True:
+            decoded = decode(
+                piece.records,
+                at,
+                part.end,
+                position=position,
+                headers=options.headers,
+                aborted=aborted,
+                check_crcs=options.check_crcs,
+            )
+            yield (
+                record_batches(decoded, part.topic, part.partition, schema, options.rows_per_batch),
+                decoded.next_offset,
+            )
+            if decoded.position == position or decoded.next_offset >= part.end:
+                break
+            position, at = decoded.position, decoded.next_offset
+
+
+class BatchReader(DataSourceReader):
+    """`spark.read`: a range per partition, fixed when the query is planned."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        planner = Planner(self.options)
+        try:
+            return [RangePartition(part) for part in planner.batch_ranges()]
+        finally:
+            planner.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:  # Spark stands in one partition for none
+            return iter(())
+        return read_range(self.options, partition.value)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`spark.readStream`. The driver's side lives as long as the query; tasks get a pickled copy."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self._planner: Planner | None = None
+        self._target: StreamOffset | None = None
+        self._newest: StreamOffset | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"options": self.options, "_planner": None, "_target": None, "_newest": None}
+
+    @property
+    def planner(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(self.options)
+        return self._planner
+
+    def initialOffset(self) -> StreamOffset:
+        return self.planner.initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self.options.rows_per_trigger_max
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self.planner.newest()
+
+    def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
+        self._newest = target = self.planner.newest() if self._target is None else self._target
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self.planner.advance(start, target, rows_max)
+
+    def reportLatestOffset(self) -> StreamOffset | None:
+        return self._newest
+
+    def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
+        return [RangePartition(part) for part in self.planner.ranges(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_range(self.options, partition.value)
+
+    def commit(self, end: StreamOffset) -> None:
+        try:
+            self.planner.commit(end)
+        except (ClientError, BrokerError) as error:
+            # The checkpoint holds the truth; the group only shows it. The next batch commits again.
+            log.warning("progress was not committed", extra={"reason": str(error)})
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None
+
+
+class BarnabasSource(DataSource):
+    """The data source that Spark knows as `barnabas`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "barnabas"
+
+    def schema(self) -> str:
+        return ddl_schema(source_options(self.options).columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(source_options(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(source_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        from barnabas.pipelines.sink import BatchWriter, check_schema
+
+        return BatchWriter(check_schema(self.options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        from barnabas.pipelines.sink import StreamWriter, check_schema
+
+        return StreamWriter(check_schema(self.options, schema))
+
+
+def register(spark: SparkSession) -> None:
+    """Makes the format `barnabas` known to a session."""
+    spark.dataSource.register(BarnabasSource)

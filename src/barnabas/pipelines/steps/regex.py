@@ -1,0 +1,91 @@
+"""Regular expressions with named groups, matched once per row, and the patterns that have a name.
+
+Java's group names take no underscores, so names are taken out of the pattern and kept beside it. All groups come
+out of one match: the text is rewritten as its groups between marks and split there. An empty group is null.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_NAMED: Final = re.compile(r"\?P?<([A-Za-z_][A-Za-z0-9_]*)>")
+_QUOTED_TAIL: Final = r'[^"\\]*+(?:\\.[^"\\]*+)*+'
+"""What may stand between double quotes: anything, a quote or backslash only behind a backslash. Possessive,
+because Java's matcher takes stack space for what it may have to give back."""
+
+
+class PatternError(ValueError):
+    """The pattern cannot be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """regex: Java syntax with plain groups. groups: number and field name, in order."""
+
+    regex: str
+    groups: tuple[tuple[int, str], ...]
+
+
+def compile_pattern(text: str) -> Pattern:
+    """Takes `(?<name>...)` and `(?P<name>...)` as fields. Raises PatternError when there is none."""
+    out: list[str] = []
+    groups: list[tuple[int, str]] = []
+    number, pos, in_class = 0, 0, 0
+    while pos < len(text):
+        char = text[pos]
+        if char == "\\":
+            if text.startswith("\\Q", pos):
+                end = text.find("\\E", pos)
+                end = len(text) if end < 0 else end + 2
+                out.append(text[pos:end])
+                pos = end
+                continue
+            out.append(text[pos : pos + 2])
+            pos += 2
+            continue
+        if char == "[":
+            in_class += 1
+        elif char == "]" and in_class:
+            in_class -= 1
+        elif char == "(" and not in_class:
+            named = _NAMED.match(text, pos + 1)
+            if named:
+                number += 1
+                groups.append((number, named[1]))
+                out.append("(")
+                pos = named.end()
+                continue
+            if not text.startswith("?", pos + 1):
+                number += 1
+        out.append(char)
+        pos += 1
+    names = [name for _, name in groups]
+    if not names:
+        raise PatternError("has no named group: write (?<field>...) around each part to keep")
+    for name in names:
+        if names.count(name) > 1:
+            raise PatternError(f"has two groups called {name!r}")
+    return Pattern("".join(out), tuple(groups))
+
+
+NAMED_PATTERNS: Final[dict[str, str]] = {
+    "common-log": (
+        r"^(?<remote_addr>\S++) (?<ident>\S++) (?<remote_user>\S++) \[(?<time>[^\]]++)\] "
+        r'"(?<method>[A-Z]++) (?<path>\S++)(?: (?<protocol>HTTP/[0-9.]++))?" '
+        r"(?<status>\d{3}) (?:(?<body_bytes_sent>\d++)|-)\s*$"
+    ),
+    "combined-log": (
+        r"^(?<remote_addr>\S++) (?<ident>\S++) (?<remote_user>\S++) \[(?<time>[^\]]++)\] "
+        r'"(?<method>[A-Z]++) (?<path>\S++)(?: (?<protocol>HTTP/[0-9.]++))?" '
+        r"(?<status>\d{3}) (?:(?<body_bytes_sent>\d++)|-) "
+        rf'"(?:-|(?<referer>{_QUOTED_TAIL}))" "(?:-|(?<user_agent>{_QUOTED_TAIL}))"\s*$'
+    ),
+    "syslog": (
+        r"^(?:<(?<priority>\d{1,3})>)?(?<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (?<host>\S++) "
+        r"(?<program>[^\s\[:]++)(?:\[(?<pid>\d++)\])?: (?<message>.*+)$"
+    ),
+}
+"""Whole lines that many programs write. In the web logs a quote inside quotes is written with a backslash, and a
+dash stands for nothing."""
