@@ -69,7 +69,7 @@ class LogConfig:
     def of(cls, topic_configs: Mapping[str, Any], *, is_internal: bool = False) -> Self:
         """From typed values under Kafka's dotted names; names that storage has no use for are ignored."""
         known = {name for name, one in cls.__dataclass_fields__.items() if one.init}
-        values = {}
+        values: dict[str, Any] = {}
         for name, value in topic_configs.items():
             key = _RENAMED.get(name, name.replace(".", "_"))
             if key in known and value is not None:

@@ -210,7 +210,10 @@ class TimeIndex(_Index):
         entries += _TIME_ENTRY.pack(timestamp, offset - self.base_offset)
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry not younger than `timestamp`; (-1, base offset) without one."""
+        """(timestamp, offset) of the last entry at or before `timestamp`; (-1, base offset) when none is.
+
+        All records up to that offset are no younger than `timestamp`.
+        """
         entries = self.entries
         slot = bisect_right(
             range(len(entries) // 12), timestamp, key=lambda i: _INT64.unpack_from(entries, i * 12)[0]

@@ -1,0 +1,694 @@
+"""One partition's log: its segments, its appends and reads, its retention, and the core beside it.
+
+One thread (the shard's loop) owns a Log: appends, reads, rolls, retention and truncation are its alone.
+`flush` may run in any thread beside them. All times come in as arguments.
+
+A batch comes with its checksum verified and its base offset and leader epoch patched in; the log writes the
+bytes as they are and tells the core. Small batches may be gathered (`gather=True`) and are written once by
+`write_pending`, before their acknowledgements leave.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import zlib
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from barnabas.cores.partition import PartitionCore
+from barnabas.cores.producers import CompletedTxn
+from barnabas.records.batch import BatchHeader, batches, records_of
+from barnabas.records.control import EndTransactionMarker, read_marker
+from barnabas.storage import checkpoints, producer_snapshot
+from barnabas.storage.config import LogConfig
+from barnabas.storage.errors import CorruptIndex, LogDirOffline, OffsetOutOfRange
+from barnabas.storage.files import FileSlice, fsync_dir, pwrite_all, remove_quietly
+from barnabas.storage.segment import DELETED_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
+
+log = logging.getLogger("barnabas.storage")
+
+GATHER_BYTES_MAX: Final = 8192
+PENDING_BYTES_MAX: Final = 1 << 18
+NEVER: Final = 1 << 62
+
+
+class Doomed(NamedTuple):
+    """Files renamed to `.deleted`, to be removed at `due_ms`."""
+
+    due_ms: int
+    paths: list[str]
+
+
+class Log:
+    """See the module. Made by recovery.open_log and recovery.create_log."""
+
+    __slots__ = (
+        "_active",
+        "_bases",
+        "_flush_lock",
+        "_offset_limit",
+        "_pending",
+        "_pending_position",
+        "_prepared",
+        "_roll_after",
+        "_segments",
+        "_size_limit",
+        "_written_offset",
+        "config",
+        "core",
+        "doomed",
+        "folder",
+        "last_flush_ms",
+        "last_snapshot_offset",
+        "log_dir",
+        "name",
+        "recovery_point",
+    )
+
+    def __init__(
+        self,
+        folder: str,
+        config: LogConfig,
+        core: PartitionCore,
+        segments: list[Segment],
+        *,
+        recovery_point: int,
+        last_snapshot_offset: int,
+        now_ms: int,
+    ) -> None:
+        self.folder = folder
+        self.log_dir, self.name = os.path.split(folder)
+        self.config = config
+        self.core = core
+        self.recovery_point = recovery_point
+        self.last_snapshot_offset = last_snapshot_offset
+        self.last_flush_ms = now_ms
+        self.doomed: list[Doomed] = []
+        self._flush_lock = threading.Lock()
+        self._pending = bytearray()
+        self._pending_position = 0
+        self._written_offset = core.log_end_offset
+        self._set_segments(segments)
+
+    # -------------------------------------------------------------------------------------------- offsets
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.core.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.core.log_end_offset
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Ascending; the last one is active. Not to be changed."""
+        return self._segments
+
+    @property
+    def active(self) -> Segment:
+        return self._active
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def _set_segments(self, segments: list[Segment]) -> None:
+        """New lists, so that a thread that walks the old ones is not disturbed."""
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._active = segments[-1]
+        self._prepared = False
+        # Nothing fits before `_prepare`: the limits are known only then.
+        self._size_limit = -1
+        self._offset_limit = -1
+        self._roll_after = -1
+
+    def _prepare(self) -> None:
+        """Makes the active segment ready for the first append: opened, timestamps known, limits set."""
+        active = self._active
+        active.open()
+        if active.size_bytes and not active.tail_offsets:
+            active.load_tail()
+        self._prepared = True
+        self._set_limits()
+
+    def _set_limits(self) -> None:
+        active, config = self._active, self.config
+        self._size_limit = config.segment_bytes
+        if active.offset_index.is_full or active.time_index.is_full:
+            self._size_limit = 0
+        self._offset_limit = active.base_offset + OFFSETS_IN_SEGMENT_MAX
+        self._roll_after = NEVER
+        if active.size_bytes and active.first_timestamp >= 0:
+            self._roll_after = active.first_timestamp + self._roll_ms()
+
+    def _roll_ms(self) -> int:
+        """`segment.ms` less this segment's share of `segment.jitter.ms`: partitions made together shall not
+        roll together, and the same segment must roll at the same time after a restart."""
+        jitter = self.config.segment_jitter_ms
+        if jitter <= 0:
+            return self.config.segment_ms
+        seed = zlib.crc32(f"{self.name}-{self._active.base_offset}".encode())
+        return max(self.config.segment_ms - seed % (min(jitter, self.config.segment_ms) + 1), 0)
+
+    def set_config(self, config: LogConfig) -> None:
+        """Takes changed topic configs from now on."""
+        self.config = config
+        if self._prepared:
+            self._set_limits()
+
+    # ------------------------------------------------------------------------------------------ appending
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether gathered batches wait for `write_pending`."""
+        return len(self._pending) > 0
+
+    def append(
+        self,
+        records: bytes | bytearray | memoryview,
+        header: BatchHeader,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        gather: bool = False,
+    ) -> int:
+        """Appends one checked batch at the log's end, where it was patched to; returns its base offset.
+
+        header: as the batch came; its base offset and epoch are not looked at. gather: a small batch may
+        wait for `write_pending`. Raises LogDirOffline.
+        """
+        core = self.core
+        base_offset = core.log_end_offset
+        self._write(records, base_offset, header, now_ms, gather)
+        if header.attributes & 0x20:
+            self._apply_control(records, header, base_offset, leader_epoch, now_ms)
+        else:
+            core.apply(header, base_offset, leader_epoch, now_ms)
+        if core.epochs.dirty:
+            self.save_epochs()
+        return base_offset
+
+    def append_replicated(self, records: bytes | bytearray | memoryview, now_ms: int) -> int:
+        """Appends checked batches as a leader wrote them, with their offsets and epochs; returns the new end.
+
+        Raises OffsetOutOfRange when one lies below the log's end, LogDirOffline.
+        """
+        view = memoryview(records)
+        core = self.core
+        for position, header in batches(view):
+            if header.base_offset < core.log_end_offset:
+                raise OffsetOutOfRange(
+                    f"{self.name}: a replicated batch starts at {header.base_offset}, below the log's end "
+                    f"{core.log_end_offset}"
+                )
+            if header.base_offset > core.log_end_offset:
+                # A gap left by compaction: the tail's rule that offsets follow each other ends here.
+                self.write_pending()
+                self._active.tail_offsets, self._active.tail_positions = [], []
+            batch = view[position : position + header.size_bytes]
+            self._write(batch, header.base_offset, header, now_ms, True)
+            epoch = header.partition_leader_epoch
+            if header.is_control:
+                self._apply_control(batch, header, header.base_offset, epoch, now_ms)
+            else:
+                core.apply(header, header.base_offset, epoch, now_ms)
+        self.write_pending()
+        if core.epochs.dirty:
+            self.save_epochs()
+        return core.log_end_offset
+
+    def _write(
+        self,
+        records: bytes | bytearray | memoryview,
+        base_offset: int,
+        header: BatchHeader,
+        now_ms: int,
+        gather: bool,
+    ) -> None:
+        segment = self._active
+        size = len(records)
+        position = segment.size_bytes
+        last_offset = base_offset + header.last_offset_delta
+        max_timestamp = header.max_timestamp
+        if (
+            position + size > self._size_limit
+            or last_offset > self._offset_limit
+            or max_timestamp > self._roll_after
+        ):
+            segment = self._segment_for(size, base_offset, last_offset, max_timestamp, now_ms)
+            position = segment.size_bytes
+        if gather and size <= GATHER_BYTES_MAX:
+            pending = self._pending
+            if not pending:
+                self._pending_position = position
+            pending += records
+            if len(pending) > PENDING_BYTES_MAX:
+                self.write_pending()
+        else:
+            if self._pending:
+                self.write_pending()
+            try:
+                file = segment.file or segment.open()
+                if os.pwrite(file.fd, records, position) != size:
+                    pwrite_all(file.fd, records, position)
+            except OSError as error:
+                raise LogDirOffline(self.log_dir, error) from error
+            self._written_offset = last_offset + 1
+        segment.size_bytes = position + size
+        if position == 0:
+            segment.first_timestamp = max_timestamp
+            if max_timestamp >= 0:
+                self._roll_after = max_timestamp + self._roll_ms()
+        segment.note_append(
+            base_offset, last_offset, position, size, max_timestamp, self.config.index_interval_bytes
+        )
+
+    def _segment_for(
+        self, size: int, base_offset: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> Segment:
+        """The segment that takes a batch over which the limits were exceeded: rolled where they truly are."""
+        try:
+            if not self._prepared:
+                self._prepare()
+            else:
+                self._set_limits()
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+        segment = self._active
+        if segment.size_bytes == 0:
+            if last_offset > self._offset_limit:
+                self._replace_empty_active(base_offset, now_ms)
+            return self._active
+        if (
+            segment.size_bytes + size > self._size_limit
+            or last_offset > self._offset_limit
+            or max_timestamp > self._roll_after
+            or (segment.first_timestamp < 0 and now_ms - segment.created_ms > self._roll_ms())
+        ):
+            return self.roll(now_ms, base_offset)
+        return segment
+
+    def _replace_empty_active(self, base_offset: int, now_ms: int) -> None:
+        self._doom([self._active], now_ms)
+        created = Segment.create(self.folder, base_offset, self.config.segment_index_bytes, now_ms)
+        self._set_segments([*self._segments[:-1], created])
+        self._prepare()
+
+    def write_pending(self) -> None:
+        """Writes what was gathered, in one piece. Raises LogDirOffline."""
+        pending = self._pending
+        if not pending:
+            return
+        try:
+            pwrite_all(self._active.open().fd, pending, self._pending_position)
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+        self._pending = bytearray()
+        self._written_offset = self.core.log_end_offset
+
+    def _apply_control(
+        self,
+        records: bytes | bytearray | memoryview,
+        header: BatchHeader,
+        base_offset: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        marker = marker_of(records, header)
+        completed = self.core.apply_marker(header, base_offset, leader_epoch, marker, now_ms)
+        if completed is not None and completed.aborted:
+            try:
+                self._active.txn_index.append(completed)
+            except OSError as error:
+                raise LogDirOffline(self.log_dir, error) from error
+
+    def save_epochs(self) -> None:
+        """Writes the leader epochs; durable with the next flush. Raises LogDirOffline."""
+        path = os.path.join(self.folder, checkpoints.LEADER_EPOCHS)
+        try:
+            checkpoints.write_epochs(path, self.core.epochs.entries(), sync=False)
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+        self.core.epochs.dirty = False
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """Starts a new active segment at the log's end (or at a replicated batch's offset beyond it).
+
+        Raises LogDirOffline.
+        """
+        self.write_pending()
+        base_offset = self.core.log_end_offset if base_offset is None else base_offset
+        if base_offset == self._active.base_offset and self._active.size_bytes == 0:
+            return self._active
+        try:
+            self._active.finish()
+            created = Segment.create(self.folder, base_offset, self.config.segment_index_bytes, now_ms)
+            self._set_segments([*self._segments, created])
+            self._prepare()
+            self.take_snapshot()
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+        return created
+
+    def take_snapshot(self, *, sync: bool = False) -> None:
+        """Writes the producers as they are now, unless that is on disk already. Raises OSError."""
+        offset = self.core.log_end_offset
+        if offset != self.last_snapshot_offset:
+            path = producer_snapshot.path_of(self.folder, offset)
+            producer_snapshot.write(path, self.core.producers.snapshot(), sync=sync)
+            self.last_snapshot_offset = offset
+
+    # -------------------------------------------------------------------------------------------- reading
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool = True,
+        upper_offset: int | None = None,
+    ) -> FileSlice | None:
+        """Whole batches from the one that holds `offset`, in one segment; None when there are none.
+
+        Batches at or above `upper_offset` (a high watermark, a last stable offset) are left out. The first
+        batch may lie partly below `offset` and be larger than `max_bytes` (with `at_least_one`). Raises
+        OffsetOutOfRange below the log's start or past its end, LogDirOffline.
+        """
+        core = self.core
+        end_offset = core.log_end_offset
+        if not core.log_start_offset <= offset <= end_offset:
+            raise OffsetOutOfRange(
+                f"{self.name}: offset {offset} is not in {core.log_start_offset}..{end_offset}"
+            )
+        if upper_offset is None or upper_offset >= end_offset:
+            upper_offset = None
+            if offset == end_offset:
+                return None
+        elif offset >= upper_offset:
+            return None
+        if self._pending:
+            self.write_pending()
+        segments = self._segments
+        slot = bisect_right(self._bases, offset) - 1
+        try:
+            while slot < len(segments):
+                segment = segments[slot]
+                slot += 1
+                following = segments[slot].base_offset if slot < len(segments) else end_offset
+                upper = upper_offset if upper_offset is not None and upper_offset < following else None
+                found = segment.read(offset, max_bytes, at_least_one=at_least_one, upper_offset=upper)
+                if found is not None:
+                    return found
+                if upper is not None or (segment.locate(offset) is not None and max_bytes <= 0):
+                    return None
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+        return None
+
+    def aborted(self, offset: int, upper_offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions with records in [offset, upper_offset)."""
+        return [
+            (one.producer_id, one.first_offset) for one in self.aborted_transactions(offset, upper_offset)
+        ]
+
+    def aborted_transactions(self, offset: int, upper_offset: int) -> list[CompletedTxn]:
+        """Those whose records overlap [offset, upper_offset). Raises LogDirOffline."""
+        found: list[CompletedTxn] = []
+        slot = max(bisect_right(self._bases, offset) - 1, 0)
+        for segment in self._segments[slot:]:
+            try:
+                some, complete = segment.aborted(offset, upper_offset)
+            except CorruptIndex:
+                # Rebuilt from the markers when the log is next recovered; until then the transactions in
+                # this segment cannot be told apart, and readers of committed records must not go on.
+                raise
+            except OSError as error:
+                raise LogDirOffline(self.log_dir, error) from error
+            found += some
+            if complete:
+                break
+        return found
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record at or after a time, None when all are older.
+
+        Decodes the one batch that holds it. Raises LogDirOffline.
+        """
+        self.write_pending()
+        try:
+            for segment in self._segments:
+                if segment.max_timestamp >= timestamp_ms:
+                    found = segment.offset_for_timestamp(timestamp_ms, self.core.log_start_offset)
+                    if found is not None:
+                        return found
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+        return None
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record that has the greatest timestamp; None in an empty log."""
+        self.write_pending()
+        youngest = max(self._segments, key=lambda segment: segment.max_timestamp)
+        if youngest.max_timestamp < 0:
+            return None
+        try:
+            return youngest.offset_for_timestamp(youngest.max_timestamp, self.core.log_start_offset)
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+
+    # ------------------------------------------------------------------------------------------- flushing
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.core.log_end_offset - self.recovery_point
+
+    @property
+    def must_flush_now(self) -> bool:
+        """`flush.messages` is reached: acknowledgements must wait for `flush`."""
+        return self.core.log_end_offset - self.recovery_point >= self.config.flush_messages
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether `flush.messages`, `flush.ms` or a roll since the last flush ask for one."""
+        unflushed = self.core.log_end_offset - self.recovery_point
+        if unflushed <= 0:
+            return False
+        return (
+            unflushed >= self.config.flush_messages
+            or now_ms - self.last_flush_ms >= self.config.flush_ms
+            or self.recovery_point < self._active.base_offset
+        )
+
+    def flush(self, now_ms: int | None = None, *, upto_active: bool = False) -> int:
+        """Forces what was written before the call to disk and moves the recovery point; returns it.
+
+        Safe in any thread while the owner appends; gathered batches not yet written are not part of it.
+        upto_active: only the segments that are finished. Raises LogDirOffline.
+        """
+        with self._flush_lock:
+            segments = self._segments
+            target = segments[-1].base_offset if upto_active else self._written_offset
+            try:
+                for segment in segments:
+                    if segment.base_offset >= target:
+                        break
+                    if _end_of(segments, segment, target) > self.recovery_point:
+                        segment.sync()
+                fsync_dir(self.folder)
+            except FileNotFoundError:
+                # Retention or deletion took the segment meanwhile: what is gone needs no flush.
+                return self.recovery_point
+            except OSError as error:
+                raise LogDirOffline(self.log_dir, error) from error
+            self.recovery_point = max(self.recovery_point, target)
+            if now_ms is not None:
+                self.last_flush_ms = now_ms
+            return self.recovery_point
+
+    # ------------------------------------------------------------------------------------------ retention
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Applies retention by time, size and log start; returns how many segments went.
+
+        The active segment never goes; when even it is expired, a new one is rolled first. Raises
+        LogDirOffline.
+        """
+        try:
+            count = self._count_expired(now_ms)
+            if count == 0:
+                return 0
+            if count == len(self._segments):
+                self.roll(now_ms)
+            doomed = self._segments[:count]
+            self._set_segments(self._segments[count:])
+            self._doom(doomed, now_ms)
+            self.core.advance_log_start(self._segments[0].base_offset)
+            if self.core.epochs.dirty:
+                self.save_epochs()
+            return count
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+
+    def _count_expired(self, now_ms: int) -> int:
+        """How many segments from the oldest on may go, each below the high watermark."""
+        config, core, segments = self.config, self.core, self._segments
+        left_bytes = self.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else -1
+        count = 0
+        for segment in segments:
+            last = count == len(segments) - 1
+            upper = core.log_end_offset if last else segments[count + 1].base_offset
+            if core.high_watermark < upper or (last and segment.size_bytes == 0):
+                break
+            gone = not last and upper <= core.log_start_offset
+            if not gone and config.delete:
+                if config.retention_ms >= 0:
+                    gone = now_ms - segment.age_timestamp() > config.retention_ms
+                if not gone and left_bytes >= 0:
+                    gone = left_bytes - segment.size_bytes >= 0
+            if not gone:
+                break
+            left_bytes -= segment.size_bytes
+            count += 1
+        return count
+
+    def advance_log_start(self, offset: int) -> bool:
+        """DeleteRecords: records below `offset` are not served any more; True when that is news.
+
+        Raises OffsetOutOfRange above the high watermark.
+        """
+        if offset > self.core.high_watermark:
+            raise OffsetOutOfRange(
+                f"{self.name}: offset {offset} is above the high watermark {self.core.high_watermark}"
+            )
+        moved = self.core.advance_log_start(offset)
+        if self.core.epochs.dirty:
+            self.save_epochs()
+        return moved
+
+    def _doom(self, segments: list[Segment], now_ms: int) -> None:
+        """Renames a segment's files to `.deleted`; `remove_doomed` removes them after the delay."""
+        paths = []
+        for segment in segments:
+            segment.file = None
+            segment.change_suffix(DELETED_SUFFIX)
+            paths += segment.paths()
+            snapshot = producer_snapshot.path_of(self.folder, segment.base_offset)
+            if segment.base_offset != self.last_snapshot_offset and os.path.exists(snapshot):
+                os.replace(snapshot, snapshot + DELETED_SUFFIX)
+                paths.append(snapshot + DELETED_SUFFIX)
+        self.doomed.append(Doomed(now_ms + self.config.file_delete_delay_ms, paths))
+
+    def remove_doomed(self, now_ms: int) -> None:
+        """Removes the files whose delay is over. Raises OSError. Any thread, one at a time."""
+        while self.doomed and self.doomed[0].due_ms <= now_ms:
+            for path in self.doomed.pop(0).paths:
+                remove_quietly(path)
+
+    # ------------------------------------------------------------------------------------------ truncation
+
+    def truncate_to(self, offset: int, now_ms: int) -> bool:
+        """Cuts the log so that it ends at `offset` or below; True when something went.
+
+        A batch that holds `offset` goes as a whole. Raises LogDirOffline.
+        """
+        core = self.core
+        if offset >= core.log_end_offset:
+            return False
+        if offset < core.log_start_offset or offset < self._bases[0]:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return True
+        self.write_pending()
+        with self._flush_lock:
+            try:
+                keep = bisect_right(self._bases, offset)
+                doomed = self._segments[keep:]
+                self._doom(doomed, now_ms)
+                self._set_segments(self._segments[:keep])
+                self._active.truncate_to(offset)
+                end_offset = (
+                    self._active.next_offset() if self._active.size_bytes else self._active.base_offset
+                )
+                self._reload(core.log_start_offset, min(end_offset, offset))
+            except OSError as error:
+                raise LogDirOffline(self.log_dir, error) from error
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        """Drops everything; the log starts and ends at `offset`. Raises LogDirOffline."""
+        self._pending = bytearray()
+        with self._flush_lock:
+            try:
+                self._doom(self._segments, now_ms)
+                created = Segment.create(self.folder, offset, self.config.segment_index_bytes, now_ms)
+                self._set_segments([created])
+                self.core.epochs.clear()
+                self._reload(offset, offset)
+            except OSError as error:
+                raise LogDirOffline(self.log_dir, error) from error
+
+    def _reload(self, log_start_offset: int, log_end_offset: int) -> None:
+        """After a cut: epochs, producers and the recovery point follow the new end."""
+        from barnabas.storage.recovery import reload_producers
+
+        for offset in producer_snapshot.offsets_in(self.folder):
+            if offset > log_end_offset:
+                remove_quietly(producer_snapshot.path_of(self.folder, offset))
+        self.core.reset(log_start_offset, log_end_offset)
+        self.last_snapshot_offset = reload_producers(self.folder, self.core, self._segments)
+        self.recovery_point = min(self.recovery_point, log_end_offset)
+        self._written_offset = log_end_offset
+        self.save_epochs()
+
+    # --------------------------------------------------------------------------------------------- the end
+
+    def close(self) -> None:
+        """Flushes, brings indexes and the producer snapshot up to date, lets go of the files.
+
+        Raises LogDirOffline. A log dir whose logs all closed may be marked as cleanly shut down.
+        """
+        self.write_pending()
+        try:
+            if self._prepared:
+                self._active.finish()
+            if self.core.epochs.dirty:
+                self.save_epochs()
+            if self.recovery_point < self.core.log_end_offset:
+                self.flush()
+            for segment in self._segments:
+                segment.offset_index.write()
+                segment.time_index.write()
+            self.take_snapshot()
+            for path in [path for doomed in self.doomed for path in doomed.paths]:
+                remove_quietly(path)
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+        self.doomed.clear()
+        self.release()
+
+    def release(self) -> None:
+        """Closes files (as soon as no reader uses them) and gives index memory back; any use opens them."""
+        for segment in self._segments:
+            segment.file = None
+            segment.offset_index.unload()
+            segment.time_index.unload()
+        if not self._pending:
+            self._set_segments(self._segments)
+
+    def __repr__(self) -> str:
+        return f"Log({self.name}, {self.core.log_start_offset}..{self.core.log_end_offset})"
+
+
+def _end_of(segments: list[Segment], segment: Segment, target: int) -> int:
+    """The offset at which `segment` ends, as far as `target`."""
+    slot = segments.index(segment) + 1
+    return min(segments[slot].base_offset, target) if slot < len(segments) else target
+
+
+def marker_of(records: bytes | bytearray | memoryview, header: BatchHeader) -> EndTransactionMarker | None:
+    """The transaction end in a control batch; None for other control records and for an emptied batch."""
+    for record in records_of(records, 0, header):
+        return read_marker(record)
+    return None

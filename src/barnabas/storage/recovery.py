@@ -1,0 +1,365 @@
+"""Opening a partition's folder: after a clean stop from checkpoints and snapshots, else by scanning.
+
+After an unclean stop everything above the recovery point is read again: each batch's length, magic and
+checksum is verified, indexes are built anew, and the log ends before the first batch that is torn. One line
+says what was cut. Files of a compaction or deletion that was interrupted are finished or removed first.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Final, NamedTuple
+
+from barnabas.cores.epochs import LeaderEpochs
+from barnabas.cores.partition import PartitionCore
+from barnabas.records.batch import CorruptBatch, check_batch
+from barnabas.storage import checkpoints, producer_snapshot
+from barnabas.storage.config import LogConfig
+from barnabas.storage.errors import CorruptCheckpoint, LogDirOffline
+from barnabas.storage.files import remove_quietly
+from barnabas.storage.log import Log, marker_of
+from barnabas.storage.scan import Damaged, scan
+from barnabas.storage.segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    Segment,
+)
+
+log = logging.getLogger("barnabas.storage")
+
+_KINDS: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+
+class Truncated(NamedTuple):
+    """What a recovery cut off."""
+
+    offset: int
+    bytes: int
+    segments: int
+    reason: str
+
+
+def create_log(folder: str, config: LogConfig, now_ms: int) -> Log:
+    """A new, empty log in `folder`, which is made. Raises LogDirOffline."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        segment = Segment.create(folder, 0, config.segment_index_bytes, now_ms)
+    except OSError as error:
+        raise LogDirOffline(os.path.dirname(folder), error) from error
+    core = PartitionCore()
+    return Log(folder, config, core, [segment], recovery_point=0, last_snapshot_offset=0, now_ms=now_ms)
+
+
+def open_log(
+    folder: str,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    high_watermark: int = 0,
+) -> Log:
+    """The log in `folder`. clean: the last broker stopped in order, so that nothing needs a scan.
+
+    Offsets come from the log dir's checkpoints; 0 where they are silent. Raises LogDirOffline.
+    """
+    try:
+        sizes = _tidy(folder)
+        segments = [
+            Segment(folder, base, size, config.segment_index_bytes) for base, size in sorted(sizes.items())
+        ]
+        if not segments:
+            segments = [Segment.create(folder, log_start_offset, config.segment_index_bytes, now_ms)]
+        for segment in segments:
+            segment.created_ms = now_ms
+        return _Opening(folder, config, segments, now_ms).run(
+            clean, recovery_point, log_start_offset, high_watermark
+        )
+    except OSError as error:
+        raise LogDirOffline(os.path.dirname(folder), error) from error
+
+
+class _Opening:
+    """The steps of `open_log` and what they hand each other."""
+
+    def __init__(self, folder: str, config: LogConfig, segments: list[Segment], now_ms: int) -> None:
+        self.folder = folder
+        self.config = config
+        self.segments = segments
+        self.now_ms = now_ms
+        self.truncated: Truncated | None = None
+
+    def run(self, clean: bool, recovery_point: int, log_start_offset: int, high_watermark: int) -> Log:
+        segments = self.segments
+        epochs, epochs_lost = self._read_epochs()
+        end_offset = None
+        if clean:
+            end_offset = self._end_when_clean()
+        if end_offset is None:
+            end_offset = self._scan(min(recovery_point, segments[-1].base_offset))
+            recovery_point = min(recovery_point, end_offset)
+        else:
+            recovery_point = end_offset
+        start_offset = max(log_start_offset, segments[0].base_offset)
+        if start_offset > end_offset:
+            # The checkpoint says that all of this was deleted: start anew where it says.
+            for segment in segments:
+                segment.delete_files()
+            segments[:] = [
+                Segment.create(self.folder, start_offset, self.config.segment_index_bytes, self.now_ms)
+            ]
+            end_offset = start_offset
+        core = PartitionCore(start_offset, epochs)
+        core.reset(start_offset, end_offset)
+        for offset in producer_snapshot.offsets_in(self.folder):
+            if offset > end_offset:
+                remove_quietly(producer_snapshot.path_of(self.folder, offset))
+        last_snapshot = reload_producers(
+            self.folder, core, segments, skip_scan=clean and self.truncated is None, from_start=epochs_lost
+        )
+        core.advance_high_watermark(high_watermark)
+        opened = Log(
+            self.folder,
+            self.config,
+            core,
+            segments,
+            recovery_point=recovery_point,
+            last_snapshot_offset=last_snapshot,
+            now_ms=self.now_ms,
+        )
+        if core.epochs.dirty:
+            opened.save_epochs()
+        self._report(opened)
+        return opened
+
+    def _read_epochs(self) -> tuple[LeaderEpochs, bool]:
+        """(the epochs, whether they must be found again in the batches)."""
+        path = os.path.join(self.folder, checkpoints.LEADER_EPOCHS)
+        try:
+            return LeaderEpochs(checkpoints.read_epochs(path)), False
+        except CorruptCheckpoint as error:
+            log.warning("leader epochs are rebuilt from the log", extra={"file": path, "reason": str(error)})
+            return LeaderEpochs(), True
+
+    def _end_when_clean(self) -> int | None:
+        """The log's end by the last index entry; None when the last segment is not whole after all."""
+        last = self.segments[-1]
+        try:
+            return last.next_offset()
+        except Damaged as damage:
+            log.warning(
+                "segment is damaged although the broker stopped cleanly; it is recovered",
+                extra={"file": last.path(LOG_SUFFIX), "reason": str(damage)},
+            )
+            return None
+
+    def _scan(self, from_offset: int) -> int:
+        """Verifies every batch of the segments that reach above `from_offset`; the log's end."""
+        segments = self.segments
+        first = max((i for i, one in enumerate(segments) if one.base_offset <= from_offset), default=0)
+        end_offset = segments[first].base_offset
+        for slot in range(first, len(segments)):
+            segment = segments[slot]
+            size = segment.size_bytes
+            end_offset, reason = recover_segment(segment, self.config.index_interval_bytes)
+            if reason is not None:
+                lost = size - segment.size_bytes + sum(one.size_bytes for one in segments[slot + 1 :])
+                self.truncated = Truncated(end_offset, lost, len(segments) - slot - 1, reason)
+                for later in segments[slot + 1 :]:
+                    later.delete_files()
+                del segments[slot + 1 :]
+                break
+        return end_offset
+
+    def _report(self, opened: Log) -> None:
+        if self.truncated is not None:
+            log.warning(
+                "torn tail cut off",
+                extra={
+                    "log": opened.name,
+                    "offset": self.truncated.offset,
+                    "bytes": self.truncated.bytes,
+                    "segments": self.truncated.segments,
+                    "reason": self.truncated.reason,
+                },
+            )
+
+
+def recover_segment(segment: Segment, interval: int) -> tuple[int, str | None]:
+    """Verifies a segment's batches, builds its indexes, cuts it before the first torn one.
+
+    Returns (the offset after the last whole batch, why it was cut or None). A batch in the middle whose
+    checksum fails, but which is followed by whole ones, is no torn tail: it stays and is never served.
+    Raises OSError.
+    """
+    segment.start_indexes()
+    segment.bytes_since_entry = 0
+    segment.set_max_timestamp(-1, segment.base_offset)
+    end_offset, position = segment.base_offset, 0
+    suspect: tuple[int, int, str] | None = None
+    reason = None
+    fd = segment.open().fd
+    try:
+        for found, view in scan(fd, 0, segment.size_bytes):
+            try:
+                header = check_batch(view)
+                if found.base_offset < end_offset:
+                    raise CorruptBatch(f"offset {found.base_offset} comes after {end_offset - 1}")
+            except CorruptBatch as error:
+                if suspect is None:
+                    suspect = (found.position, end_offset, str(error))
+                continue
+            if suspect is not None:
+                segment.note_damage(suspect[0], found.position - suspect[0], suspect[2])
+                suspect = None
+            segment.note_append(
+                found.base_offset,
+                found.last_offset,
+                found.position,
+                found.size_bytes,
+                header.max_timestamp,
+                interval,
+            )
+            end_offset, position = found.last_offset + 1, found.position + found.size_bytes
+            if segment.first_timestamp < 0:
+                segment.first_timestamp = header.max_timestamp
+    except Damaged as damage:
+        reason = str(damage)
+    if position < segment.size_bytes:
+        reason = suspect[2] if suspect is not None else reason or "a batch is cut off"
+        segment.cut(position)
+    segment.trusted_from = 0 if not segment.damaged else segment.size_bytes
+    segment.finish()
+    segment.offset_index.write()
+    segment.time_index.write()
+    return end_offset, reason
+
+
+def reload_producers(
+    folder: str,
+    core: PartitionCore,
+    segments: list[Segment],
+    *,
+    skip_scan: bool = False,
+    from_start: bool = False,
+) -> int:
+    """Fills the core's producers from the newest whole snapshot and the batches after it.
+
+    Returns the offset of the snapshot that is up to date with the log's end, or -1. skip_scan: a log that
+    was closed cleanly and has no snapshot at all (Kafka made it before snapshots, or it was restored from a
+    backup) starts with no producers rather than with a scan of everything. from_start: replay from the log's
+    start, because the leader epochs are to be found again too.
+    """
+    end_offset = core.log_end_offset
+    replay_from = core.log_start_offset
+    found_snapshot = False
+    for offset in reversed(producer_snapshot.offsets_in(folder)):
+        path = producer_snapshot.path_of(folder, offset)
+        try:
+            rows = producer_snapshot.read(path)
+        except CorruptCheckpoint as error:
+            log.warning(
+                "producer snapshot is damaged and removed", extra={"file": path, "reason": str(error)}
+            )
+            remove_quietly(path)
+            continue
+        core.producers.load(rows)
+        replay_from, found_snapshot = offset, True
+        break
+    if from_start or not (skip_scan and not found_snapshot):
+        replay(core, segments, core.log_start_offset if from_start else replay_from, replay_from)
+    core.log_end_offset = end_offset
+    core.producers_loaded()
+    return replay_from if found_snapshot and replay_from == end_offset else -1
+
+
+def replay(core: PartitionCore, segments: list[Segment], epochs_from: int, producers_from: int) -> None:
+    """Applies the log's batches to the core: epochs from one offset on, producers from another.
+
+    Damaged batches are stepped over. Raises OSError.
+    """
+    end_offset = core.log_end_offset
+    start = min(epochs_from, producers_from)
+    if start >= end_offset:
+        return
+    for slot, segment in enumerate(segments):
+        following = segments[slot + 1].base_offset if slot + 1 < len(segments) else end_offset
+        if following <= start:
+            continue
+        located = segment.locate(start)
+        if located is None:
+            continue
+        position = located if isinstance(located, int) else located.position
+        for found, view in segment.intact(position):
+            header = check_batch(view)
+            epoch = header.partition_leader_epoch
+            if found.base_offset < producers_from:
+                core.assign_epoch(epoch, found.base_offset)
+            elif header.is_control:
+                marker = marker_of(view, header)
+                core.apply_marker(header, found.base_offset, epoch, marker, header.max_timestamp)
+            else:
+                core.apply(header, found.base_offset, epoch, header.max_timestamp)
+    core.log_end_offset = end_offset
+
+
+def _tidy(folder: str) -> dict[int, int]:
+    """Finishes or removes what an interruption left; base offset -> size of each segment. Raises OSError.
+
+    `.deleted` and `.cleaned` files go: a deletion was under way, or a compaction that had not finished
+    writing. `.swap` files are a finished compaction: they take the place of what they compacted.
+    """
+    names = set(os.listdir(folder))
+    unfinished = [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp"))]
+    for name in unfinished:
+        remove_quietly(os.path.join(folder, name))
+        names.discard(name)
+    if any(name.endswith(SWAP_SUFFIX) for name in names):
+        names = finish_swaps(folder, names)
+    sizes = {}
+    for name in names:
+        stem, suffix = name[:20], name[20:]
+        if suffix == LOG_SUFFIX and stem.isdecimal():
+            sizes[int(stem)] = os.stat(os.path.join(folder, name)).st_size
+    for name in names:
+        stem, suffix = name[:20], name[20:]
+        if stem.isdecimal() and suffix in _KINDS[1:] and int(stem) not in sizes:
+            remove_quietly(os.path.join(folder, name))
+            log.warning("index without a segment removed", extra={"file": os.path.join(folder, name)})
+    return sizes
+
+
+def finish_swaps(folder: str, names: set[str]) -> set[str]:
+    """Completes a replacement of segments that was interrupted: see cleaner.py. Raises OSError.
+
+    The old segments inside the range of the swapped ones go first; only then are the new ones renamed, so
+    that a second interruption finds the same state.
+    """
+    swaps = sorted(int(n[:20]) for n in names if n.endswith(LOG_SUFFIX + SWAP_SUFFIX) and n[:20].isdecimal())
+    if swaps:
+        top = swaps[-1]
+        fd_path = os.path.join(folder, f"{top:020d}{LOG_SUFFIX}{SWAP_SUFFIX}")
+        newest = Segment(folder, top, os.stat(fd_path).st_size, 1 << 20, suffix=SWAP_SUFFIX)
+        last_offset = top
+        for found, _ in scan(newest.open().fd, 0, newest.size_bytes):
+            last_offset = max(last_offset, found.last_offset)
+        olds = sorted(int(n[:20]) for n in names if n[20:] == LOG_SUFFIX and n[:20].isdecimal())
+        for base in olds:
+            if swaps[0] <= base <= last_offset:
+                for kind in _KINDS:
+                    remove_quietly(os.path.join(folder, f"{base:020d}{kind}"))
+    for name in sorted(names, reverse=True):
+        if name.endswith(SWAP_SUFFIX):
+            path = os.path.join(folder, name)
+            if swaps and name[:20].isdecimal() and int(name[:20]) in swaps:
+                os.replace(path, path[: -len(SWAP_SUFFIX)])
+            else:
+                remove_quietly(path)
+    return set(os.listdir(folder))

@@ -1,0 +1,493 @@
+"""One segment of a log: a `.log` file with its indexes, named by the offset of its first record.
+
+A segment that this process wrote is trusted: every batch was checked when it came. What was on disk before
+is checked once, when it is read for the first time; a batch whose checksum does not hold is never served, it
+is stepped over like a gap and named in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from barnabas.cores.producers import CompletedTxn
+from barnabas.records.batch import CorruptBatch, check_batch, records_of
+from barnabas.storage.errors import CorruptIndex
+from barnabas.storage.files import FileSlice, LogFile, remove_quietly
+from barnabas.storage.index import OffsetIndex, TimeIndex
+from barnabas.storage.scan import Damaged, Found, boundary_before, first_from, scan
+from barnabas.storage.txn_index import TxnIndex
+
+__all__ = ["FileSlice", "Segment"]
+
+log = logging.getLogger("barnabas.storage")
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TXN_INDEX_SUFFIX: Final = ".txnindex"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+
+OFFSETS_IN_SEGMENT_MAX: Final = (1 << 31) - 1
+TAIL_BATCHES: Final = 1024
+UNKNOWN_MS: Final = -2
+
+
+class Segment:
+    """See the module. Appends come from Log, which keeps the counters here for speed."""
+
+    __slots__ = (
+        "_intervals",
+        "_max_timestamp",
+        "_offset_of_max_timestamp",
+        "base_offset",
+        "bytes_since_entry",
+        "created_ms",
+        "damaged",
+        "file",
+        "first_timestamp",
+        "folder",
+        "offset_index",
+        "size_bytes",
+        "suffix",
+        "tail_offsets",
+        "tail_positions",
+        "time_index",
+        "trusted_from",
+        "txn_index",
+    )
+
+    def __init__(
+        self, folder: str, base_offset: int, size_bytes: int, index_bytes_max: int, *, suffix: str = ""
+    ) -> None:
+        self.folder = folder
+        self.base_offset = base_offset
+        self.suffix = suffix
+        self.size_bytes = size_bytes
+        self.file: LogFile | None = None
+        self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, index_bytes_max)
+        self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), base_offset, index_bytes_max)
+        self.txn_index = TxnIndex(self.path(TXN_INDEX_SUFFIX))
+        self.bytes_since_entry = 0
+        self.created_ms = 0
+        self.first_timestamp = -1
+        self._max_timestamp = UNKNOWN_MS
+        self._offset_of_max_timestamp = base_offset
+        # Where the last appended batches lie: base offsets and positions, for readers at the tail.
+        self.tail_offsets: list[int] = []
+        self.tail_positions: list[int] = []
+        # Below this position nothing is known to be intact but the intervals that have been checked.
+        self.trusted_from = size_bytes
+        self._intervals: list[tuple[int, int]] = []
+        self.damaged: dict[int, int] = {}
+
+    @classmethod
+    def create(
+        cls, folder: str, base_offset: int, index_bytes_max: int, now_ms: int, *, suffix: str = ""
+    ) -> Segment:
+        """A new, empty segment; a left-over file of the same name is emptied. Raises OSError."""
+        segment = cls(folder, base_offset, 0, index_bytes_max, suffix=suffix)
+        segment.file = LogFile(segment.path(LOG_SUFFIX), create=True)
+        os.ftruncate(segment.file.fd, 0)
+        segment.created_ms = now_ms
+        segment.start_indexes()
+        segment.txn_index.start_empty()
+        segment._max_timestamp = -1
+        return segment
+
+    def path(self, kind: str) -> str:
+        """The path of the segment's file of one kind (`.log`, `.index`, ...)."""
+        return os.path.join(self.folder, f"{self.base_offset:020d}{kind}{self.suffix}")
+
+    def paths(self) -> list[str]:
+        return [self.path(kind) for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)]
+
+    def open(self) -> LogFile:
+        """The open file. Raises OSError."""
+        file = self.file
+        if file is None:
+            file = self.file = LogFile(self.path(LOG_SUFFIX))
+        return file
+
+    def start_indexes(self) -> None:
+        self.offset_index.start_empty()
+        self.time_index.start_empty()
+
+    def change_suffix(self, suffix: str) -> None:
+        """Renames the files, those that exist; indexes first, so that a `.log` never misses one."""
+        old = self.paths()
+        self.suffix = suffix
+        new = self.paths()
+        for before, after in reversed(list(zip(old, new, strict=True))):
+            if os.path.exists(before):
+                os.replace(before, after)
+        self.offset_index.path, self.time_index.path, self.txn_index.path = new[1:]
+
+    # ----------------------------------------------------------------------------------------- timestamps
+
+    @property
+    def max_timestamp(self) -> int:
+        """The greatest timestamp of the batches, -1 when none has one."""
+        if self._max_timestamp == UNKNOWN_MS:
+            self._load_max_timestamp()
+        return self._max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The last offset of the batch with the greatest timestamp."""
+        if self._max_timestamp == UNKNOWN_MS:
+            self._load_max_timestamp()
+        return self._offset_of_max_timestamp
+
+    def set_max_timestamp(self, timestamp: int, offset: int) -> None:
+        self._max_timestamp = timestamp
+        self._offset_of_max_timestamp = offset
+
+    def _load_max_timestamp(self) -> None:
+        try:
+            last = self.time_index.last()
+        except (CorruptIndex, FileNotFoundError):
+            self.rebuild("its time index is missing or damaged")
+            return
+        self._max_timestamp, self._offset_of_max_timestamp = last
+
+    def load_tail(self) -> None:
+        """Makes a segment that was not written by this process ready for appends: its first and greatest
+        timestamps, and how far behind the last index entry is. Raises OSError.
+        """
+        if self.size_bytes == 0:
+            self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
+            self.first_timestamp, self.bytes_since_entry = -1, 0
+            return
+        self._load_max_timestamp()
+        position = self.offset_index.last()[1]
+        self.bytes_since_entry = self.size_bytes - position
+        for found, view in self.intact(position):
+            timestamp = check_batch(view).max_timestamp
+            if timestamp > self._max_timestamp:
+                self._max_timestamp, self._offset_of_max_timestamp = timestamp, found.last_offset
+        for _, view in self.intact(0):
+            self.first_timestamp = check_batch(view).max_timestamp
+            break
+
+    def age_timestamp(self) -> int:
+        """What retention goes by: the greatest timestamp, or the file's own where no record has one."""
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        return int(os.stat(self.path(LOG_SUFFIX)).st_mtime * 1000)
+
+    # ------------------------------------------------------------------------------------------ appending
+
+    def note_append(
+        self, base_offset: int, last_offset: int, position: int, size: int, max_timestamp: int, interval: int
+    ) -> None:
+        """Index work for a batch that lies at `position`; Log has written it or will at the turn's end."""
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        if self.bytes_since_entry > interval:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+            self.bytes_since_entry = 0
+        self.bytes_since_entry += size
+        offsets = self.tail_offsets
+        offsets.append(base_offset)
+        self.tail_positions.append(position)
+        if len(offsets) > TAIL_BATCHES:
+            del offsets[: TAIL_BATCHES // 2]
+            del self.tail_positions[: TAIL_BATCHES // 2]
+
+    def finish(self) -> None:
+        """The segment takes no more appends: its greatest timestamp gets its entry."""
+        if self.max_timestamp >= 0:
+            self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+        self.tail_offsets = []
+        self.tail_positions = []
+
+    def sync(self) -> None:
+        """Forces file and indexes to disk. Raises OSError. Any thread."""
+        os.fdatasync(self.open().fd)
+        self.offset_index.write(sync=True)
+        self.time_index.write(sync=True)
+        self.txn_index.sync()
+
+    # -------------------------------------------------------------------------------------------- reading
+
+    def locate(self, offset: int) -> Found | int | None:
+        """Where the first batch lies whose last offset is at or after `offset`: a Found, or just its position
+        where the tail knows it. None when the segment ends before. Raises OSError.
+        """
+        tail = self.tail_offsets
+        if tail and offset >= tail[0]:
+            slot = bisect_right(tail, offset) - 1
+            if slot == len(tail) - 1 and offset != tail[slot]:
+                # It may lie past the last batch, which only the header tells.
+                return self._find(self.tail_positions[slot], offset)
+            # A batch in the middle of the tail reaches up to the next one: appended offsets have no gaps.
+            return self.tail_positions[slot]
+        for attempt in (1, 2):
+            try:
+                position = self.offset_index.lookup(offset)[1]
+                if position < self.size_bytes:
+                    found = self._find(position, offset)
+                    if found is None or attempt == 2 or self._plausible(position, offset):
+                        return found
+                elif attempt == 2:
+                    return None
+            except (CorruptIndex, FileNotFoundError, Damaged):
+                if attempt == 2:
+                    raise
+            self.rebuild("its offset index is missing or damaged")
+        return None
+
+    def _find(self, position: int, offset: int) -> Found | None:
+        """Steps over damage from one known boundary to the next that the index knows."""
+        fd = self.open().fd
+        while True:
+            try:
+                return first_from(fd, position, self.size_bytes, offset)
+            except Damaged as damage:
+                after = self.offset_index.next_position(damage.position)
+                if after is None:
+                    self.note_damage(damage.position, self.size_bytes - damage.position, str(damage))
+                    return None
+                self.note_damage(damage.position, after - damage.position, str(damage))
+                position = after
+
+    def _plausible(self, position: int, offset: int) -> bool:
+        """Whether a batch that an index named starts at `position`, at or below `offset`."""
+        if position == 0:
+            return True
+        try:
+            found = first_from(self.open().fd, position, self.size_bytes, -1)
+        except Damaged:
+            return False
+        return found is not None and self.base_offset <= found.base_offset <= offset
+
+    def read(
+        self, offset: int, max_bytes: int, *, at_least_one: bool, upper_offset: int | None
+    ) -> FileSlice | None:
+        """Whole batches from the one that holds `offset` on; None when there is none below `upper_offset`.
+
+        Raises OSError.
+        """
+        found = self.locate(offset)
+        while found is not None:
+            start = found if isinstance(found, int) else found.position
+            end = self.size_bytes if upper_offset is None else self._position_of_upper(upper_offset)
+            if start >= end:
+                return None
+            if end - start > max_bytes:
+                end = self._cut_at(start, start + max_bytes)
+                if end <= start:
+                    if not at_least_one:
+                        return None
+                    end = start + self._size_at(start)
+            if start < self.trusted_from and not self._is_checked(start, end):
+                intact_to, skip_to = self._check(start, end)
+                if intact_to == start:
+                    found = self._find(skip_to, offset) if skip_to < self.size_bytes else None
+                    continue
+                end = intact_to
+            return FileSlice(self.open(), start, end - start)
+        return None
+
+    def _position_of_upper(self, upper_offset: int) -> int:
+        found = self.locate(upper_offset)
+        if found is None:
+            return self.size_bytes
+        return found if isinstance(found, int) else found.position
+
+    def _cut_at(self, start: int, limit: int) -> int:
+        """The last batch boundary at or before `limit`, not below `start`."""
+        positions = self.tail_positions
+        if positions and limit >= positions[0]:
+            return max(positions[bisect_right(positions, limit) - 1], start)
+        try:
+            known = max(self.offset_index.lookup_position(limit), start)
+            return boundary_before(self.open().fd, known, min(limit, self.size_bytes))
+        except (CorruptIndex, FileNotFoundError):
+            return boundary_before(self.open().fd, start, min(limit, self.size_bytes))
+        except Damaged as damage:
+            return max(damage.position, start)
+
+    def _size_at(self, position: int) -> int:
+        slot = bisect_left(self.tail_positions, position)
+        if slot < len(self.tail_positions) and self.tail_positions[slot] == position:
+            following = slot + 1
+            end = self.tail_positions[following] if following < len(self.tail_positions) else self.size_bytes
+            return end - position
+        found = first_from(self.open().fd, position, self.size_bytes, -1)
+        return 0 if found is None else found.size_bytes
+
+    # ------------------------------------------------------------------------------------------ checking
+
+    def _is_checked(self, start: int, end: int) -> bool:
+        end = min(end, self.trusted_from)
+        return any(low <= start and end <= high for low, high in self._intervals)
+
+    def _check(self, start: int, end: int) -> tuple[int, int]:
+        """Checks the batches in [start, end); (end of the intact ones, where to go on behind the damage)."""
+        intact_to = start
+        try:
+            for found, view in scan(self.open().fd, start, min(end, self.trusted_from)):
+                skip_to = found.position + found.size_bytes
+                if found.position in self.damaged:
+                    return intact_to, skip_to
+                try:
+                    _check_any(view)
+                except CorruptBatch as error:
+                    self.note_damage(found.position, found.size_bytes, str(error))
+                    return intact_to, skip_to
+                intact_to = skip_to
+                self._note_checked(start, intact_to)
+        except Damaged as damage:
+            after = self.offset_index.next_position(damage.position)
+            skip_to = self.size_bytes if after is None else after
+            self.note_damage(damage.position, skip_to - damage.position, str(damage))
+            return intact_to, skip_to
+        return max(intact_to, end) if end > self.trusted_from else intact_to, intact_to
+
+    def _note_checked(self, start: int, end: int) -> None:
+        merged = []
+        for low, high in self._intervals:
+            if high < start or low > end:
+                merged.append((low, high))
+            else:
+                start, end = min(low, start), max(high, end)
+        merged.append((start, end))
+        self._intervals = merged
+
+    def note_damage(self, position: int, size: int, reason: str) -> None:
+        if position not in self.damaged:
+            self.damaged[position] = size
+            log.error(
+                "damaged batch is not served",
+                extra={"file": self.path(LOG_SUFFIX), "position": position, "bytes": size, "reason": reason},
+            )
+
+    # ------------------------------------------------------------------------------------------ look-ups
+
+    def next_offset(self) -> int:
+        """The offset after the last batch, from the last index entry on. Raises Damaged, OSError."""
+        position = 0
+        try:
+            last_offset, last_position = self.offset_index.last()
+            if last_position < self.size_bytes and self._plausible(last_position, last_offset):
+                position = last_position
+        except (CorruptIndex, FileNotFoundError):
+            self.rebuild("its offset index is missing or damaged")
+            position = self.offset_index.last()[1]
+        following, end = self.base_offset, position
+        fd = self.open().fd
+        while True:
+            found = first_from(fd, end, self.size_bytes, -1)
+            if found is None:
+                break
+            following, end = found.last_offset + 1, found.position + found.size_bytes
+        if end != self.size_bytes:
+            raise Damaged(end, "a batch is cut off")
+        return following
+
+    def offset_for_timestamp(self, timestamp_ms: int, from_offset: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record at or after a time, and at or after `from_offset`."""
+        try:
+            indexed = self.time_index.lookup(timestamp_ms)[1]
+            position = self.offset_index.lookup(max(indexed, from_offset))[1]
+        except (CorruptIndex, FileNotFoundError):
+            self.rebuild("an index is missing or damaged")
+            indexed = self.time_index.lookup(timestamp_ms)[1]
+            position = self.offset_index.lookup(max(indexed, from_offset))[1]
+        for found, view in self.intact(position):
+            if found.last_offset < from_offset:
+                continue
+            header = check_batch(view)
+            if header.max_timestamp < timestamp_ms:
+                continue
+            for record in records_of(view, 0, header):
+                if record.timestamp >= timestamp_ms and record.offset >= from_offset:
+                    return record.timestamp, record.offset
+        return None
+
+    def intact(self, position: int) -> Iterator[tuple[Found, memoryview]]:
+        """The batches from `position` on whose checksum holds."""
+        try:
+            for found, view in scan(self.open().fd, position, self.size_bytes):
+                try:
+                    _check_any(view)
+                except CorruptBatch:
+                    continue
+                yield found, view
+        except Damaged:
+            return
+
+    def aborted(self, fetch_offset: int, upper_offset: int) -> tuple[list[CompletedTxn], bool]:
+        """Aborted transactions of this segment, see TxnIndex.collect. Raises CorruptIndex."""
+        return self.txn_index.collect(fetch_offset, upper_offset)
+
+    # ------------------------------------------------------------------------------------------ rebuilding
+
+    def rebuild(self, reason: str, interval: int = 4096) -> None:
+        """Builds both indexes anew from the log. Raises OSError. Cost: one pass over the segment."""
+        self.start_indexes()
+        self.bytes_since_entry = 0
+        self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
+        for found, view in self.intact(0):
+            timestamp = check_batch(view).max_timestamp
+            if timestamp > self._max_timestamp:
+                self._max_timestamp, self._offset_of_max_timestamp = timestamp, found.last_offset
+            if self.bytes_since_entry > interval:
+                self.offset_index.append(found.last_offset, found.position)
+                self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+                self.bytes_since_entry = 0
+            self.bytes_since_entry += found.size_bytes
+        if self._max_timestamp >= 0:
+            self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+        self.offset_index.write()
+        self.time_index.write()
+        log.warning("indexes rebuilt", extra={"file": self.path(LOG_SUFFIX), "reason": reason})
+
+    # -------------------------------------------------------------------------------------------- cutting
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the batches that hold `offset` or come after it. Raises OSError.
+
+        The batch that holds `offset` goes as a whole, as in Kafka.
+        """
+        found = self.locate(offset)
+        if found is None:
+            return
+        position = found if isinstance(found, int) else found.position
+        self.cut(position)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        self.load_tail()
+
+    def cut(self, position: int) -> None:
+        """Cuts the file at `position`; the indexes are the caller's."""
+        os.ftruncate(self.open().fd, position)
+        self.size_bytes = position
+        self.trusted_from = min(self.trusted_from, position)
+        self.tail_offsets = []
+        self.tail_positions = []
+
+    def delete_files(self) -> None:
+        """Removes the files, whatever of them exists. Raises OSError."""
+        self.file = None
+        for path in self.paths():
+            remove_quietly(path)
+
+    def __repr__(self) -> str:
+        return f"Segment({Path(self.path(LOG_SUFFIX)).name}, {self.size_bytes} bytes)"
+
+
+def _check_any(view: memoryview) -> None:
+    """Raises CorruptBatch for a batch of any format whose checksum does not hold."""
+    check_batch(view)
