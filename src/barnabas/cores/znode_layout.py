@@ -204,7 +204,7 @@ def decode_broker(broker_id: int, data: bytes, epoch: int = -1) -> Broker:
             host, _, port = address.rpartition(":")
             endpoints.append(Endpoint(name, host.strip("[]"), int(port), protocols.get(name, name)))
         return Broker(broker_id, tuple(endpoints), value.get("rack"), int(value.get("timestamp", 0)), epoch)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadPayload(f"{path}: {error!r}") from None
 
 
