@@ -6,6 +6,7 @@ checked by their header, patched and appended; nothing is decoded.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from barnabas.broker.context import Context
@@ -29,10 +30,13 @@ ACKS_LEADER = 1
 ACKS_ALL = -1
 
 
-def handle(context: Context, request: ProduceRequest) -> ProduceResponse | None:
+def handle(
+    context: Context, request: ProduceRequest
+) -> ProduceResponse | None | Awaitable[ProduceResponse | None]:
     acks = request.acks
     answer = ProduceResponse(responses=[])
     failed = False
+    to_flush: list[Partition] = []
     for topic in request.topic_data:
         partitions = []
         for data in topic.partition_data:
@@ -41,12 +45,14 @@ def handle(context: Context, request: ProduceRequest) -> ProduceResponse | None:
                     data, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; 0, 1 and -1 (all) are allowed"
                 )
             else:
-                one = _append(context, topic, data, acks)
+                one = _append(context, topic, data, acks, to_flush)
             failed = failed or one.error_code != ErrorCode.NONE
             partitions.append(one)
         answer.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
         )
+    if to_flush:
+        return _flush_first(context, to_flush, answer if acks != ACKS_NONE else None)
     if acks != ACKS_NONE:
         return answer
     if failed:
@@ -54,6 +60,15 @@ def handle(context: Context, request: ProduceRequest) -> ProduceResponse | None:
         # asks for metadata again. So does Kafka.
         context.connection.close("a produce request with acks=0 failed")
     return None
+
+
+async def _flush_first(
+    context: Context, partitions: list[Partition], answer: ProduceResponse | None
+) -> ProduceResponse | None:
+    """The acknowledgement after `flush.messages` has been kept: the records are on the disk itself."""
+    for partition in partitions:
+        await context.broker.partitions.flush(partition)
+    return answer
 
 
 def _refused(data: PartitionProduceData, code: ErrorCode, message: str | None) -> PartitionProduceResponse:
@@ -64,7 +79,7 @@ def _refused(data: PartitionProduceData, code: ErrorCode, message: str | None) -
 
 
 def _append(
-    context: Context, topic: TopicProduceData, data: PartitionProduceData, acks: int
+    context: Context, topic: TopicProduceData, data: PartitionProduceData, acks: int, to_flush: list[Partition]
 ) -> PartitionProduceResponse:
     try:
         partition = _find(context, topic, data.index)
@@ -73,6 +88,8 @@ def _append(
         )
     except ApiError as error:
         return _refused(data, error.code, error.message)
+    if partition.log.must_flush_now:
+        to_flush.append(partition)
     return PartitionProduceResponse(
         index=data.index,
         error_code=ErrorCode.NONE,
