@@ -146,9 +146,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: Planner | None = None
         self._target: StreamOffset | None = None
         self._newest: StreamOffset | None = None
+        self._committed: StreamOffset | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options, "_planner": None, "_target": None, "_newest": None}
+        nothing = dict.fromkeys(("_planner", "_target", "_newest", "_committed"))
+        return {"options": self.options, **nothing}
 
     @property
     def planner(self) -> Planner:
@@ -167,6 +169,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self.planner.newest()
 
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
+        # Spark asks for the next end only once everything before `start` is done, and tells `commit` of it
+        # one micro-batch later; of a run's last micro-batch it never does.
+        self.commit(start)
         self._newest = target = self.planner.newest() if self._target is None else self._target
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self.planner.advance(start, target, rows_max)
@@ -181,8 +186,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self.options, partition.value)
 
     def commit(self, end: StreamOffset) -> None:
+        if end == self._committed:
+            return
         try:
             self.planner.commit(end)
+            self._committed = end
         except (ClientError, BrokerError) as error:
             # The checkpoint holds the truth; the group only shows it. The next batch commits again.
             log.warning("progress was not committed", extra={"reason": str(error)})

@@ -1,0 +1,91 @@
+"""One Spark session and one broker for all pipeline tests.
+
+BARNABAS_TEST_BOOTSTRAP names another broker to run them against, Apache Kafka for one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
+from barnabas.pipelines.columns import arrow_schema, record_batches
+from barnabas.pipelines.session import build_archive, start_session
+from barnabas.records.columnar import decode
+from barnabas.records.columnar_encoder import BatchEncoder
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    return os.environ.get("BARNABAS_TEST_BOOTSTRAP") or request.getfixturevalue("broker").bootstrap
+
+
+@pytest.fixture
+def client(bootstrap: str) -> Iterator[BlockingClient]:
+    with BlockingClient(bootstrap) as client:
+        yield client
+
+
+@pytest.fixture
+def new_topic(client: BlockingClient) -> Callable[..., str]:
+    """Makes a topic with a name of its own."""
+
+    def make(partitions: int = 1, **configs: str) -> str:
+        name = f"pipelines-{os.getpid()}-{next(_numbers)}"
+        named = {key.replace("_", "."): value for key, value in configs.items()}
+        client.create_topics([NewTopic(name, partitions, configs=named)])
+        return name
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory):
+    session = start_session(
+        "tests",
+        master="local[2,2]",
+        quick=True,
+        log_file=tmp_path_factory.mktemp("spark") / "spark.log",
+        archive=build_archive(),
+    )
+    yield session
+    session.stop()
+
+
+def send(client: BlockingClient, topic: str, values, partition: int = 0, key: bytes | None = None) -> None:
+    """Writes values to one partition, in one batch."""
+    import pyarrow as pa
+
+    from barnabas.pipelines.columns import append_batch
+
+    encoder = BatchEncoder(partition + 1)
+    rows = {
+        "value": pa.array(values, pa.binary()),
+        "partition": pa.array([partition] * len(values), pa.int32()),
+    }
+    if key is not None:
+        rows["key"] = pa.array([key] * len(values), pa.binary())
+    append_batch(encoder, pa.record_batch(rows), 1_700_000_000_000)
+    for batch in encoder.flush():
+        client.produce_raw(topic, partition, batch.data)
+
+
+def records_of(client: BlockingClient, topic: str) -> list[dict]:
+    """Everything in a topic, with headers."""
+    schema = arrow_schema(("key", "value", "topic", "partition", "offset", "timestamp", "headers"))
+    pairs = [(topic, p) for p in client.partitions(topic)]
+    starts = client.list_offsets(dict.fromkeys(pairs, EARLIEST))
+    ends = client.list_offsets(dict.fromkeys(pairs, LATEST))
+    rows = []
+    for name, partition in pairs:
+        end = ends[name, partition].offset
+        for piece in client.read(name, partition, starts[name, partition].offset, end):
+            decoded = decode(piece.records, piece.start, end, headers=True)
+            for batch in record_batches(decoded, name, partition, schema, 1000):
+                rows += batch.to_pylist()
+    return rows

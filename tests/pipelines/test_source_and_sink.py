@@ -1,0 +1,166 @@
+"""The Spark data source against a real broker: batch and stream, offsets, limits, groups, lost records."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.pipelines.conftest import records_of, send
+
+pytestmark = pytest.mark.spark
+
+
+def reader(spark, bootstrap, topic, **options):
+    made = spark.read.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
+    chosen = {} if "assign" in options or "subscribePattern" in options else {"subscribe": topic}
+    return made.options(**{**chosen, "startingOffsets": "earliest", **options}).load()
+
+
+def stream(spark, bootstrap, topic, checkpoint, sink, **options):
+    """Runs a stream with AvailableNow into a list; the query, ended."""
+    made = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
+    rows = made.options(**{"subscribe": topic, "startingOffsets": "earliest", **options}).load()
+
+    def keep(batch, _):
+        sink.append([bytes(row.value) for row in batch.orderBy("partition", "offset").collect()])
+
+    query = (
+        rows.writeStream.foreachBatch(keep)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return query
+
+
+def test_rows_come_back_as_they_were_written(spark, bootstrap, client, new_topic):
+    topic = new_topic(3)
+    rows = spark.sql(
+        """
+        SELECT cast(if(id % 5 = 0, null, concat('k', id % 7)) AS binary) AS key,
+               if(id % 11 = 0, null, concat('value ', id)) AS value,
+               timestamp_millis(1600000000000 + id) AS timestamp,
+               if(id % 3 = 0, array(struct('h' AS key, cast('x' AS binary) AS value),
+                                    struct('n' AS key, cast(null AS binary) AS value)), null) AS headers
+        FROM range(5000)
+        """
+    )
+    rows.write.format("barnabas").option("kafka.bootstrap.servers", bootstrap).option("topic", topic).mode(
+        "append"
+    ).save()
+    back = reader(spark, bootstrap, topic, includeHeaders="true")
+    assert back.count() == 5000
+    columns = ["key", "cast(value AS string) value", "timestamp", "headers"]
+    assert back.selectExpr(*columns).exceptAll(rows.selectExpr(*columns)).count() == 0
+    assert back.select("timestampType").distinct().collect()[0][0] == 0
+    assert {row.partition for row in back.select("partition").distinct().collect()} == {0, 1, 2}
+    # A client that somebody else wrote reads the same.
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic})
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(3)])
+    seen = []
+    while len(seen) < 5000:
+        message = consumer.poll(10)
+        assert message is not None
+        assert message.error() is None
+        seen.append((message.key(), message.value()))
+    consumer.close()
+    assert sorted(seen, key=repr) == sorted(
+        ((r["key"], r["value"]) for r in records_of(client, topic)), key=repr
+    )
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_compressed_topics(spark, bootstrap, new_topic, codec):
+    topic = new_topic(1)
+    rows = spark.range(300).selectExpr("concat('value ', id) AS value")
+    options = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "kafka.compression.type": codec}
+    rows.write.format("barnabas").options(**options).mode("append").save()
+    assert sorted(
+        bytes(r.value) for r in reader(spark, bootstrap, topic).select("value").collect()
+    ) == sorted(b"value %d" % i for i in range(300))
+
+
+def test_start_and_end_offsets(spark, bootstrap, client, new_topic):
+    topic = new_topic(2)
+    send(client, topic, [b"%d" % i for i in range(10)], 0)
+    send(client, topic, [b"b%d" % i for i in range(10)], 1)
+    client.commit(f"group-{topic}", {(topic, 0): 9})
+
+    def values(**options):
+        rows = reader(spark, bootstrap, topic, **options).orderBy("partition", "offset").collect()
+        return [bytes(row.value).decode() for row in rows]
+
+    assert values(
+        startingOffsets=json.dumps({topic: {"0": 4, "1": -2}}),
+        endingOffsets=json.dumps({topic: {"0": 6, "1": 2}}),
+    ) == ["4", "5", "b0", "b1"]
+    assert values(startingOffsets="latest") == []
+    assert values(startingGroup=f"group-{topic}") == ["9", *(f"b{i}" for i in range(10))]
+    assert values(assign=json.dumps({topic: [1]})) == [f"b{i}" for i in range(10)]
+    assert len(values(subscribePattern=topic)) == 20
+    assert values(startingTimestamp="1700000000001") == []
+    assert len(values(minPartitions="7")) == 20
+
+
+def test_a_stream_takes_what_is_there_in_limited_batches_and_goes_on(
+    spark, bootstrap, client, new_topic, tmp_path
+):
+    topic = new_topic(1)
+    group = f"group-{topic}"
+    send(client, topic, [b"%d" % i for i in range(25)])
+    batches: list[list[bytes]] = []
+    options = {"maxOffsetsPerTrigger": "10", "commitGroup": group}
+    stream(spark, bootstrap, topic, tmp_path, batches, **options)
+    assert [len(batch) for batch in batches] == [10, 10, 5]
+    assert client.committed(group) == {(topic, 0): 25}
+    stream(spark, bootstrap, topic, tmp_path, batches, **options)
+    send(client, topic, [b"new"])
+    stream(spark, bootstrap, topic, tmp_path, batches, **options)
+    assert sum(batches, []) == [b"%d" % i for i in range(25)] + [b"new"]
+
+
+def test_a_topic_made_again_is_noticed(spark, bootstrap, client, new_topic, tmp_path):
+    topic = new_topic(1)
+    send(client, topic, [b"old"])
+    batches: list[list[bytes]] = []
+    stream(spark, bootstrap, topic, tmp_path, batches)
+    client.delete_topics([topic])
+    _make_again(client, topic)
+    send(client, topic, [b"new 1", b"new 2"])
+    with pytest.raises(Exception, match="deleted and created again since the checkpoint"):
+        stream(spark, bootstrap, topic, tmp_path, batches)
+    stream(spark, bootstrap, topic, tmp_path, batches, onDataLoss="earliest")
+    assert sum(batches, []) == [b"old", b"new 1", b"new 2"]
+
+
+def _make_again(client, topic):
+    import time
+
+    from barnabas.client.blocking import NewTopic
+    from barnabas.client.errors import BrokerError
+
+    for _ in range(50):
+        try:
+            client.create_topics([NewTopic(topic, 1)])
+            return
+        except BrokerError:
+            time.sleep(0.1)  # the deletion is still going on
+    raise AssertionError(f"{topic} cannot be made again")
+
+
+def test_no_option_is_taken_silently(spark, bootstrap, new_topic):
+    topic = new_topic(1)
+    with pytest.raises(Exception, match="has no option maxofsetspertrigger"):
+        reader(spark, bootstrap, topic, maxOfsetsPerTrigger="10")
+    with pytest.raises(Exception, match="onDataLoss=maybe is not stop, earliest or latest"):
+        reader(spark, bootstrap, topic, onDataLoss="maybe")
+    with pytest.raises(Exception, match="topic no-such-topic does not exist: create it"):
+        reader(spark, bootstrap, "no-such-topic").collect()
+    rows = spark.range(1).selectExpr("id AS value")
+    with pytest.raises(Exception, match="column value is bigint"):
+        rows.write.format("barnabas").option("kafka.bootstrap.servers", bootstrap).option(
+            "topic", topic
+        ).mode("append").save()
