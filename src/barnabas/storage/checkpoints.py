@@ -124,10 +124,10 @@ def read_topic_id(folder: str) -> uuid.UUID | None:
         raise CorruptCheckpoint(f"{path} has no topic_id: {error}") from None
 
 
-def write_topic_id(folder: str, topic_id: uuid.UUID) -> None:
+def write_topic_id(folder: str, topic_id: uuid.UUID, *, sync: bool = True) -> None:
     """Raises OSError."""
     text = f"version: 0\ntopic_id: {encode_uuid(topic_id)}\n"
-    write_atomically(os.path.join(folder, PARTITION_METADATA), text.encode())
+    write_atomically(os.path.join(folder, PARTITION_METADATA), text.encode(), sync=sync)
 
 
 def _read_pairs(path: str, separator: str) -> dict[str, str]:

@@ -25,7 +25,7 @@ from barnabas.storage import checkpoints, producer_snapshot
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import CorruptIndex, LogDirOffline, OffsetOutOfRange
 from barnabas.storage.files import FileSlice, fsync_dir, pwrite_all, remove_quietly
-from barnabas.storage.segment import DELETED_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
+from barnabas.storage.segment import DELETED_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Nothing, Segment
 
 log = logging.getLogger("barnabas.storage")
 
@@ -60,6 +60,7 @@ class Log:
         "core",
         "doomed",
         "folder",
+        "is_new",
         "last_flush_ms",
         "last_snapshot_offset",
         "log_dir",
@@ -86,6 +87,7 @@ class Log:
         self.last_snapshot_offset = last_snapshot_offset
         self.last_flush_ms = now_ms
         self.doomed: list[Doomed] = []
+        self.is_new = False
         self._flush_lock = threading.Lock()
         self._pending = bytearray()
         self._pending_position = 0
@@ -401,9 +403,9 @@ class Log:
                 following = segments[slot].base_offset if slot < len(segments) else end_offset
                 upper = upper_offset if upper_offset is not None and upper_offset < following else None
                 found = segment.read(offset, max_bytes, at_least_one=at_least_one, upper_offset=upper)
-                if found is not None:
+                if isinstance(found, FileSlice):
                     return found
-                if upper is not None or (segment.locate(offset) is not None and max_bytes <= 0):
+                if upper is not None or found is Nothing.STOP:
                     return None
         except OSError as error:
             raise LogDirOffline(self.log_dir, error) from error
@@ -422,16 +424,23 @@ class Log:
         for segment in self._segments[slot:]:
             try:
                 some, complete = segment.aborted(offset, upper_offset)
-            except CorruptIndex:
-                # Rebuilt from the markers when the log is next recovered; until then the transactions in
-                # this segment cannot be told apart, and readers of committed records must not go on.
-                raise
+            except CorruptIndex as error:
+                self._rebuild_txn_index(segment, str(error))
+                some, complete = segment.aborted(offset, upper_offset)
             except OSError as error:
                 raise LogDirOffline(self.log_dir, error) from error
             found += some
             if complete:
                 break
         return found
+
+    def _rebuild_txn_index(self, segment: Segment, reason: str) -> None:
+        from barnabas.storage.recovery import rebuild_txn_index
+
+        try:
+            rebuild_txn_index(self.folder, self._segments, segment, reason)
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record at or after a time, None when all are older.
@@ -498,6 +507,9 @@ class Log:
                     if _end_of(segments, segment, target) > self.recovery_point:
                         segment.sync()
                 fsync_dir(self.folder)
+                if self.is_new:
+                    fsync_dir(self.log_dir)
+                    self.is_new = False
             except FileNotFoundError:
                 # Retention or deletion took the segment meanwhile: what is gone needs no flush.
                 return self.recovery_point
@@ -667,6 +679,16 @@ class Log:
             raise LogDirOffline(self.log_dir, error) from error
         self.doomed.clear()
         self.release()
+
+    def abandon(self) -> None:
+        """The log was deleted or its disk has failed: nothing more is written; readers finish what they have.
+
+        A later use raises LogDirOffline, because the files are not found under their names any more.
+        """
+        self._pending = bytearray()
+        self.doomed.clear()
+        for segment in self._segments:
+            segment.file = None
 
     def release(self) -> None:
         """Closes files (as soon as no reader uses them) and gives index memory back; any use opens them."""

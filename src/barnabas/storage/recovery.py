@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 from barnabas.cores.epochs import LeaderEpochs
 from barnabas.cores.partition import PartitionCore
-from barnabas.records.batch import CorruptBatch, check_batch
+from barnabas.records.batch import BatchHeader, CorruptBatch, check_batch
 from barnabas.storage import checkpoints, producer_snapshot
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import CorruptCheckpoint, LogDirOffline
 from barnabas.storage.files import remove_quietly
 from barnabas.storage.log import Log, marker_of
-from barnabas.storage.scan import Damaged, scan
+from barnabas.storage.scan import Damaged, Found, scan
 from barnabas.storage.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -53,7 +53,9 @@ def create_log(folder: str, config: LogConfig, now_ms: int) -> Log:
     except OSError as error:
         raise LogDirOffline(os.path.dirname(folder), error) from error
     core = PartitionCore()
-    return Log(folder, config, core, [segment], recovery_point=0, last_snapshot_offset=0, now_ms=now_ms)
+    created = Log(folder, config, core, [segment], recovery_point=0, last_snapshot_offset=0, now_ms=now_ms)
+    created.is_new = True
+    return created
 
 
 def open_log(
@@ -98,32 +100,25 @@ class _Opening:
 
     def run(self, clean: bool, recovery_point: int, log_start_offset: int, high_watermark: int) -> Log:
         segments = self.segments
+        self._bring_back_indexes()
         epochs, epochs_lost = self._read_epochs()
-        end_offset = None
-        if clean:
-            end_offset = self._end_when_clean()
-        if end_offset is None:
-            end_offset = self._scan(min(recovery_point, segments[-1].base_offset))
-            recovery_point = min(recovery_point, end_offset)
-        else:
-            recovery_point = end_offset
         start_offset = max(log_start_offset, segments[0].base_offset)
-        if start_offset > end_offset:
-            # The checkpoint says that all of this was deleted: start anew where it says.
-            for segment in segments:
-                segment.delete_files()
-            segments[:] = [
-                Segment.create(self.folder, start_offset, self.config.segment_index_bytes, self.now_ms)
-            ]
-            end_offset = start_offset
         core = PartitionCore(start_offset, epochs)
-        core.reset(start_offset, end_offset)
-        for offset in producer_snapshot.offsets_in(self.folder):
-            if offset > end_offset:
-                remove_quietly(producer_snapshot.path_of(self.folder, offset))
-        last_snapshot = reload_producers(
-            self.folder, core, segments, skip_scan=clean and self.truncated is None, from_start=epochs_lost
-        )
+        end_offset = self._end_when_clean() if clean else None
+        if end_offset is not None:
+            recovery_point = end_offset
+            core.reset(start_offset, max(end_offset, start_offset))
+            _remove_snapshots(self.folder, end_offset)
+            last_snapshot = reload_producers(
+                self.folder, core, segments, skip_scan=True, from_start=epochs_lost
+            )
+        else:
+            end_offset = self._recover(core, recovery_point, epochs_lost)
+            recovery_point = min(recovery_point, end_offset)
+            last_snapshot = -1
+        if start_offset > end_offset:
+            core, last_snapshot = self._start_anew(start_offset), -1
+            recovery_point = start_offset
         core.advance_high_watermark(high_watermark)
         opened = Log(
             self.folder,
@@ -138,6 +133,21 @@ class _Opening:
             opened.save_epochs()
         self._report(opened)
         return opened
+
+    def _start_anew(self, offset: int) -> PartitionCore:
+        """The checkpoint says that everything on disk was deleted: an empty log that starts where it says."""
+        for segment in self.segments:
+            segment.delete_files()
+        self.segments[:] = [Segment.create(self.folder, offset, self.config.segment_index_bytes, self.now_ms)]
+        _remove_snapshots(self.folder, -1)
+        return PartitionCore(offset)
+
+    def _bring_back_indexes(self) -> None:
+        """Rebuilds the indexes of segments that have lost one; the scan of unclean ones does it by itself."""
+        for segment in self.segments:
+            if segment.size_bytes and not (segment.offset_index.exists() and segment.time_index.exists()):
+                segment.rebuild("an index file is missing", self.config.index_interval_bytes)
+                rebuild_txn_index(self.folder, self.segments, segment, "an index file is missing")
 
     def _read_epochs(self) -> tuple[LeaderEpochs, bool]:
         """(the epochs, whether they must be found again in the batches)."""
@@ -160,15 +170,21 @@ class _Opening:
             )
             return None
 
-    def _scan(self, from_offset: int) -> int:
-        """Verifies every batch of the segments that reach above `from_offset`; the log's end."""
+    def _recover(self, core: PartitionCore, recovery_point: int, epochs_lost: bool) -> int:
+        """Verifies every batch of the segments that reach above the recovery point; the log's end."""
         segments = self.segments
+        from_offset = min(recovery_point, segments[-1].base_offset)
         first = max((i for i, one in enumerate(segments) if one.base_offset <= from_offset), default=0)
-        end_offset = segments[first].base_offset
+        base_offset = segments[first].base_offset
+        start_offset = core.log_start_offset
+        core.reset(min(start_offset, base_offset), base_offset)
+        _remove_snapshots(self.folder, base_offset)
+        reload_producers(self.folder, core, segments[: first + 1], from_start=epochs_lost)
+        end_offset = base_offset
         for slot in range(first, len(segments)):
             segment = segments[slot]
             size = segment.size_bytes
-            end_offset, reason = recover_segment(segment, self.config.index_interval_bytes)
+            end_offset, reason = recover_segment(segment, self.config.index_interval_bytes, core)
             if reason is not None:
                 lost = size - segment.size_bytes + sum(one.size_bytes for one in segments[slot + 1 :])
                 self.truncated = Truncated(end_offset, lost, len(segments) - slot - 1, reason)
@@ -176,6 +192,11 @@ class _Opening:
                     later.delete_files()
                 del segments[slot + 1 :]
                 break
+        core.log_end_offset = end_offset
+        core.epochs.truncate_from_end(end_offset)
+        if start_offset <= end_offset:
+            core.advance_log_start(start_offset)
+        core.producers_loaded()
         return end_offset
 
     def _report(self, opened: Log) -> None:
@@ -192,14 +213,22 @@ class _Opening:
             )
 
 
-def recover_segment(segment: Segment, interval: int) -> tuple[int, str | None]:
-    """Verifies a segment's batches, builds its indexes, cuts it before the first torn one.
+def _remove_snapshots(folder: str, above_offset: int) -> None:
+    for offset in producer_snapshot.offsets_in(folder):
+        if offset > above_offset:
+            remove_quietly(producer_snapshot.path_of(folder, offset))
+
+
+def recover_segment(segment: Segment, interval: int, core: PartitionCore) -> tuple[int, str | None]:
+    """Verifies a segment's batches, builds its indexes, cuts it before the first torn one; the core, which
+    stands at the segment's base, learns the batches.
 
     Returns (the offset after the last whole batch, why it was cut or None). A batch in the middle whose
     checksum fails, but which is followed by whole ones, is no torn tail: it stays and is never served.
     Raises OSError.
     """
     segment.start_indexes()
+    segment.txn_index.start_empty()
     segment.bytes_since_entry = 0
     segment.set_max_timestamp(-1, segment.base_offset)
     end_offset, position = segment.base_offset, 0
@@ -228,8 +257,7 @@ def recover_segment(segment: Segment, interval: int) -> tuple[int, str | None]:
                 interval,
             )
             end_offset, position = found.last_offset + 1, found.position + found.size_bytes
-            if segment.first_timestamp < 0:
-                segment.first_timestamp = header.max_timestamp
+            _learn(core, segment, found, view, header)
     except Damaged as damage:
         reason = str(damage)
     if position < segment.size_bytes:
@@ -280,34 +308,73 @@ def reload_producers(
     return replay_from if found_snapshot and replay_from == end_offset else -1
 
 
+def _learn(
+    core: PartitionCore, segment: Segment | None, found: Found, view: memoryview, header: BatchHeader
+) -> None:
+    """One batch of our own log goes through the core; aborts go into `segment`'s transaction index."""
+    epoch = header.partition_leader_epoch
+    if not header.is_control:
+        core.apply(header, found.base_offset, epoch, header.max_timestamp)
+        return
+    marker = marker_of(view, header)
+    completed = core.apply_marker(header, found.base_offset, epoch, marker, header.max_timestamp)
+    if completed is not None and completed.aborted and segment is not None:
+        segment.txn_index.append(completed)
+
+
 def replay(core: PartitionCore, segments: list[Segment], epochs_from: int, producers_from: int) -> None:
-    """Applies the log's batches to the core: epochs from one offset on, producers from another.
+    """Applies the log's batches up to the core's end: epochs from one offset on, producers from another.
 
     Damaged batches are stepped over. Raises OSError.
     """
     end_offset = core.log_end_offset
     start = min(epochs_from, producers_from)
-    if start >= end_offset:
-        return
     for slot, segment in enumerate(segments):
         following = segments[slot + 1].base_offset if slot + 1 < len(segments) else end_offset
-        if following <= start:
+        if following <= start or segment.base_offset >= end_offset:
             continue
-        located = segment.locate(start)
+        located = segment.locate(max(start, segment.base_offset))
         if located is None:
             continue
         position = located if isinstance(located, int) else located.position
         for found, view in segment.intact(position):
+            if found.base_offset >= end_offset:
+                break
             header = check_batch(view)
-            epoch = header.partition_leader_epoch
             if found.base_offset < producers_from:
-                core.assign_epoch(epoch, found.base_offset)
-            elif header.is_control:
-                marker = marker_of(view, header)
-                core.apply_marker(header, found.base_offset, epoch, marker, header.max_timestamp)
+                core.assign_epoch(header.partition_leader_epoch, found.base_offset)
             else:
-                core.apply(header, found.base_offset, epoch, header.max_timestamp)
+                _learn(core, None, found, view, header)
     core.log_end_offset = end_offset
+
+
+def rebuild_txn_index(folder: str, segments: list[Segment], segment: Segment, reason: str) -> None:
+    """Finds a segment's aborted transactions again, from the snapshot before it. Raises OSError."""
+    core = PartitionCore()
+    core.log_end_offset = segment.base_offset
+    slot = segments.index(segment)
+    snapshots = [one for one in producer_snapshot.offsets_in(folder) if one <= segment.base_offset]
+    replay_from = segments[0].base_offset
+    for offset in reversed(snapshots):
+        try:
+            core.producers.load(producer_snapshot.read(producer_snapshot.path_of(folder, offset)))
+        except CorruptCheckpoint:
+            continue
+        replay_from = offset
+        break
+    replay(core, segments[:slot], replay_from, replay_from)
+    segment.txn_index.start_empty()
+    for found, view in segment.intact(0):
+        _learn(core, segment, found, view, check_batch(view))
+    if segment.txn_index.entries:
+        log.warning(
+            "transaction index rebuilt",
+            extra={
+                "file": segment.txn_index.path,
+                "entries": len(segment.txn_index.entries),
+                "reason": reason,
+            },
+        )
 
 
 def _tidy(folder: str) -> dict[int, int]:

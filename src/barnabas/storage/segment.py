@@ -11,6 +11,7 @@ import logging
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,13 @@ SWAP_SUFFIX: Final = ".swap"
 OFFSETS_IN_SEGMENT_MAX: Final = (1 << 31) - 1
 TAIL_BATCHES: Final = 1024
 UNKNOWN_MS: Final = -2
+
+
+class Nothing(Enum):
+    """Why a read of one segment found no batch."""
+
+    FURTHER_ON = "no batch from the offset on is in this segment"
+    STOP = "the next batch may not be served: it is too large, or at or above the upper offset"
 
 
 class Segment:
@@ -223,6 +231,8 @@ class Segment:
         """Where the first batch lies whose last offset is at or after `offset`: a Found, or just its position
         where the tail knows it. None when the segment ends before. Raises OSError.
         """
+        if self.size_bytes == 0:
+            return None
         tail = self.tail_offsets
         if tail and offset >= tail[0]:
             slot = bisect_right(tail, offset) - 1
@@ -272,22 +282,19 @@ class Segment:
 
     def read(
         self, offset: int, max_bytes: int, *, at_least_one: bool, upper_offset: int | None
-    ) -> FileSlice | None:
-        """Whole batches from the one that holds `offset` on; None when there is none below `upper_offset`.
-
-        Raises OSError.
-        """
+    ) -> FileSlice | Nothing:
+        """Whole batches from the one that holds `offset` on, those below `upper_offset`. Raises OSError."""
         found = self.locate(offset)
         while found is not None:
             start = found if isinstance(found, int) else found.position
             end = self.size_bytes if upper_offset is None else self._position_of_upper(upper_offset)
             if start >= end:
-                return None
+                return Nothing.STOP
             if end - start > max_bytes:
                 end = self._cut_at(start, start + max_bytes)
                 if end <= start:
                     if not at_least_one:
-                        return None
+                        return Nothing.STOP
                     end = start + self._size_at(start)
             if start < self.trusted_from and not self._is_checked(start, end):
                 intact_to, skip_to = self._check(start, end)
@@ -296,7 +303,7 @@ class Segment:
                     continue
                 end = intact_to
             return FileSlice(self.open(), start, end - start)
-        return None
+        return Nothing.FURTHER_ON
 
     def _position_of_upper(self, upper_offset: int) -> int:
         found = self.locate(upper_offset)
@@ -455,20 +462,26 @@ class Segment:
 
     # -------------------------------------------------------------------------------------------- cutting
 
-    def truncate_to(self, offset: int) -> None:
-        """Drops the batches that hold `offset` or come after it. Raises OSError.
+    def truncate_to(self, offset: int) -> int:
+        """Drops the batches that hold `offset` or come after it; returns the log's new end. Raises OSError.
 
-        The batch that holds `offset` goes as a whole, as in Kafka.
+        The batch that holds `offset` goes as a whole: the new end may lie below `offset`.
         """
+        end_offset = offset
         found = self.locate(offset)
-        if found is None:
-            return
-        position = found if isinstance(found, int) else found.position
-        self.cut(position)
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
-        self.txn_index.truncate_to(offset)
+        if found is not None:
+            if isinstance(found, int):
+                end_offset = min(offset, self.tail_offsets[bisect_right(self.tail_offsets, offset) - 1])
+                position = found
+            else:
+                end_offset = min(offset, found.base_offset)
+                position = found.position
+            self.cut(position)
+        self.offset_index.truncate_to(end_offset)
+        self.time_index.truncate_to(end_offset)
+        self.txn_index.truncate_to(end_offset)
         self.load_tail()
+        return end_offset
 
     def cut(self, position: int) -> None:
         """Cuts the file at `position`; the indexes are the caller's."""

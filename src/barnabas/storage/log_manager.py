@@ -1,0 +1,486 @@
+"""All logs of one broker, in one or several log dirs.
+
+`open` locks the dirs and loads every partition, in threads where a scan is needed. One thread (the shard's
+loop) owns the logs; `checkpoint`, `flush_due` and `remove_doomed` may run in another beside it. A dir that
+fails goes offline with its partitions; the others go on.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from barnabas.storage import checkpoints
+from barnabas.storage.checkpoints import MetaProperties, TopicPartition
+from barnabas.storage.config import LogConfig
+from barnabas.storage.errors import (
+    CorruptCheckpoint,
+    LogDirLocked,
+    LogDirOffline,
+    StorageError,
+    WrongLogDir,
+)
+from barnabas.storage.files import fsync_dir, remove_quietly, write_atomically
+from barnabas.storage.log import Log
+from barnabas.storage.recovery import create_log, open_log
+
+log = logging.getLogger("barnabas.storage")
+
+LOCK_FILE: Final = ".lock"
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+DELETE_SUFFIX: Final = "-delete"
+FUTURE_SUFFIX: Final = "-future"
+STRAY_SUFFIX: Final = "-stray"
+FOLDER_NAME_MAX: Final = 255
+
+
+class DirUsage(NamedTuple):
+    """What DescribeLogDirs tells of one dir; bytes are -1 when it is offline."""
+
+    path: str
+    offline: bool
+    total_bytes: int
+    usable_bytes: int
+    logs: dict[TopicPartition, Log]
+
+
+class _Dir:
+    """One log dir."""
+
+    __slots__ = ("checkpointed", "clean", "lock_fd", "meta", "offline", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.lock_fd = -1
+        self.clean = False
+        self.meta: MetaProperties | None = None
+        self.offline: str | None = None
+        self.checkpointed: dict[str, dict[TopicPartition, int]] = {}
+
+    def file(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+
+def folder_name(name: TopicPartition) -> str:
+    return f"{name.topic}-{name.partition}"
+
+
+def parse_folder_name(folder: str) -> TopicPartition | None:
+    """The partition that a folder holds; None for any other folder, being deleted or moved too."""
+    topic, dash, number = folder.rpartition("-")
+    if not dash or not topic or not number.isdecimal() or not number.isascii():
+        return None
+    return TopicPartition(topic, int(number))
+
+
+class LogManager:
+    """See the module."""
+
+    def __init__(
+        self,
+        log_dirs: Sequence[str | os.PathLike[str]],
+        config_of: Callable[[str], LogConfig],
+        *,
+        recovery_threads_per_dir: int = 2,
+    ) -> None:
+        """config_of: the topic configs of a topic by its name."""
+        self._dirs = [_Dir(os.path.abspath(os.fspath(path))) for path in log_dirs]
+        self._config_of = config_of
+        self._recovery_threads = recovery_threads_per_dir
+        self._logs: dict[TopicPartition, Log] = {}
+        self._topic_ids: dict[TopicPartition, uuid.UUID] = {}
+        self._doomed_folders: list[tuple[int, str]] = []
+        self.on_offline: Callable[[str, list[TopicPartition]], None] = lambda _dir, _logs: None
+
+    # ----------------------------------------------------------------------------------------------- open
+
+    def open(self, now_ms: int) -> None:
+        """Locks the dirs and loads what is in them.
+
+        Raises LogDirLocked, WrongLogDir when the dirs contradict each other, and LogDirOffline when no dir is
+        usable; a part of several that is not goes offline with a log line.
+        """
+        for one in self._dirs:
+            try:
+                self._open_dir(one)
+            except (OSError, CorruptCheckpoint) as error:
+                self._give_up(one, error)
+        self._require_online()
+        self._check_metas()
+        for one in self._dirs:
+            if one.offline is None:
+                try:
+                    self._load_dir(one, now_ms)
+                except (OSError, LogDirOffline) as error:
+                    self._give_up(one, error)
+        self._require_online()
+
+    def _require_online(self) -> None:
+        if all(one.offline is not None for one in self._dirs):
+            first = self._dirs[0]
+            raise LogDirOffline(first.path, first.offline or "unusable")
+
+    def _open_dir(self, one: _Dir) -> None:
+        os.makedirs(one.path, exist_ok=True)
+        fd = os.open(one.file(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # The same kind of lock that Java takes, so that a Kafka broker and ours keep each other out.
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            raise LogDirLocked(
+                f"log dir {one.path} is in use by another broker; stop it or choose another --data dir"
+            ) from None
+        one.lock_fd = fd
+        one.meta = checkpoints.read_meta(one.path)
+
+    def _check_metas(self) -> None:
+        metas = [(one.path, one.meta) for one in self._dirs if one.offline is None and one.meta is not None]
+        for path, meta in metas[1:]:
+            first_path, first = metas[0]
+            for what, here, there in (
+                ("cluster.id", meta.cluster_id, first.cluster_id),
+                ("node.id", meta.node_id, first.node_id),
+            ):
+                if here is not None and there is not None and here != there:
+                    raise WrongLogDir(f"{path} has {what} {here} where {first_path} has {there}")
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster id that the dirs belong to; None when they are new."""
+        return next((one.meta.cluster_id for one in self._dirs if one.meta and one.meta.cluster_id), None)
+
+    @property
+    def node_id(self) -> int | None:
+        """The node id that the dirs belong to; None when they are new."""
+        return next(
+            (one.meta.node_id for one in self._dirs if one.meta and one.meta.node_id is not None), None
+        )
+
+    def claim(self, cluster_id: str, node_id: int) -> None:
+        """Marks new dirs as this broker's. Raises WrongLogDir for one of another cluster or broker."""
+        for one in self._dirs:
+            if one.offline is not None:
+                continue
+            meta = one.meta
+            if meta is not None:
+                if meta.cluster_id is not None and meta.cluster_id != cluster_id:
+                    raise WrongLogDir(
+                        f"{one.path} belongs to cluster {meta.cluster_id}, not to {cluster_id}; "
+                        "choose another log dir"
+                    )
+                if meta.node_id is not None and meta.node_id != node_id:
+                    raise WrongLogDir(
+                        f"{one.path} belongs to node {meta.node_id}, not to {node_id}; set node.id or choose "
+                        "another log dir"
+                    )
+                if meta.cluster_id is not None and meta.node_id is not None:
+                    continue
+            directory_id = meta.directory_id if meta is not None and meta.directory_id else uuid.uuid4()
+            one.meta = MetaProperties(cluster_id, node_id, directory_id)
+            checkpoints.write_meta(one.path, one.meta)
+
+    def _load_dir(self, one: _Dir, now_ms: int) -> None:
+        one.clean = os.path.exists(one.file(CLEAN_SHUTDOWN_FILE))
+        names = []
+        for entry in os.scandir(one.path):
+            if not entry.is_dir(follow_symlinks=True):
+                continue
+            if entry.name.endswith(DELETE_SUFFIX):
+                shutil.rmtree(entry.path, ignore_errors=True)
+                continue
+            name = parse_folder_name(entry.name)
+            if name is not None:
+                names.append(name)
+        recovery = self._read_offsets(one, checkpoints.RECOVERY_POINTS)
+        starts = self._read_offsets(one, checkpoints.LOG_STARTS)
+        high = self._read_offsets(one, checkpoints.HIGH_WATERMARKS)
+        # From here on a crash must be seen as one.
+        remove_quietly(one.file(CLEAN_SHUTDOWN_FILE))
+
+        def load(name: TopicPartition) -> tuple[TopicPartition, Log, uuid.UUID | None]:
+            folder = os.path.join(one.path, folder_name(name))
+            opened = open_log(
+                folder,
+                self._config_of(name.topic),
+                now_ms,
+                clean=one.clean,
+                recovery_point=recovery.get(name, 0),
+                log_start_offset=starts.get(name, 0),
+                high_watermark=high.get(name, 0),
+            )
+            try:
+                topic_id = checkpoints.read_topic_id(folder)
+            except CorruptCheckpoint as error:
+                log.warning("topic id is lost", extra={"log": folder, "reason": str(error)})
+                topic_id = None
+            return name, opened, topic_id
+
+        if one.clean or len(names) <= 1:
+            loaded = [load(name) for name in names]
+        else:
+            with ThreadPoolExecutor(self._recovery_threads, "recovery") as pool:
+                loaded = list(pool.map(load, names))
+        for name, opened, topic_id in loaded:
+            if name in self._logs:
+                log.error(
+                    "partition is in two log dirs; the second is ignored",
+                    extra={"partition": str(name), "used": self._logs[name].folder, "ignored": opened.folder},
+                )
+                continue
+            self._logs[name] = opened
+            if topic_id is not None:
+                self._topic_ids[name] = topic_id
+        if names and not one.clean:
+            log.info("logs recovered after an unclean stop", extra={"log_dir": one.path, "logs": len(names)})
+
+    def _read_offsets(self, one: _Dir, file: str) -> dict[TopicPartition, int]:
+        path = one.file(file)
+        try:
+            return checkpoints.read_offsets(path)
+        except CorruptCheckpoint as error:
+            # Lost recovery points mean a scan of everything, which a clean marker must not skip.
+            if file == checkpoints.RECOVERY_POINTS:
+                one.clean = False
+            log.warning("checkpoint is damaged and ignored", extra={"file": path, "reason": str(error)})
+            return {}
+
+    # ----------------------------------------------------------------------------------------------- logs
+
+    @property
+    def logs(self) -> dict[TopicPartition, Log]:
+        """All online logs. Not to be changed."""
+        return self._logs
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        return self._logs.get(TopicPartition(topic, partition))
+
+    def topic_id(self, topic: str, partition: int) -> uuid.UUID | None:
+        """The topic id kept beside the log."""
+        return self._topic_ids.get(TopicPartition(topic, partition))
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID | None,
+        now_ms: int,
+        *,
+        log_dir: str | None = None,
+    ) -> Log:
+        """The partition's log, made when it is not there yet: in `log_dir`, or where the fewest logs are.
+
+        Raises LogDirOffline.
+        """
+        name = TopicPartition(topic, partition)
+        existing = self._logs.get(name)
+        if existing is not None:
+            return existing
+        chosen = self._place(log_dir)
+        folder = os.path.join(chosen.path, folder_name(name))
+        try:
+            created = create_log(folder, self._config_of(topic), now_ms)
+            if topic_id is not None:
+                checkpoints.write_topic_id(folder, topic_id, sync=False)
+        except (OSError, LogDirOffline) as error:
+            self.take_offline(chosen.path, error)
+            raise LogDirOffline(chosen.path, error if isinstance(error, OSError) else str(error)) from error
+        self._logs[name] = created
+        if topic_id is not None:
+            self._topic_ids[name] = topic_id
+        return created
+
+    def _place(self, log_dir: str | None) -> _Dir:
+        online = [one for one in self._dirs if one.offline is None]
+        if log_dir is not None:
+            online = [one for one in online if one.path == os.path.abspath(log_dir)]
+        if not online:
+            raise LogDirOffline(log_dir or self._dirs[0].path, "no usable log dir is left")
+        counts = {one.path: 0 for one in online}
+        for each in self._logs.values():
+            if each.log_dir in counts:
+                counts[each.log_dir] += 1
+        return min(online, key=lambda one: counts[one.path])
+
+    def delete(self, topic: str, partition: int, now_ms: int) -> bool:
+        """Takes the partition away: its folder is renamed at once and removed after `file.delete.delay.ms`.
+
+        False when there is none. Raises LogDirOffline.
+        """
+        name = TopicPartition(topic, partition)
+        gone = self._logs.pop(name, None)
+        self._topic_ids.pop(name, None)
+        if gone is None:
+            return False
+        suffix = f".{uuid.uuid4().hex}{DELETE_SUFFIX}"
+        target = os.path.join(gone.log_dir, folder_name(name)[: FOLDER_NAME_MAX - len(suffix)] + suffix)
+        try:
+            os.rename(gone.folder, target)
+        except OSError as error:
+            self.take_offline(gone.log_dir, error)
+            raise LogDirOffline(gone.log_dir, error) from error
+        gone.abandon()
+        self._doomed_folders.append((now_ms + gone.config.file_delete_delay_ms, target))
+        return True
+
+    def set_config(self, topic: str, config: LogConfig) -> None:
+        """A topic's configs have changed."""
+        for name, each in self._logs.items():
+            if name.topic == topic:
+                each.set_config(config)
+
+    # --------------------------------------------------------------------------------------- housekeeping
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Retention over all logs, on the owner's thread; how many segments went."""
+        count = 0
+        for name, each in list(self._logs.items()):
+            try:
+                gone = each.delete_old_segments(now_ms)
+            except LogDirOffline as error:
+                self.take_offline(each.log_dir, error)
+                continue
+            if gone:
+                log.info(
+                    "segments deleted",
+                    extra={"partition": str(name), "segments": gone, "log_start": each.log_start_offset},
+                )
+            count += gone
+        return count
+
+    def remove_doomed(self, now_ms: int) -> None:
+        """Removes files and folders whose delay is over. Any one thread."""
+        for each in list(self._logs.values()):
+            if each.doomed:
+                each.remove_doomed(now_ms)
+        while self._doomed_folders and self._doomed_folders[0][0] <= now_ms:
+            shutil.rmtree(self._doomed_folders.pop(0)[1], ignore_errors=True)
+
+    def flush_due(self, now_ms: int) -> int:
+        """Flushes the logs that ask for it; how many. Any one thread."""
+        count = 0
+        for each in list(self._logs.values()):
+            if each.needs_flush(now_ms):
+                # After a roll only what is finished has to be made durable.
+                config = each.config
+                due = (
+                    each.unflushed_messages >= config.flush_messages
+                    or now_ms - each.last_flush_ms >= config.flush_ms
+                )
+                try:
+                    each.flush(now_ms if due else None, upto_active=not due)
+                    count += 1
+                except LogDirOffline as error:
+                    self.take_offline(each.log_dir, error)
+        return count
+
+    def checkpoint(self) -> None:
+        """Writes recovery points, high watermarks and log starts of each dir, where they have changed.
+
+        Any one thread.
+        """
+        for one in self._dirs:
+            if one.offline is None:
+                try:
+                    self._checkpoint_dir(one)
+                except OSError as error:
+                    self.take_offline(one.path, error)
+
+    def _checkpoint_dir(self, one: _Dir) -> None:
+        logs = {name: each for name, each in list(self._logs.items()) if each.log_dir == one.path}
+        files = {
+            checkpoints.RECOVERY_POINTS: {name: each.recovery_point for name, each in logs.items()},
+            checkpoints.HIGH_WATERMARKS: {name: each.core.high_watermark for name, each in logs.items()},
+            checkpoints.LOG_STARTS: {
+                name: each.log_start_offset
+                for name, each in logs.items()
+                if each.log_start_offset > each.segments[0].base_offset
+            },
+        }
+        for file, offsets in files.items():
+            if one.checkpointed.get(file) != offsets:
+                checkpoints.write_offsets(one.file(file), offsets)
+                one.checkpointed[file] = offsets
+
+    # -------------------------------------------------------------------------------------------- offline
+
+    def take_offline(self, log_dir: str, error: BaseException | str) -> list[TopicPartition]:
+        """A dir has failed: its partitions are gone until a restart; returns them."""
+        for one in self._dirs:
+            if one.path == log_dir and one.offline is None:
+                return self._give_up(one, error)
+        return []
+
+    def _give_up(self, one: _Dir, error: BaseException | str) -> list[TopicPartition]:
+        one.offline = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        lost = [name for name, each in list(self._logs.items()) if each.log_dir == one.path]
+        for name in lost:
+            self._logs.pop(name).abandon()
+            self._topic_ids.pop(name, None)
+        log.error(
+            "log dir is offline", extra={"log_dir": one.path, "reason": one.offline, "partitions": len(lost)}
+        )
+        self.on_offline(one.path, lost)
+        return lost
+
+    @property
+    def offline_dirs(self) -> dict[str, str]:
+        """Path -> reason of the dirs that have failed."""
+        return {one.path: one.offline for one in self._dirs if one.offline is not None}
+
+    @property
+    def dirs(self) -> list[str]:
+        return [one.path for one in self._dirs]
+
+    def usage(self) -> list[DirUsage]:
+        """What DescribeLogDirs tells."""
+        shown = []
+        for one in self._dirs:
+            logs = {name: each for name, each in self._logs.items() if each.log_dir == one.path}
+            total = usable = -1
+            if one.offline is None:
+                try:
+                    disk = shutil.disk_usage(one.path)
+                    total, usable = disk.total, disk.free
+                except OSError as error:
+                    self.take_offline(one.path, error)
+                    logs = {}
+            shown.append(DirUsage(one.path, one.offline is not None, total, usable, logs))
+        return shown
+
+    # ---------------------------------------------------------------------------------------------- close
+
+    def close(self) -> None:
+        """Closes every log, writes the checkpoints and the marks of a clean stop, lets the dirs go."""
+        for one in self._dirs:
+            if one.offline is None:
+                try:
+                    self._close_dir(one)
+                except (OSError, StorageError) as error:
+                    self._give_up(one, error)
+            if one.lock_fd >= 0:
+                os.close(one.lock_fd)
+                one.lock_fd = -1
+        for _, path in self._doomed_folders:
+            shutil.rmtree(path, ignore_errors=True)
+        self._doomed_folders.clear()
+        self._logs.clear()
+
+    def _close_dir(self, one: _Dir) -> None:
+        if one.lock_fd < 0:
+            return
+        for each in [each for each in self._logs.values() if each.log_dir == one.path]:
+            each.close()
+        one.checkpointed.clear()
+        self._checkpoint_dir(one)
+        fsync_dir(one.path)
+        write_atomically(one.file(CLEAN_SHUTDOWN_FILE), b'{"version":0,"brokerEpoch":-1}')
