@@ -1,6 +1,6 @@
 """All logs of one broker, in one or several log dirs.
 
-`open` locks the dirs and loads every partition, in threads where a scan is needed. One thread (the shard's
+`lock` takes the dirs, `load` opens every partition, in threads where a scan is needed. One thread (the shard's
 loop) owns the logs; `checkpoint`, `flush_due` and `remove_doomed` may run in another beside it. A dir that
 fails goes offline with its partitions; the others go on.
 """
@@ -102,7 +102,12 @@ class LogManager:
     # ----------------------------------------------------------------------------------------------- open
 
     def open(self, now_ms: int) -> None:
-        """Locks the dirs and loads what is in them.
+        """`lock` and `load` in one, where the topics' configs are known beforehand."""
+        self.lock()
+        self.load(now_ms)
+
+    def lock(self) -> None:
+        """Takes the dirs for this process and reads whose they are.
 
         Raises LogDirLocked, WrongLogDir when the dirs contradict each other, and LogDirOffline when no dir is
         usable; a part of several that is not goes offline with a log line.
@@ -114,6 +119,12 @@ class LogManager:
                 self._give_up(one, error)
         self._require_online()
         self._check_metas()
+
+    def load(self, now_ms: int) -> None:
+        """Opens every partition in the dirs; their configs are asked for by topic. Any thread.
+
+        Raises LogDirOffline when no dir is left.
+        """
         for one in self._dirs:
             if one.offline is None:
                 try:
