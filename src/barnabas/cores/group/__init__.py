@@ -3,7 +3,8 @@
     from barnabas.cores.group import GroupCoordinatorCore, GroupLimits, JoinGroup, JoinReply, ...
 
 `core` holds the entry point and says how the broker drives it; `events` what can be asked and answered;
-`turn` the Decision; `classic*` the classic protocol; `offsets` committed offsets; `records` the bytes.
+`turn` the Decision; `classic*` the classic protocol; `consumer*`, `reconcile`, `assignors` KIP-848;
+`migration` and `consumer_classic` members of both at once; `offsets` committed offsets; `records` the bytes.
 Rules that hold throughout:
 
 * A core is one partition of the offsets topic. No clock, no randomness: both come in with the event.
@@ -18,10 +19,15 @@ from barnabas.cores.group.core import GroupCoordinatorCore
 from barnabas.cores.group.events import (
     CommitOffsets,
     CommitReply,
+    ConsumerDescribeReply,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
     DeleteGroup,
     DeleteOffsets,
     DeleteOffsetsReply,
     DeleteReply,
+    DescribeConsumerGroup,
+    DescribedConsumer,
     DescribedMember,
     DescribeGroup,
     DescribeReply,
@@ -54,18 +60,24 @@ from barnabas.cores.group.events import (
     TopicsDeleted,
 )
 from barnabas.cores.group.limits import GroupLimits
+from barnabas.cores.group.state import TopicInfo
 from barnabas.cores.group.turn import Decision, Note
 
 __all__ = [
     "CommitOffsets",
     "CommitReply",
+    "ConsumerDescribeReply",
+    "ConsumerHeartbeat",
+    "ConsumerHeartbeatReply",
     "Decision",
     "DeleteGroup",
     "DeleteOffsets",
     "DeleteOffsetsReply",
     "DeleteReply",
+    "DescribeConsumerGroup",
     "DescribeGroup",
     "DescribeReply",
+    "DescribedConsumer",
     "DescribedMember",
     "DoneReply",
     "EndTransaction",
@@ -96,5 +108,6 @@ __all__ = [
     "Timer",
     "TimerFired",
     "TimerKey",
+    "TopicInfo",
     "TopicsDeleted",
 ]

@@ -6,7 +6,7 @@ already knows. The join itself waits (`join_token`) until `classic_rebalance` co
 
 from __future__ import annotations
 
-from barnabas.cores.group import records
+from barnabas.cores.group import consumer_classic, records
 from barnabas.cores.group.classic import ClassicGroup, ClassicMember, ClassicState
 from barnabas.cores.group.classic_rebalance import (
     SESSION,
@@ -16,6 +16,8 @@ from barnabas.cores.group.classic_rebalance import (
     prepare_rebalance,
     rebalance_or_complete_join,
 )
+from barnabas.cores.group.consumer import ConsumerGroup
+from barnabas.cores.group.consumer_records import write_group_gone
 from barnabas.cores.group.events import JoinGroup, JoinReply, SyncReply
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -35,6 +37,12 @@ def decide_join(turn: Turn, event: JoinGroup) -> None:
             f" {limits.group_max_session_timeout_ms}",
         )
     stored = turn.find(event.group_id)
+    if isinstance(stored, ConsumerGroup):
+        if not stored.is_empty:
+            consumer_classic.decide_join(turn, stored, event)
+            return
+        write_group_gone(turn, turn.edit(stored))
+        stored = None
     if stored is None:
         if event.member_id:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no group {event.group_id!r} on this coordinator")

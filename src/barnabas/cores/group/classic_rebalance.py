@@ -10,7 +10,7 @@ from typing import Final
 
 from barnabas.cores.group import records
 from barnabas.cores.group.classic import CAN_REBALANCE, ClassicGroup, ClassicMember, ClassicState
-from barnabas.cores.group.events import JoinedMember, JoinReply, SyncReply, TimerFired
+from barnabas.cores.group.events import JoinedMember, JoinReply, SyncReply
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ErrorCode
 
@@ -159,14 +159,7 @@ def end_sync_phase_if_all_synced(turn: Turn, group: ClassicGroup) -> None:
 # --- timers
 
 
-def decide_timer(turn: Turn, event: TimerFired) -> None:
-    """The deadline is still the armed one: GroupCoordinatorCore.step drops stale timers."""
-    group_id, member_id, kind = event.key
-    turn.disarm(group_id, member_id, kind)
-    stored = turn.find(group_id)
-    if stored is None:
-        return
-    group = turn.edit(stored)
+def timer_ended(turn: Turn, group: ClassicGroup, member_id: str, kind: str) -> None:
     if kind == SESSION:
         _session_ended(turn, group, member_id)
     elif kind == INITIAL:

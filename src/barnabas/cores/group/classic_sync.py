@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.cores.group import records
+from barnabas.cores.group import consumer_classic, records
 from barnabas.cores.group.classic import ClassicGroup, ClassicState
 from barnabas.cores.group.classic_rebalance import (
     SESSION,
@@ -12,6 +12,7 @@ from barnabas.cores.group.classic_rebalance import (
     end_sync_phase_if_all_synced,
     rebalance_or_complete_join,
 )
+from barnabas.cores.group.consumer import ConsumerGroup
 from barnabas.cores.group.events import (
     Heartbeat,
     HeartbeatReply,
@@ -22,14 +23,15 @@ from barnabas.cores.group.events import (
     SyncGroup,
     SyncReply,
 )
+from barnabas.cores.group.state import Group
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
 
-def _require_group(turn: Turn, group_id: str) -> ClassicGroup:
+def _require_group(turn: Turn, group_id: str) -> Group:
     if not group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
-    group = turn.classic(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    group = turn.require(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
     if group.state is ClassicState.DEAD:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{group_id!r} is being deleted")
     return group
@@ -48,6 +50,9 @@ def _require_generation(group: ClassicGroup, generation_id: int) -> None:
 
 def decide_sync(turn: Turn, event: SyncGroup) -> None:
     stored = _require_group(turn, event.group_id)
+    if isinstance(stored, ConsumerGroup):
+        consumer_classic.decide_sync(turn, stored, event)
+        return
     stored.require_member(event.member_id, event.group_instance_id)
     _require_generation(stored, event.generation_id)
     for asked, actual in (
@@ -107,6 +112,9 @@ def _sync_completing(turn: Turn, group: ClassicGroup, event: SyncGroup) -> None:
 
 def decide_heartbeat(turn: Turn, event: Heartbeat) -> None:
     group = _require_group(turn, event.group_id)
+    if isinstance(group, ConsumerGroup):
+        consumer_classic.decide_heartbeat(turn, group, event)
+        return
     member = group.require_member(event.member_id, event.group_instance_id)
     _require_generation(group, event.generation_id)
     if group.state is ClassicState.EMPTY:
@@ -122,7 +130,11 @@ def decide_heartbeat(turn: Turn, event: Heartbeat) -> None:
 
 
 def decide_leave(turn: Turn, event: LeaveGroup) -> None:
-    group = turn.edit(_require_group(turn, event.group_id))
+    stored = _require_group(turn, event.group_id)
+    if isinstance(stored, ConsumerGroup):
+        consumer_classic.decide_leave(turn, stored, event)
+        return
+    group = turn.edit(stored)
     members_before = set(group.members)
     results = tuple(
         LeftMember(m.member_id, m.group_instance_id, _leave(turn, group, m)) for m in event.members

@@ -15,38 +15,40 @@ Loading: `replay` every record of the partition in order (`replay_marker` for co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from barnabas.cores.group import (
-    classic_admin,
+    admin,
     classic_join,
-    classic_rebalance,
     classic_sync,
+    consumer_heartbeat,
+    lifecycle,
     offsets,
     records,
 )
 from barnabas.cores.group.events import (
     CommitOffsets,
+    ConsumerHeartbeat,
     DeleteGroup,
     DeleteOffsets,
+    DescribeConsumerGroup,
     DescribeGroup,
     EndTransaction,
     ExpireOffsets,
     FetchOffsets,
     Heartbeat,
     JoinGroup,
-    JoinReply,
     LeaveGroup,
     ListGroups,
     SyncGroup,
-    SyncReply,
     Timer,
     TimerFired,
     TimerKey,
     TopicsDeleted,
 )
 from barnabas.cores.group.limits import GroupLimits
-from barnabas.cores.group.state import State, take_back
+from barnabas.cores.group.state import State, TopicInfo, Topics, take_back
 from barnabas.cores.group.turn import Decision, Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -69,16 +71,18 @@ DECIDERS: Final[Mapping[type, Decider]] = {
     SyncGroup: classic_sync.decide_sync,
     Heartbeat: classic_sync.decide_heartbeat,
     LeaveGroup: classic_sync.decide_leave,
-    DescribeGroup: classic_admin.decide_describe,
-    ListGroups: classic_admin.decide_list,
-    DeleteGroup: classic_admin.decide_delete,
+    DescribeGroup: admin.decide_describe,
+    ListGroups: admin.decide_list,
+    DeleteGroup: admin.decide_delete,
     CommitOffsets: offsets.decide_commit,
     FetchOffsets: offsets.decide_fetch,
     DeleteOffsets: offsets.decide_delete,
     EndTransaction: offsets.decide_end_transaction,
     TopicsDeleted: offsets.decide_topics_deleted,
     ExpireOffsets: offsets.decide_expire,
-    TimerFired: classic_rebalance.decide_timer,
+    TimerFired: lifecycle.decide_timer,
+    ConsumerHeartbeat: consumer_heartbeat.decide_consumer_heartbeat,
+    DescribeConsumerGroup: admin.decide_describe_consumer,
 }
 
 
@@ -90,6 +94,17 @@ class GroupCoordinatorCore:
         """New values of options; what runs already keeps its old deadlines."""
         self.state.limits = limits
 
+    def set_group_limits(self, group_id: str, limits: GroupLimits | None) -> None:
+        """Limits for one group alone (configs of resource type GROUP); None goes back to those of all."""
+        if limits is None:
+            self.state.group_limits.pop(group_id, None)
+        else:
+            self.state.group_limits[group_id] = limits
+
+    def set_topics(self, topics: Mapping[str, TopicInfo]) -> None:
+        """The topics that exist now. Groups notice at their members' next heartbeats. Not part of the log."""
+        self.state.topics = Topics(self.state.topics.version + 1, topics)
+
     # --- serving
 
     def decide(self, event: Any) -> Turn:
@@ -99,7 +114,10 @@ class GroupCoordinatorCore:
             DECIDERS[type(event)](turn, event)
         except ApiError as refusal:
             turn = Turn(self.state, event.now_ms)
-            turn.reply(event.token, event.refused(refusal.code))
+            reply = event.refused(refusal.code)
+            if hasattr(reply, "message"):
+                reply = replace(reply, message=refusal.message)
+            turn.reply(event.token, reply)
         return turn
 
     def step(self, event: Any) -> Decision:
@@ -150,18 +168,12 @@ class GroupCoordinatorCore:
         """Every member gets a whole session to report back; groups over the size limit rebalance."""
         turn = Turn(self.state, now_ms)
         for group in list(self.state.groups.values()):
-            classic_rebalance.on_loaded(turn, group)
+            lifecycle.on_loaded(turn, group)
         return turn.apply(None)
 
     def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> Decision:
         """Answers for all who wait in this shard; the core is not to be used afterwards."""
-        replies: list[tuple[Any, Any]] = []
-        for group in self.state.groups.values():
-            for member in group.members.values():
-                if member.join_token is not None:
-                    replies.append((member.join_token, JoinReply(error, member.member_id)))
-                if member.sync_token is not None:
-                    replies.append((member.sync_token, SyncReply(error)))
+        replies = lifecycle.refuse_all_waiting(list(self.state.groups.values()), error)
         timers = tuple(Timer(key, None) for key in self.state.deadlines)
         self.state = State(self.state.limits)
-        return Decision(replies=tuple(replies), timers=timers)
+        return Decision(replies=replies, timers=timers)

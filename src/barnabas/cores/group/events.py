@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from uuid import UUID
 
 from barnabas.wire.errors import ErrorCode
 
@@ -380,6 +381,85 @@ class ExpireOffsets:
 
     def refused(self, error: ErrorCode) -> DoneReply:
         return DoneReply(error)
+
+
+# --- consumer groups (KIP-848) ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeatReply:
+    """`assignment` None tells the member that its assignment is what it was."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: frozenset[tuple[UUID, int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeat:
+    """ConsumerGroupHeartbeat. None means "as before" throughout; in v0 the broker makes up the first member id.
+
+    An empty `regex` ends a subscription by expression. `owned` holds (topic id, partition).
+    """
+
+    token: object
+    now_ms: int
+    group_id: str
+    member_id: str
+    member_epoch: int
+    client_id: str = ""
+    client_host: str = ""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: frozenset[str] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: frozenset[tuple[UUID, int]] | None = None
+
+    def refused(self, error: ErrorCode) -> ConsumerHeartbeatReply:
+        return ConsumerHeartbeatReply(error)
+
+
+class DescribedConsumer(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    regex: str | None
+    assignment: frozenset[tuple[UUID, int]]
+    target: frozenset[tuple[UUID, int]]
+    is_classic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerDescribeReply:
+    group_id: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: tuple[DescribedConsumer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConsumerGroup:
+    """One group of a ConsumerGroupDescribe request."""
+
+    token: object
+    now_ms: int
+    group_id: str
+
+    def refused(self, error: ErrorCode) -> ConsumerDescribeReply:
+        return ConsumerDescribeReply(self.group_id, error)
 
 
 # --- timers -------------------------------------------------------------------------------------------------

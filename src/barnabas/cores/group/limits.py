@@ -20,3 +20,11 @@ class GroupLimits:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * 60_000
     retry_after_failed_append_ms: int = 1_000
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_max_size: int = INT32_MAX
+    consumer_assignors: tuple[str, ...] = (
+        "uniform",
+        "range",
+    )  # the first one is used where members do not care
+    consumer_migration_policy: str = "bidirectional"  # or upgrade, downgrade, disabled

@@ -12,6 +12,8 @@ from typing import Final
 from barnabas.cores.group import records
 from barnabas.cores.group.classic import ClassicGroup, ClassicState
 from barnabas.cores.group.classic_rebalance import arm_session
+from barnabas.cores.group.consumer import ConsumerGroup, ConsumerMember
+from barnabas.cores.group.consumer_epochs import arm_session as arm_consumer_session
 from barnabas.cores.group.events import (
     CommitOffsets,
     CommitReply,
@@ -27,7 +29,8 @@ from barnabas.cores.group.events import (
     PartitionResult,
     TopicsDeleted,
 )
-from barnabas.cores.group.state import Committed, Partition
+from barnabas.cores.group.lifecycle import is_removable, remove_group
+from barnabas.cores.group.state import Committed, Group, Partition
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -48,8 +51,10 @@ def decide_commit(turn: Turn, event: CommitOffsets) -> None:
             known = event.knows_member_epoch and event.producer is None
             code = ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION
             raise ApiError(code, f"no group {event.group_id!r} on this coordinator")
-    else:
+    elif isinstance(group, ClassicGroup):
         _check_classic_commit(turn, group, event)
+    else:
+        _check_consumer_commit(turn, group, event)
     results = []
     accepted: dict[Partition, Committed] = {}
     for wanted in event.offsets:
@@ -90,6 +95,31 @@ def _check_classic_commit(turn: Turn, group: ClassicGroup, event: CommitOffsets)
         )
 
 
+def _check_consumer_commit(turn: Turn, group: ConsumerGroup, event: CommitOffsets) -> None:
+    """The member epoch takes the place of the generation."""
+    in_transaction = event.producer is not None
+    if event.generation_id < 0 and group.is_empty:
+        return
+    if in_transaction and event.generation_id < 0 and not event.member_id and event.group_instance_id is None:
+        return
+    member = group.require_member(event.member_id)
+    if not in_transaction and member.classic is None and not event.knows_member_epoch:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION, "members of the consumer protocol commit with version 9"
+        )
+    _require_member_epoch(group, member, event.generation_id)
+    if member.classic is not None and not in_transaction:
+        arm_consumer_session(turn, group, member)
+
+
+def _require_member_epoch(group: ConsumerGroup, member: ConsumerMember, epoch: int) -> None:
+    if epoch != member.epoch:
+        code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+        raise ApiError(
+            code, f"{member.member_id!r} of {group.group_id!r} is at epoch {member.epoch}, not {epoch}"
+        )
+
+
 def _committed(turn: Turn, event: CommitOffsets, wanted: OffsetToCommit) -> Committed:
     return Committed(
         wanted.offset,
@@ -102,7 +132,7 @@ def _committed(turn: Turn, event: CommitOffsets, wanted: OffsetToCommit) -> Comm
 
 
 def _store(
-    turn: Turn, group: ClassicGroup | None, event: CommitOffsets, accepted: dict[Partition, Committed]
+    turn: Turn, group: Group | None, event: CommitOffsets, accepted: dict[Partition, Committed]
 ) -> None:
     if group is None:
         turn.create(event.group_id)
@@ -146,8 +176,8 @@ def decide_fetch(turn: Turn, event: FetchOffsets) -> None:
     group = turn.find(event.group_id)
     if group is None and event.member_epoch >= 0:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"no group {event.group_id!r} on this coordinator")
-    if group is not None and group.state is ClassicState.DEAD:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{event.group_id!r} is being deleted")
+    if isinstance(group, ConsumerGroup) and (event.member_id or event.member_epoch >= 0):
+        _require_member_epoch(group, group.require_member(event.member_id or ""), event.member_epoch)
     offsets = turn.state.offsets_of(event.group_id)
     unstable = set(turn.state.pending_of(event.group_id)) if event.require_stable else set()
     wanted = event.partitions
@@ -173,8 +203,8 @@ def decide_fetch(turn: Turn, event: FetchOffsets) -> None:
 def decide_delete(turn: Turn, event: DeleteOffsets) -> None:
     if not event.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
-    group = turn.classic(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
-    if not group.is_empty and not group.uses_consumer_protocol:
+    group = turn.require(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+    if isinstance(group, ClassicGroup) and not group.is_empty and not group.uses_consumer_protocol:
         raise ApiError(
             ErrorCode.NON_EMPTY_GROUP,
             f"{event.group_id!r} has members whose topics are not known: stop them first",
@@ -240,14 +270,13 @@ def decide_expire(turn: Turn, event: ExpireOffsets) -> None:
             _forget(turn, group_id, partition)
         if expired:
             turn.note("offsets expired", group=group_id, partitions=len(expired))
-        if len(expired) == len(offsets) and not held and group.is_empty and not group.pending_ids:
-            turn.record(records.group_tombstone(group_id))
-            turn.remove(group_id)
+        if len(expired) == len(offsets) and not held and is_removable(group):
+            remove_group(turn, group)
             turn.note("empty group without offsets removed", group=group_id)
     turn.reply(event.token, DoneReply())
 
 
-def _is_expired(turn: Turn, group: ClassicGroup, partition: Partition, committed: Committed) -> bool:
+def _is_expired(turn: Turn, group: Group, partition: Partition, committed: Committed) -> bool:
     """Whether this offset's time has run out.
 
     A group that was used with subscriptions keeps all offsets until it has been empty for the whole
@@ -255,7 +284,10 @@ def _is_expired(turn: Turn, group: ClassicGroup, partition: Partition, committed
     consumer expire one by one, counted from their commit.
     """
     base_ms = committed.commit_timestamp_ms
-    if group.protocol_type is not None:
+    if isinstance(group, ConsumerGroup):
+        if group.subscribes_to(partition[0]):
+            return False
+    elif group.protocol_type is not None:
         if group.is_empty:
             base_ms = group.state_since_ms if group.state_since_ms >= 0 else base_ms
         elif group.state is ClassicState.STABLE and group.uses_consumer_protocol:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from barnabas.cores.group import consumer_records
 from barnabas.cores.group.classic import ClassicGroup, ClassicMember, ClassicState
+from barnabas.cores.group.consumer import ConsumerGroup
 from barnabas.cores.group.state import MISSING, Committed, Partition, State, put, put_held, put_offset
 from barnabas.wire.primitives import WireError
 from barnabas.wire.records_schemas import group_log as formats
@@ -97,6 +99,8 @@ def replay(state: State, key: bytes, value: bytes | None, producer_id: int) -> N
             _replay_offset(state, key, value, producer_id)
         elif kind == GROUP_METADATA_KEY_VERSION:
             _replay_group(state, key, value)
+        elif kind in consumer_records.KINDS:
+            _replay_consumer(state, key, value)
     except (WireError, struct.error) as error:
         raise CorruptRecord(f"record of the offsets topic with key {key[:80]!r}: {error}") from error
 
@@ -137,6 +141,20 @@ def _replay_group(state: State, raw_key: bytes, raw_value: bytes | None) -> None
         group_of(group_id, formats.GroupMetadataValue.decode_versioned(raw_value)),
         None,
     )
+
+
+def _replay_consumer(state: State, raw_key: bytes, raw_value: bytes | None) -> None:
+    key, value = formats.decode_group_record(raw_key, raw_value)
+    group_id: str = key.group_id  # type: ignore[attr-defined]
+    group = state.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        if value is None:
+            return
+        # A classic group here was only made for the offsets that were read before, or was left for this one.
+        group = ConsumerGroup(group_id)
+        put(state.groups, group_id, group, None)
+    if not consumer_records.replay(group, key, value):
+        put(state.groups, group_id, MISSING, None)
 
 
 def group_of(group_id: str, value: formats.GroupMetadataValue) -> ClassicGroup:

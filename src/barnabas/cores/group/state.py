@@ -7,14 +7,17 @@ exactly the state from before, whatever happened in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from barnabas.cores.group.classic import ClassicGroup
+from barnabas.cores.group.consumer import ConsumerGroup
 from barnabas.cores.group.events import TimerKey
 from barnabas.cores.group.limits import GroupLimits
 
+Group = ClassicGroup | ConsumerGroup
 Partition = tuple[str, int]  # (topic, partition)
 
 MISSING: Final = object()
@@ -33,15 +36,40 @@ class Committed(NamedTuple):
     topic_id: bytes = b""
 
 
+class TopicInfo(NamedTuple):
+    topic_id: UUID
+    partitions: int
+
+
+class Topics:
+    """The topics of the cluster as this coordinator knows them; a new `version` for every change."""
+
+    __slots__ = ("by_name", "names", "version")
+
+    def __init__(self, version: int, by_name: Mapping[str, TopicInfo]) -> None:
+        self.version = version
+        self.by_name = by_name
+        self.names = {info.topic_id: name for name, info in by_name.items()}
+
+    def partitions(self, topic_id: UUID) -> int:
+        return self.by_name[self.names[topic_id]].partitions
+
+
 @dataclass(slots=True)
 class State:
     limits: GroupLimits
-    groups: dict[str, ClassicGroup] = field(default_factory=dict)
+    topics: Topics = field(default_factory=lambda: Topics(0, {}))
+    group_limits: dict[str, GroupLimits] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
     committed: dict[str, dict[Partition, Committed]] = field(default_factory=dict)
     # producer id -> group id -> partition -> what becomes visible when the transaction commits
     pending: dict[int, dict[str, dict[Partition, Committed]]] = field(default_factory=dict)
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
     sequence: int = 0
+
+    def limits_of(self, group_id: str) -> GroupLimits:
+        """What holds for one group: an administrator may set some limits for it alone."""
+        return self.group_limits.get(group_id, self.limits)
 
     def next_sequence(self) -> int:
         """Only ever grows, also over undone steps; only the order matters."""

@@ -8,14 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from barnabas.cores.group.classic import ClassicGroup
 from barnabas.cores.group.events import Producer, Timer, TimerKey
-from barnabas.cores.group.state import MISSING, Committed, Partition, State, Undo, put, put_held, put_offset
+from barnabas.cores.group.state import (
+    MISSING,
+    Committed,
+    Group,
+    Partition,
+    State,
+    Undo,
+    put,
+    put_held,
+    put_offset,
+)
 from barnabas.wire.errors import ApiError, ErrorCode
 
 Record = tuple[bytes, bytes | None]
+AnyGroup = TypeVar("AnyGroup", bound=Group)
 
 
 class Note(NamedTuple):
@@ -68,36 +79,46 @@ class Turn:
         self.timers: dict[TimerKey, int | None] = {}
         self.producer: Producer | None = None
         self.notes: list[Note] = []
-        self._drafts: dict[str, ClassicGroup | None] = {}
+        self._drafts: dict[str, Group | None] = {}
         self._offsets: list[tuple[str, Partition, Committed | None]] = []
         self._pending: list[tuple[int, str, dict[Partition, Committed] | None]] = []
 
     # --- groups
 
-    def find(self, group_id: str) -> ClassicGroup | None:
+    def find(self, group_id: str) -> Group | None:
         if group_id in self._drafts:
             return self._drafts[group_id]
         return self.state.groups.get(group_id)
 
-    def classic(self, group_id: str, error: ErrorCode) -> ClassicGroup:
-        """The classic group to read; raises ApiError(error) when there is none."""
+    def require(self, group_id: str, error: ErrorCode) -> Group:
+        """The group to read, of whatever type; raises ApiError(error) when there is none."""
         group = self.find(group_id)
         if group is None:
             raise ApiError(error, f"no group {group_id!r} on this coordinator")
         return group
 
-    def edit(self, group: ClassicGroup) -> ClassicGroup:
+    def classic(self, group_id: str, error: ErrorCode) -> ClassicGroup:
+        """The classic group to read; raises ApiError(error) when there is none."""
+        group = self.require(group_id, error)
+        if not isinstance(group, ClassicGroup):
+            raise ApiError(error, f"Group {group_id} is not a classic group.")
+        return group
+
+    def edit(self, group: AnyGroup) -> AnyGroup:
         """A draft of `group` that this event may change."""
         draft = self._drafts.get(group.group_id)
         if draft is None:
-            draft = group.copy()
-            self._drafts[group.group_id] = draft
-        return draft
+            draft = self._drafts[group.group_id] = group.copy()
+        assert type(draft) is type(group)
+        return cast(AnyGroup, draft)
+
+    def put(self, group: AnyGroup) -> AnyGroup:
+        """A new group, or one that takes the place of another; it is a draft from here on."""
+        self._drafts[group.group_id] = group
+        return group
 
     def create(self, group_id: str) -> ClassicGroup:
-        draft = ClassicGroup(group_id, state_since_ms=self.now_ms)
-        self._drafts[group_id] = draft
-        return draft
+        return self.put(ClassicGroup(group_id, state_since_ms=self.now_ms))
 
     def remove(self, group_id: str) -> None:
         self._drafts[group_id] = None
@@ -126,6 +147,10 @@ class Turn:
 
     def disarm(self, group_id: str, member_id: str, kind: str) -> None:
         self.timers[TimerKey(group_id, member_id, kind)] = None
+
+    def is_armed(self, group_id: str, member_id: str, kind: str) -> bool:
+        key = TimerKey(group_id, member_id, kind)
+        return self.timers.get(key, self.state.deadlines.get(key)) is not None
 
     def note(self, text: str, **fields: Any) -> None:
         self.notes.append(Note(text, fields))

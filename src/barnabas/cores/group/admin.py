@@ -1,12 +1,16 @@
-"""DescribeGroups (v0 to v6), ListGroups (v0 to v5) and DeleteGroups (v0 to v2)."""
+"""DescribeGroups (v0 to v6), ConsumerGroupDescribe (v0, v1), ListGroups (v0 to v5), DeleteGroups (v0 to v2)."""
 
 from __future__ import annotations
 
-from barnabas.cores.group import records
-from barnabas.cores.group.classic import ClassicState
+from barnabas.cores.group.assignors import ASSIGNORS, NOTHING
+from barnabas.cores.group.classic import ClassicGroup, ClassicState
+from barnabas.cores.group.consumer import ConsumerGroup
 from barnabas.cores.group.events import (
+    ConsumerDescribeReply,
     DeleteGroup,
     DeleteReply,
+    DescribeConsumerGroup,
+    DescribedConsumer,
     DescribedMember,
     DescribeGroup,
     DescribeReply,
@@ -14,6 +18,7 @@ from barnabas.cores.group.events import (
     ListGroups,
     ListReply,
 )
+from barnabas.cores.group.lifecycle import remove_group
 from barnabas.cores.group.offsets import forget_all
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -21,11 +26,12 @@ from barnabas.wire.errors import ApiError, ErrorCode
 
 def decide_describe(turn: Turn, event: DescribeGroup) -> None:
     group = turn.find(event.group_id)
-    if group is None:
+    if not isinstance(group, ClassicGroup):
+        what = "not found" if group is None else "is not a classic group"
         reply = DescribeReply(
             event.group_id,
             ErrorCode.GROUP_ID_NOT_FOUND,
-            f"Group {event.group_id} not found.",
+            f"Group {event.group_id} {what}.",
             ClassicState.DEAD.value,
         )
         turn.reply(event.token, reply)
@@ -54,6 +60,43 @@ def decide_describe(turn: Turn, event: DescribeGroup) -> None:
     )
 
 
+def decide_describe_consumer(turn: Turn, event: DescribeConsumerGroup) -> None:
+    group = turn.find(event.group_id)
+    if not isinstance(group, ConsumerGroup):
+        what = "not found" if group is None else "is not a consumer group"
+        message = f"Group {event.group_id} {what}."
+        turn.reply(event.token, ConsumerDescribeReply(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND, message))
+        return
+    members = tuple(
+        DescribedConsumer(
+            m.member_id,
+            m.instance_id,
+            m.rack_id,
+            m.epoch,
+            m.client_id,
+            m.client_host,
+            tuple(sorted(m.topics)),
+            m.regex,
+            m.assigned,
+            group.target.get(m.member_id, NOTHING),
+            m.classic is not None,
+        )
+        for m in group.members.values()
+    )
+    default = turn.state.limits.consumer_assignors[0]
+    turn.reply(
+        event.token,
+        ConsumerDescribeReply(
+            event.group_id,
+            state=group.state.value,
+            group_epoch=group.epoch,
+            assignment_epoch=group.target_epoch,
+            assignor=group.preferred_assignor(ASSIGNORS, default),
+            members=members,
+        ),
+    )
+
+
 def decide_list(turn: Turn, event: ListGroups) -> None:
     states = {state.lower() for state in event.states}
     types = {group_type.lower() for group_type in event.types}
@@ -68,13 +111,12 @@ def decide_list(turn: Turn, event: ListGroups) -> None:
 def decide_delete(turn: Turn, event: DeleteGroup) -> None:
     if not event.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
-    group = turn.classic(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+    group = turn.require(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
     if not group.is_empty:
         raise ApiError(
             ErrorCode.NON_EMPTY_GROUP, f"{event.group_id!r} has members: stop them, then delete the group"
         )
     forget_all(turn, event.group_id)
-    turn.record(records.group_tombstone(event.group_id))
-    turn.remove(event.group_id)
+    remove_group(turn, group)
     turn.reply(event.token, DeleteReply(event.group_id))
     turn.note("group deleted", group=event.group_id)

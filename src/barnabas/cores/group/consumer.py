@@ -1,0 +1,190 @@
+"""Consumer groups (KIP-848) as values: the server assigns, members only say what they want and own.
+
+Three epochs. The group's grows whenever members, subscriptions or topics change. The target assignment has
+the group epoch that it was computed for. Each member has the epoch up to which it has followed: it first
+gives up what the target takes from it, and only then gets what the target gives it and others have released.
+
+Everything here is in the log: a group is exactly what its records say (consumer_records), except for
+`topics_seen`, which only spares work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
+from typing import Final, NamedTuple, Self
+
+from barnabas.cores.group.assignors import NOTHING, Assignment, TopicPartition
+from barnabas.wire.errors import ApiError, ErrorCode
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
+
+
+class ConsumerState(StrEnum):
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class MemberState(IntEnum):
+    """The values are those of the records."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1  # has to give up partitions first
+    UNRELEASED_PARTITIONS = 2  # waits for partitions that others have to give up
+    UNKNOWN = 127  # written by a newer version: the member has to join again
+
+
+class ClassicSide(NamedTuple):
+    """What a member that speaks the classic protocol in a consumer group brings along."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    classic: ClassicSide | None = None
+    # What the current-assignment record holds:
+    epoch: int = 0
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Assignment = NOTHING
+    revoking: Assignment = NOTHING
+
+    def at_epoch(self, epoch: int) -> int:
+        """The previous epoch to remember when the member goes to `epoch`."""
+        return self.previous_epoch if epoch == self.epoch else self.epoch
+
+
+class ResolvedRegex(NamedTuple):
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """A value while it is stored; only drafts are changed (see turn)."""
+
+    group_id: str
+    epoch: int = 0
+    metadata_hash: int = 0
+    target_epoch: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    static_ids: dict[str, str] = field(default_factory=dict)
+    target: dict[str, Assignment] = field(default_factory=dict)
+    regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
+    owners: dict[TopicPartition, str] = field(default_factory=dict)  # assigned or still to be revoked
+    topics_seen: int = -1  # version of the topic metadata that metadata_hash was checked against
+
+    def copy(self) -> Self:
+        return replace(
+            self,
+            members=dict(self.members),
+            static_ids=dict(self.static_ids),
+            target=dict(self.target),
+            regexes=dict(self.regexes),
+            owners=dict(self.owners),
+        )
+
+    # --- reading
+
+    @property
+    def group_type(self) -> str:
+        return "consumer"
+
+    @property
+    def protocol_type(self) -> str:
+        return "consumer"
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def state(self) -> ConsumerState:
+        if not self.members:
+            return ConsumerState.EMPTY
+        if self.epoch > self.target_epoch:
+            return ConsumerState.ASSIGNING
+        if all(self.is_reconciled(member) for member in self.members.values()):
+            return ConsumerState.STABLE
+        return ConsumerState.RECONCILING
+
+    def is_reconciled(self, member: ConsumerMember) -> bool:
+        return member.state is MemberState.STABLE and member.epoch == self.target_epoch
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """Topics that any member wants, by name or expression."""
+        return frozenset().union(*(self.topics_of(member) for member in self.members.values()))
+
+    def subscribes_to(self, topic: str) -> bool:
+        return any(topic in self.topics_of(member) for member in self.members.values())
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        resolved = self.regexes.get(member.regex) if member.regex else None
+        return member.topics | resolved.topics if resolved else member.topics
+
+    def require_member(self, member_id: str) -> ConsumerMember:
+        member = self.members.get(member_id)
+        if member is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member {member_id!r} in {self.group_id!r}")
+        return member
+
+    def require_static(self, instance_id: str, member_id: str) -> ConsumerMember:
+        current_id = self.static_ids.get(instance_id)
+        if current_id is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"no static member {instance_id!r} in {self.group_id!r}"
+            )
+        if current_id != member_id:
+            raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id!r} is now member {current_id!r}")
+        return self.members[current_id]
+
+    def preferred_assignor(self, known: Mapping[str, object], default: str) -> str:
+        """What most members ask for."""
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            if member.assignor is not None and member.assignor in known:
+                votes[member.assignor] = votes.get(member.assignor, 0) + 1
+        return max(votes, key=votes.__getitem__) if votes else default
+
+    # --- changing a draft, or while replaying: one method per kind of record
+
+    def put_member(self, member: ConsumerMember) -> None:
+        old = self.members.get(member.member_id)
+        if old is not None:
+            self._release(old)
+            if old.instance_id is not None and self.static_ids.get(old.instance_id) == old.member_id:
+                del self.static_ids[old.instance_id]
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.member_id
+        for partition in member.assigned | member.revoking:
+            self.owners[partition] = member.member_id
+
+    def remove_member(self, member_id: str) -> None:
+        old = self.members.pop(member_id, None)
+        if old is not None:
+            self._release(old)
+            if old.instance_id is not None and self.static_ids.get(old.instance_id) == member_id:
+                del self.static_ids[old.instance_id]
+
+    def _release(self, member: ConsumerMember) -> None:
+        for partition in member.assigned | member.revoking:
+            if self.owners.get(partition) == member.member_id:
+                del self.owners[partition]

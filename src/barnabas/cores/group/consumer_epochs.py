@@ -1,0 +1,128 @@
+"""A consumer group's epochs: what a change of members or topics leads to, for the group and for a member."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from barnabas.cores.group import consumer_records as records
+from barnabas.cores.group.assignors import ASSIGNORS, NOTHING, Assignment, AssignSpec
+from barnabas.cores.group.classic_rebalance import SESSION
+from barnabas.cores.group.consumer import ConsumerGroup, ConsumerMember, MemberState, ResolvedRegex
+from barnabas.cores.group.reconcile import reconcile
+from barnabas.cores.group.topic_regex import InvalidRegex, compile_topic_regex
+from barnabas.cores.group.turn import Turn
+from barnabas.wire.errors import ApiError, ErrorCode
+
+# Kinds of timers of one member, beside SESSION.
+REVOKE: Final = "revoke"  # its time to give up partitions
+MEMBER_JOIN: Final = "member-join"  # a classic member's time to join again
+MEMBER_SYNC: Final = "member-sync"  # a classic member's time to sync after it joined
+
+
+def update_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """Store what the member says of itself; new group epoch and target where that, or a topic, changes them."""
+    before = group.members.get(member.member_id)
+    if member != before:
+        records.write_member(turn, group, member)
+    wants = before is None or before.topics != member.topics or before.regex != member.regex
+    if before is None or before.regex != member.regex:
+        _resolve_regex(turn, group, member.regex)
+        drop_unused_regexes(turn, group)
+    refresh(turn, group, subscriptions_changed=wants)
+
+
+def refresh(turn: Turn, group: ConsumerGroup, *, subscriptions_changed: bool) -> None:
+    version = turn.state.topics.version
+    if subscriptions_changed or group.topics_seen != version:
+        if group.topics_seen != version:
+            for regex in list(group.regexes):
+                _resolve_regex(turn, group, regex)
+        now_hash = metadata_hash(turn, group)
+        if subscriptions_changed or now_hash != group.metadata_hash:
+            records.write_epoch(turn, group, group.epoch + 1, now_hash)
+        group.topics_seen = version
+    if group.epoch > group.target_epoch:
+        _compute_target(turn, group)
+
+
+def _resolve_regex(turn: Turn, group: ConsumerGroup, regex: str | None) -> None:
+    if not regex:
+        return
+    try:
+        matches = compile_topic_regex(regex)
+    except InvalidRegex as error:
+        raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+    topics = turn.state.topics
+    found = frozenset(name for name in topics.by_name if not name.startswith("__") and matches(name))
+    resolved = group.regexes.get(regex)
+    if resolved is None or resolved.topics != found:
+        records.write_regex(turn, group, regex, ResolvedRegex(found, topics.version, turn.now_ms))
+
+
+def drop_unused_regexes(turn: Turn, group: ConsumerGroup) -> None:
+    used = {member.regex for member in group.members.values()}
+    for regex in [regex for regex in group.regexes if regex not in used]:
+        records.write_regex(turn, group, regex, None)
+
+
+def metadata_hash(turn: Turn, group: ConsumerGroup) -> int:
+    """Tells whether the topics that the group wants changed: 8 bytes over their names, ids and sizes."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name in sorted(group.subscribed_topics()):
+        topic = turn.state.topics.by_name.get(name)
+        if topic is not None:
+            digest.update(f"{name}\0{topic.topic_id}\0{topic.partitions}\0".encode())
+    return int.from_bytes(digest.digest(), "big", signed=True)
+
+
+def _compute_target(turn: Turn, group: ConsumerGroup) -> None:
+    topics = turn.state.topics
+    wanted = {
+        member.member_id: frozenset(
+            topics.by_name[name].topic_id for name in group.topics_of(member) if name in topics.by_name
+        )
+        for member in group.members.values()
+    }
+    spec = AssignSpec(
+        {topic_id: topics.partitions(topic_id) for topic_id in frozenset().union(*wanted.values())},
+        wanted,
+        group.target,
+        {member.member_id: member.instance_id or member.member_id for member in group.members.values()},
+    )
+    name = group.preferred_assignor(ASSIGNORS, default=turn.state.limits.consumer_assignors[0])
+    for member_id, target in sorted(ASSIGNORS[name](spec).items()):
+        if group.target.get(member_id) != target:
+            records.write_target_member(turn, group, member_id, target)
+    records.write_target_epoch(turn, group, group.epoch)
+    turn.note("new target assignment", group=group.group_id, epoch=group.epoch, members=len(group.members))
+
+
+def follow_target(
+    turn: Turn, group: ConsumerGroup, member: ConsumerMember, owned: Assignment | None
+) -> ConsumerMember:
+    """The member's next step; its time to give up partitions runs while it still has to."""
+    target = group.target.get(member.member_id, NOTHING)
+    after = reconcile(member, group.target_epoch, target, group.owners, owned)
+    if after == member:
+        return member
+    records.write_current(turn, group, after)
+    if after.state is MemberState.UNREVOKED_PARTITIONS:
+        if member.state is not after.state or member.revoking != after.revoking:
+            deadline_ms = turn.now_ms + after.rebalance_timeout_ms
+            turn.arm(group.group_id, member.member_id, REVOKE, deadline_ms)
+    else:
+        turn.disarm(group.group_id, member.member_id, REVOKE)
+    return after
+
+
+def drop_timers(turn: Turn, group_id: str, member_id: str) -> None:
+    for kind in (SESSION, REVOKE, MEMBER_JOIN, MEMBER_SYNC):
+        turn.disarm(group_id, member_id, kind)
+
+
+def arm_session(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+    timeout_ms = turn.state.limits_of(group.group_id).consumer_session_timeout_ms
+    if member.classic is not None:
+        timeout_ms = member.classic.session_timeout_ms
+    turn.arm(group.group_id, member.member_id, SESSION, turn.now_ms + timeout_ms)

@@ -1,0 +1,187 @@
+"""Groups between the two protocols: upgrade, downgrade, and members of both at once.
+
+A classic group becomes a consumer group when the first member of the new protocol joins: its members stay,
+with what they own, and go on speaking the classic protocol (consumer_classic). When the last member of the
+new protocol leaves, the group becomes classic again and rebalances.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from barnabas.cores.group import classic_rebalance
+from barnabas.cores.group import consumer_epochs as epochs
+from barnabas.cores.group import consumer_records as records
+from barnabas.cores.group import records as classic_records
+from barnabas.cores.group.assignors import Assignment
+from barnabas.cores.group.classic import ClassicGroup, ClassicMember, ClassicState
+from barnabas.cores.group.consumer import ClassicSide, ConsumerGroup, ConsumerMember
+from barnabas.cores.group.events import JoinReply, SyncReply
+from barnabas.cores.group.turn import Turn
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.primitives import WireError
+from barnabas.wire.records_schemas import consumer_protocol as protocol
+
+UPGRADES = frozenset({"bidirectional", "upgrade"})
+DOWNGRADES = frozenset({"bidirectional", "downgrade"})
+
+
+def consumer_group_for(turn: Turn, group_id: str, *, create: bool) -> ConsumerGroup:
+    """A draft of the consumer group; made, or made of a classic one, where a member wants to join."""
+    group = turn.find(group_id)
+    if isinstance(group, ConsumerGroup):
+        return turn.edit(group)
+    if not create:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    if group is None:
+        return turn.put(ConsumerGroup(group_id))
+    if isinstance(group, ClassicGroup):
+        if group.is_empty and not group.pending_ids:
+            turn.record(classic_records.group_tombstone(group_id))
+            return turn.put(ConsumerGroup(group_id))
+        if (
+            turn.state.limits.consumer_migration_policy in UPGRADES
+            and group.uses_consumer_protocol
+            and len(group.members) <= turn.state.limits_of(group_id).consumer_max_size
+        ):
+            return _upgrade(turn, group)
+    raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
+
+def _upgrade(turn: Turn, classic: ClassicGroup) -> ConsumerGroup:
+    """Raises GROUP_ID_NOT_FOUND when what the classic members say of themselves cannot be read."""
+    group = ConsumerGroup(classic.group_id)
+    epoch = classic.generation_id
+    try:
+        members = [_upgraded_member(turn, classic, member) for member in classic.members.values()]
+    except WireError as error:
+        raise ApiError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.group_id} cannot be upgraded: {error}"
+        ) from error
+    turn.record(classic_records.group_tombstone(classic.group_id))
+    turn.put(group)
+    taken: set[tuple[UUID, int]] = set()
+    for member in members:
+        records.write_member(turn, group, member)
+    records.write_epoch(turn, group, epoch, 0)
+    for member in members:
+        assigned = member.assigned - taken
+        taken |= assigned
+        records.write_target_member(turn, group, member.member_id, assigned)
+    records.write_target_epoch(turn, group, epoch)
+    for member in members:
+        group.put_member(member)
+        records.write_current(turn, group, member)
+        epochs.arm_session(turn, group, member)
+    for kind in (classic_rebalance.JOIN, classic_rebalance.INITIAL, classic_rebalance.SYNC):
+        turn.disarm(classic.group_id, "", kind)
+    for pending_id in classic.pending_ids:
+        turn.disarm(classic.group_id, pending_id, classic_rebalance.SESSION)
+    for waiting in classic.members.values():
+        turn.reply(waiting.join_token, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, waiting.member_id))
+        turn.reply(waiting.sync_token, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+    turn.note("classic group upgraded", group=classic.group_id, epoch=epoch, members=len(members))
+    return group
+
+
+def _upgraded_member(turn: Turn, classic: ClassicGroup, member: ClassicMember) -> ConsumerMember:
+    name = classic.protocol_name or member.protocols[0][0]
+    subscription = protocol.ConsumerProtocolSubscription.decode_versioned(member.metadata_for(name))
+    assigned: Assignment = frozenset()
+    if member.assignment:
+        decoded = protocol.ConsumerProtocolAssignment.decode_versioned(member.assignment)
+        assigned = topic_ids(turn, decoded.assigned_partitions)
+    return ConsumerMember(
+        member.member_id,
+        member.group_instance_id,
+        subscription.rack_id,
+        member.client_id,
+        member.client_host,
+        frozenset(subscription.topics),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicSide(member.session_timeout_ms, member.protocols),
+        epoch=classic.generation_id,
+        previous_epoch=classic.generation_id,
+        assigned=assigned,
+    )
+
+
+def should_become_classic(turn: Turn, group: ConsumerGroup) -> bool:
+    return (
+        bool(group.members)
+        and turn.state.limits.consumer_migration_policy in DOWNGRADES
+        and len(group.members) <= turn.state.limits.group_max_size
+        and all(member.classic is not None for member in group.members.values())
+    )
+
+
+def become_classic(turn: Turn, group: ConsumerGroup) -> None:
+    members = list(group.members.values())
+    epoch = group.epoch
+    for member in members:
+        epochs.drop_timers(turn, group.group_id, member.member_id)
+    records.write_group_gone(turn, group)
+    classic = ClassicGroup(
+        group.group_id, ClassicState.STABLE, ClassicState.STABLE, turn.now_ms, generation_id=epoch
+    )
+    for member in members:
+        assert member.classic is not None
+        downgraded = ClassicMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.classic.session_timeout_ms,
+            member.classic.protocols,
+            assignment=encode_assignment(turn, member),
+        )
+        classic.add(downgraded, protocol.PROTOCOL_TYPE)
+        classic_rebalance.arm_session(turn, classic, downgraded)
+    classic.protocol_name = classic.select_protocol()
+    classic.read_subscribed_topics()
+    turn.put(classic)
+    turn.record(classic_records.group_metadata(classic))
+    turn.note("consumer group became classic", group=group.group_id, generation=epoch, members=len(members))
+    classic_rebalance.prepare_rebalance(turn, classic, "the last member of the consumer protocol left")
+
+
+def fence_members(turn: Turn, group: ConsumerGroup, member_ids: list[str], reason: str) -> None:
+    """Remove members at once; the others get their partitions with their next heartbeats."""
+    for member_id in member_ids:
+        epochs.drop_timers(turn, group.group_id, member_id)
+        records.write_member_gone(turn, group, member_id)
+    turn.note("members removed", group=group.group_id, members=member_ids, reason=reason)
+    epochs.drop_unused_regexes(turn, group)
+    if should_become_classic(turn, group):
+        become_classic(turn, group)
+    else:
+        records.write_epoch(turn, group, group.epoch + 1, epochs.metadata_hash(turn, group))
+
+
+# --- the classic protocol's names for partitions
+
+
+def topic_ids(turn: Turn, rows: list[protocol.TopicPartition]) -> Assignment:
+    """Partitions by topic id; topics that do not exist (any more) are left out."""
+    by_name = turn.state.topics.by_name
+    return frozenset(
+        (by_name[row.topic].topic_id, partition)
+        for row in rows
+        if row.topic in by_name
+        for partition in row.partitions
+    )
+
+
+def encode_assignment(turn: Turn, member: ConsumerMember) -> bytes:
+    """What SyncGroup gives to a member, in the version of its subscription."""
+    assert member.classic is not None
+    metadata = member.classic.protocols[0][1]
+    version = min(int.from_bytes(metadata[:2], "big"), protocol.ConsumerProtocolAssignment.VERSIONS[-1])
+    names = turn.state.topics.names
+    rows = [
+        protocol.TopicPartition(topic=names[topic_id], partitions=partitions)
+        for topic_id, partitions in records.by_topic(member.assigned)
+        if topic_id in names
+    ]
+    return protocol.ConsumerProtocolAssignment(assigned_partitions=rows).encode_versioned(version)
