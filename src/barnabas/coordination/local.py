@@ -29,6 +29,7 @@ from barnabas.coordination.tree import (
     TreeInUse,
     Watcher,
     ZnodeTree,
+    check_path,
 )
 from barnabas.cores.znode_ops import ANY_VERSION, Check, Create, Delete, Op, Set, parent_of
 
@@ -318,9 +319,3 @@ class LocalTree(ZnodeTree):
             self._store.close()
         else:
             self._store.end(self._session_id)
-
-
-def check_path(path: str) -> None:
-    """Raises TreeError unless the path is absolute, without empty parts and without a slash at its end."""
-    if not path.startswith("/") or path.endswith("/") or "//" in path or "\0" in path:
-        raise TreeError(path, "is not a path of the form /a/b")

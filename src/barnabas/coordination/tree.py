@@ -120,7 +120,10 @@ class ZnodeTree(ABC):
 
     @abstractmethod
     async def subtree(self, path: str) -> dict[str, tuple[bytes, Stat]]:
-        """The node and all below it, by path; parents come before children. Empty when there is no node."""
+        """The node and all below it, by path; parents come before children. Empty when there is no node.
+
+        Not one moment's picture when others write meanwhile: watch first, then read, then follow the events.
+        """
 
     @abstractmethod
     async def multi(self, ops: Sequence[Op]) -> list[Result]:
@@ -184,3 +187,9 @@ class ZnodeTree(ABC):
             await self.create(path)
         except NodeExists:
             pass  # somebody else was quicker, with the same aim
+
+
+def check_path(path: str) -> None:
+    """Raises TreeError unless the path is absolute, without empty parts and without a slash at its end."""
+    if not path.startswith("/") or path.endswith("/") or "//" in path or "\0" in path:
+        raise TreeError(path, "is not a path of the form /a/b")
