@@ -35,6 +35,9 @@ COMMANDS: Final = (
     Command("cluster", "barnabas.cli.cluster", "Show brokers, topics and leaders of a cluster."),
     Command("agent", "barnabas.cli.agent.command", "Ship the lines of growing files into a topic."),
     Command("pipeline", "barnabas.cli.pipeline", "Run a pipeline on Spark."),
+    Command(
+        "kafka", "barnabas.cli.kafka.main", "Kafka's own tools: kafka-topics and the others.", plain=True
+    ),
     Command("completion", "barnabas.cli.completion", "Print the script for shell completion.", plain=True),
 )
 BY_NAME: Final = {command.name: command for command in COMMANDS}

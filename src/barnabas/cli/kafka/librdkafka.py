@@ -1,0 +1,67 @@
+"""Java's client properties as librdkafka's: most have the same name, some mean nothing there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from barnabas.cli.connection import Connection
+
+JAVA_ONLY: Final = (
+    "key.serializer",
+    "value.serializer",
+    "key.deserializer",
+    "value.deserializer",
+    "buffer.memory",
+    "max.block.ms",
+    "metadata.max.idle.ms",
+    "partitioner.class",
+    "partitioner.ignore.keys",
+    "receive.buffer.bytes",
+    "send.buffer.bytes",
+    "interceptor.classes",
+    "max.poll.records",
+    "exclude.internal.topics",
+    "default.api.timeout.ms",
+    "auto.include.jmx.reporter",
+    "ssl.truststore.type",
+    "sasl.jaas.config",
+)
+RENAMED: Final = {
+    "sasl.mechanism": "sasl.mechanism",
+    "max.request.size": "message.max.bytes",
+    "request.timeout.ms": "request.timeout.ms",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.partition.fetch.bytes": "fetch.message.max.bytes",
+    "ssl.truststore.location": "ssl.ca.location",
+    "partition.assignment.strategy": "partition.assignment.strategy",
+}
+CONSUMER_LACKS: Final = ("request.timeout.ms",)
+JAAS: Final = re.compile(r'(username|password)\s*=\s*"?([^"\s;]*)"?')
+
+
+def translate(properties: Mapping[str, str], producing: bool) -> dict[str, str]:
+    """Properties that librdkafka understands; a JAAS line gives the user and the password."""
+    found: dict[str, str] = {}
+    for name, value in properties.items():
+        if name == "sasl.jaas.config":
+            found |= {f"sasl.{key}": text for key, text in JAAS.findall(value)}
+        elif name not in JAVA_ONLY and (producing or name not in CONSUMER_LACKS):
+            found[RENAMED.get(name, name)] = value
+    return found
+
+
+def connection(servers: str, properties: Mapping[str, str], producing: bool) -> Connection:
+    """A connection for librdkafka with Java's properties."""
+    return Connection(servers, translate(properties, producing))
+
+
+def consumer_defaults(group: str) -> dict[str, Any]:
+    """What every consumer of these tools starts from: fast, and it creates no topics by asking."""
+    return {
+        "group.id": group,
+        "fetch.queue.backoff.ms": 5,
+        "queued.min.messages": 200_000,
+        "allow.auto.create.topics": False,
+    }

@@ -1,0 +1,132 @@
+"""Picks the tool: by the name it was started under, or as `barnabas kafka TOOL`, or by its Java class.
+
+kafka-topics --list ...           kafka-topics.sh --list ...
+barnabas kafka topics --list ...
+kafka-run-class kafka.tools.DumpLogSegments --files ...
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from barnabas.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+
+
+class Tool(NamedTuple):
+    """One tool. `module` has `main(arguments) -> int`; classes: the names that kafka-run-class knows it by."""
+
+    name: str
+    module: str
+    help: str
+    classes: tuple[str, ...] = ()
+
+
+TOOLS: Final = (
+    Tool("kafka-topics", "topics", "Create, list, describe, alter, delete topics.", ("TopicCommand",)),
+    Tool("kafka-configs", "configs", "Options of topics, brokers, groups; quotas.", ("ConfigCommand",)),
+    Tool(
+        "kafka-console-producer",
+        "console_producer",
+        "Lines of standard input to a topic.",
+        ("ConsoleProducer",),
+    ),
+    Tool(
+        "kafka-console-consumer",
+        "console_consumer",
+        "Records of a topic to the screen.",
+        ("ConsoleConsumer",),
+    ),
+    Tool(
+        "kafka-consumer-groups",
+        "consumer_groups",
+        "List, describe, reset, delete consumer groups.",
+        ("ConsumerGroupCommand",),
+    ),
+    Tool("kafka-get-offsets", "get_offsets", "Offsets of topics, by time.", ("GetOffsetShell",)),
+    Tool(
+        "kafka-delete-records",
+        "delete_records",
+        "Delete records before an offset.",
+        ("DeleteRecordsCommand",),
+    ),
+    Tool("kafka-log-dirs", "log_dirs", "Sizes of partitions on disk.", ("LogDirsCommand",)),
+    Tool("kafka-dump-log", "dump_log", "Decode segment and index files.", ("DumpLogSegments",)),
+    Tool(
+        "kafka-broker-api-versions",
+        "api_versions",
+        "Versions that brokers serve.",
+        ("BrokerApiVersionsCommand",),
+    ),
+    Tool("kafka-cluster", "cluster", "Cluster id and endpoints.", ("ClusterTool",)),
+    Tool("kafka-groups", "groups", "List groups of every type.", ("GroupsCommand",)),
+    Tool("kafka-producer-perf-test", "producer_perf", "Measure producing.", ("ProducerPerformance",)),
+    Tool("kafka-consumer-perf-test", "consumer_perf", "Measure consuming.", ("ConsumerPerformance",)),
+    Tool("kafka-e2e-latency", "e2e_latency", "Measure from send to receive.", ("EndToEndLatency",)),
+    Tool(
+        "kafka-verifiable-producer",
+        "verifiable_producer",
+        "Produce numbers, report acks.",
+        ("VerifiableProducer",),
+    ),
+    Tool("kafka-server-start", "server_start", "Start a broker.", ("Kafka",)),
+    Tool("kafka-run-class", "run_class", "Run a tool by its Java class."),
+)
+BY_NAME: Final = {tool.name: tool for tool in TOOLS}
+
+
+def overview() -> str:
+    """What `barnabas kafka --help` prints."""
+    width = max(len(tool.name) for tool in TOOLS)
+    lines = "\n".join(f"  {tool.name.removeprefix('kafka-'):<{width}}{tool.help}" for tool in TOOLS)
+    return (
+        "Usage: barnabas kafka TOOL [OPTIONS]\n\n"
+        "Kafka's own tools: each is also a command of its own, e.g. kafka-topics or kafka-topics.sh.\n\n"
+        f"Tools:\n{lines}\n\n"
+        "Example:\n  barnabas kafka topics --list --bootstrap-server localhost:9092\n"
+    )
+
+
+def run(name: str, arguments: Sequence[str]) -> int:
+    """Run one tool; its exit code."""
+    tool = BY_NAME[name]
+    module = importlib.import_module(f"barnabas.cli.kafka.{tool.module}")
+    from barnabas.cli.kafka.common import guarded
+
+    return guarded(tool.name, module.main, list(arguments))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`barnabas kafka TOOL ...` when called with arguments, else the script that was started."""
+    if arguments is not None:
+        name = arguments[0] if arguments else "--help"
+        if name in ("-h", "--help"):
+            print(overview(), end="")
+            return EXIT_OK
+        name = name.removesuffix(".sh")
+        name = name if name.startswith("kafka-") else f"kafka-{name}"
+        if name not in BY_NAME:
+            print(
+                f"barnabas kafka: no tool {arguments[0]!r}; `barnabas kafka --help` lists them",
+                file=sys.stderr,
+            )
+            return EXIT_FAILED
+        return run(name, arguments[1:])
+    return run(Path(sys.argv[0]).name.removesuffix(".sh"), sys.argv[1:])
+
+
+def script() -> None:
+    """Entry point of every kafka-* script."""
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = EXIT_OK
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    sys.exit(code)

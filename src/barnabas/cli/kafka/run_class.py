@@ -1,0 +1,32 @@
+"""kafka-run-class: a tool by its Java class, in the package of any release."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from barnabas.cli.errors import EXIT_FAILED
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the tool that arguments[0] names with the rest; its exit code."""
+    from barnabas.cli.kafka.main import TOOLS
+
+    words = list(arguments)
+    while words and words[0] in ("-daemon", "-loggc"):
+        words.pop(0)
+    if words and words[0] == "-name":
+        words = words[2:]
+    if not words:
+        print("USAGE: kafka-run-class [-name servicename] classname [opts]", file=sys.stderr)
+        return EXIT_FAILED
+    short = words[0].rpartition(".")[2].rstrip("$")
+    for tool in TOOLS:
+        if short in tool.classes:
+            module = importlib.import_module(f"barnabas.cli.kafka.{tool.module}")
+            code: int = module.main(words[1:])
+            return code
+    known = ", ".join(name for tool in TOOLS for name in tool.classes)
+    print(f"Error: Could not find or load main class {words[0]}; known are {known}", file=sys.stderr)
+    return EXIT_FAILED

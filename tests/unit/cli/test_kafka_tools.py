@@ -1,0 +1,265 @@
+"""Kafka's tools without a broker: options, formats, the table of tools."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from barnabas.cli.kafka import group_offsets, group_views
+from barnabas.cli.kafka.common import ToolError, servers
+from barnabas.cli.kafka.configs import entities_of, split_configs
+from barnabas.cli.kafka.console_consumer import deserializer
+from barnabas.cli.kafka.console_producer import LineReader
+from barnabas.cli.kafka.get_offsets import parse_rule, parse_time
+from barnabas.cli.kafka.librdkafka import translate
+from barnabas.cli.kafka.main import TOOLS, main
+from barnabas.cli.kafka.parser import COMMON, Opt, Refused, Tool
+from barnabas.cli.kafka.quotas import title
+from barnabas.cli.kafka.topics import TOOL as TOPICS
+from barnabas.cli.kafka.topics import parse_assignment
+from barnabas.records.batch import build_batch
+
+TOOL = Tool(
+    "A tool.",
+    (
+        *COMMON,
+        Opt("list", "List."),
+        Opt("state", "States.", "String", optional=True),
+        Opt("topic", "Topic.", "String"),
+    ),
+)
+
+
+def test_options_in_every_spelling() -> None:
+    parsed = TOOL.parse(["--topic=a", "-list", "--topic", "b", "--state", "--boot", "h:1", "word"])
+    assert parsed.all("topic") == ["a", "b"]
+    assert "list" in parsed
+    assert parsed.get("state") == ""
+    assert parsed.get("bootstrap-server") == "h:1"
+    assert parsed.words == ["word"]
+    assert TOOL.parse(["--state", "stable,empty", "--list"]).get("state") == "stable,empty"
+    assert TOOL.parse(["--topic", "-x"]).get("topic") == "-x"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--bogus"], "bogus is not a recognized option"),
+        (["--topic"], "Option topic requires an argument"),
+        (["--command"], "is not a recognized option .did you mean"),
+    ],
+)
+def test_refused_options(words: list[str], message: str) -> None:
+    with pytest.raises(Refused, match=message):
+        TOOL.parse(words)
+
+
+def test_given_twice() -> None:
+    with pytest.raises(Refused, match="Found multiple arguments for option topic"):
+        TOOL.parse(["--topic", "a", "--topic", "b"]).get("topic")
+
+
+def test_servers_of_every_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BARNABAS_BOOTSTRAP", raising=False)
+    assert servers(TOOL.parse(["--bootstrap-server", "a:1"])) == "a:1"
+    assert servers(TOOL.parse(["--broker-list", "a:1,b:2"])) == "a:1,b:2"
+    assert servers(TOOL.parse(["--bootstrap-server", "a:1/kafka"])) == "a:1"
+    assert servers(TOOL.parse(["--zookeeper", "zk:2181/kafka"])) == "zk:9092"
+    with pytest.raises(Refused, match=r'Missing required argument "\[bootstrap-server\]"'):
+        servers(TOOL.parse([]))
+    monkeypatch.setenv("BARNABAS_BOOTSTRAP", "e:1")
+    assert servers(TOOL.parse(["--zookeeper", "zk:2181"])) == "e:1"
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: str(tool.name))
+def test_every_tool_is_a_command_and_shows_its_options(
+    tool: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, module = tool.name, importlib.import_module(f"barnabas.cli.kafka.{tool.module}")  # type: ignore[attr-defined]
+    scripts = tomllib.loads(Path("pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts[name] == scripts[f"{name}.sh"] == "barnabas.cli.kafka.main:script"
+    code = main([name.removeprefix("kafka-"), "--help"])
+    out, err = capsys.readouterr()
+    if hasattr(module, "TOOL"):
+        assert code == 0
+        assert out.startswith(module.TOOL.title)
+        assert "--bootstrap-server" in out or "--files" in out
+    else:
+        assert "USAGE" in err or "main class" in err
+
+
+def test_started_under_its_own_name(tmp_path: Path) -> None:
+    script = tmp_path / "kafka-topics.sh"
+    script.write_text(f"#!{sys.executable}\nfrom barnabas.cli.kafka.main import script\nscript()\n")
+    script.chmod(0o755)
+    done = subprocess.run([script, "--create"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith('Missing required argument "[topic]"\nThis tool helps to create')
+
+
+def test_admin_tools_import_no_librdkafka() -> None:
+    code = (
+        "import sys\nfrom barnabas.cli.kafka.main import main\nmain(['topics', '--help'])\n"
+        "heavy = {'typer', 'rich', 'confluent_kafka', 'pyspark'} & set(sys.modules)\nassert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_topics_actions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topics", "--bootstrap-server", "h:1"]) == 1
+    assert "Command must include exactly one action" in capsys.readouterr().err
+    assert main(["topics", "--bootstrap-server", "h:1", "--alter", "--topic", "t", "--config", "a=b"]) == 1
+    assert "kafka-configs" in capsys.readouterr().err
+    assert parse_assignment("1:2,2:3") == [[1, 2], [2, 3]]
+    with pytest.raises(ToolError):
+        parse_assignment("1:x")
+    assert "--under-replicated-partitions" in TOPICS.usage()
+
+
+def test_config_items() -> None:
+    assert list(split_configs("a=1,b=[x,y],c=")) == ["a=1", "b=[x,y]", "c="]
+
+
+def test_config_entities() -> None:
+    from barnabas.cli.kafka.configs import TOOL as CONFIGS
+
+    def read(*words: str) -> list[tuple[str, str | None]]:
+        return [(entity.kind, entity.name) for entity in entities_of(CONFIGS.parse(words), words)]
+
+    assert read("--describe", "--topic", "t") == [("topics", "t")]
+    assert read("--describe", "--entity-type", "topics") == [("topics", None)]
+    both = read(
+        "--alter",
+        "--entity-type",
+        "users",
+        "--entity-name",
+        "u",
+        "--entity-type",
+        "clients",
+        "--entity-default",
+    )
+    assert both == [("users", "u"), ("clients", "")]
+    with pytest.raises(Refused, match="Invalid entity type"):
+        read("--describe", "--entity-type", "x")
+    with pytest.raises(Refused, match="entity-name"):
+        read("--alter", "--entity-type", "topics")
+    assert title({"user": "u", "client-id": None}) == "user-principal 'u', the default client-id"
+
+
+def test_line_reader() -> None:
+    reader = LineReader.of(
+        {"parse.key": "true", "parse.headers": "true", "null.marker": "N", "key.separator": ":"}
+    )
+    assert reader.read(b"a:1,b:N\tk:v") == {"key": b"k", "value": b"v", "headers": [("a", b"1"), ("b", None)]}
+    assert reader.read(b"N\tN:N") == {"key": None, "value": None}
+    with pytest.raises(ToolError, match="No key separator found on line number 3: 'x'"):
+        reader.read(b"a:1\tx")
+    assert LineReader.of({"parse.key": "true", "ignore.error": "true"}).read(b"x") == {
+        "key": None,
+        "value": b"x",
+    }
+
+
+def test_deserializers() -> None:
+    assert deserializer("org.apache.kafka.common.serialization.LongDeserializer")(b"\0" * 7 + b"\7") == b"7"
+    assert deserializer(None)(b"\xff") == b"\xff"
+    with pytest.raises(Refused):
+        deserializer("my.AvroDeserializer")
+
+
+def test_java_properties() -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
+    assert translate({"sasl.jaas.config": jaas, "buffer.memory": "1", "acks": "1"}, True) == {
+        "sasl.username": "u",
+        "sasl.password": "p",
+        "acks": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "yes", "no"),
+    [
+        ("t", [("t", 0), ("t", 9)], [("x", 0)]),
+        ("t:1", [("t", 1)], [("t", 0), ("t", 2)]),
+        ("t:1-3", [("t", 1), ("t", 2)], [("t", 0), ("t", 3)]),
+        ("t:2-", [("t", 2), ("t", 9)], [("t", 1)]),
+        (":-2", [("t", 0), ("x", 1)], [("t", 2)]),
+        ("t.*", [("tt", 0)], [("x", 0)]),
+    ],
+)
+def test_partition_rules(rule: str, yes: list[tuple[str, int]], no: list[tuple[str, int]]) -> None:
+    wanted = parse_rule(rule)
+    assert all(wanted(*key) for key in yes)
+    assert not any(wanted(*key) for key in no)
+
+
+def test_times_and_durations() -> None:
+    assert [parse_time(text) for text in ("latest", "-2", "max-timestamp", "1700000000000")] == [
+        -1, -2, -3, 1_700_000_000_000,
+    ]  # fmt: skip
+    with pytest.raises(ToolError):
+        parse_time("yesterday")
+    assert group_offsets.parse_duration_ms("P1DT2H3M4.5S") == 93_784_500
+    for text in ("P", "1D", "PT"):
+        with pytest.raises(Refused):
+            group_offsets.parse_duration_ms(text)
+    assert group_offsets.parse_datetime("1970-01-01T00:00:01.500Z") == 1500
+
+
+def test_reset_file(tmp_path: Path) -> None:
+    path = tmp_path / "offsets.csv"
+    path.write_text("t,0,5\nt,1,6\n\n")
+    assert group_offsets.read_file(path, "g", False) == {("t", 0): 5, ("t", 1): 6}
+    path.write_text("g,t,0,5\nother,t,1,6\n")
+    assert group_offsets.read_file(path, "g", True) == {("t", 0): 5}
+    path.write_text("t,0\n")
+    with pytest.raises(ToolError, match=r"is not topic,partition,offset"):
+        group_offsets.read_file(path, "g", False)
+
+
+def test_assignments_of_classic_members() -> None:
+    data = b"\0\1\0\0\0\1\0\1t\0\0\0\2\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
+    assert group_views.parse_assignment(data) == {"t": [0, 1]}
+    assert group_views.parse_assignment(b"\0\1\0") == {}
+    assert group_views.assignment_text({"t": [0, 1], "a": [2]}) == "a:2;t:0,1"
+
+
+def test_dump_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from barnabas.records.batch import Record
+
+    log = tmp_path / "00000000000000000007.log"
+    records = [Record(7, 1000, b"k", b"v", (("h", b"x"),)), Record(8, 1001, None, None, ())]
+    batch = build_batch(records, base_offset=7)
+    log.write_bytes(batch + b"\0" * 9)
+    assert main(["dump-log", "--files", str(log), "--print-data-log"]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[:2] == [f"Dumping {log}", "Log starting offset: 7"]
+    assert lines[2].startswith("baseOffset: 7 lastOffset: 8 count: 2 ")
+    assert lines[2].endswith("isvalid: true")
+    assert lines[3] == (
+        "| offset: 7 CreateTime: 1000 keySize: 1 valueSize: 1 sequence: -1 headerKeys: [h] key: k payload: v"
+    )
+    assert lines[4] == "| offset: 8 CreateTime: 1001 keySize: -1 valueSize: -1 sequence: -1 headerKeys: []"
+    assert "9 invalid bytes" in err
+
+    broken = bytearray(batch)
+    broken[-1] ^= 1
+    log.write_bytes(broken)
+    main(["dump-log", "--files", str(log)])
+    assert capsys.readouterr().out.rstrip().endswith("isvalid: false")
+
+    index = log.with_suffix(".index")
+    index.write_bytes(b"\0\0\0\1\0\0\0\2" + b"\0" * 8)
+    time_index = log.with_suffix(".timeindex")
+    time_index.write_bytes(b"\0\0\0\0\0\0\3\xe8\0\0\0\1")
+    assert main(["run-class", "kafka.tools.DumpLogSegments", "--files", f"{index},{time_index}"]) == 0
+    assert capsys.readouterr().out.splitlines()[1::2] == [
+        "offset: 8 position: 2",
+        "timestamp: 1000 offset: 8",
+    ]
