@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from barnabas.cores.group import (
     Decision,
@@ -11,8 +13,10 @@ from barnabas.cores.group import (
     GroupLimits,
     TimerFired,
     TimerKey,
+    TopicInfo,
 )
 from barnabas.cores.group.classic import ClassicGroup, ClassicState
+from barnabas.cores.group.consumer import ConsumerGroup, MemberState
 from barnabas.wire.errors import ErrorCode
 
 
@@ -32,6 +36,8 @@ class Driver:
         self.notes: list[Any] = []
         self.fail_next: ErrorCode | None = None
         self.check_every_step = True
+        self.topics: dict[str, TopicInfo] = {}
+        self.next_topic_id = 0
 
     # --- the broker's part
 
@@ -77,12 +83,25 @@ class Driver:
             self.step(TimerFired(self.now_ms, key, deadline_ms))
         self.now_ms = end_ms
 
+    def set_topics(self, **partitions: int) -> None:
+        """Topics by name; the id of a topic stays as long as the topic is not deleted."""
+        known = self.topics
+        self.topics = {}
+        for name, count in partitions.items():
+            if name in known:
+                self.topics[name] = known[name]._replace(partitions=count)
+            else:
+                self.next_topic_id += 1
+                self.topics[name] = TopicInfo(UUID(int=self.next_topic_id), count)
+        self.core.set_topics(self.topics)
+
     def reload(self, core_limits: GroupLimits | None = None) -> None:
         """Lose the partition and load it again, as after a crash or a change of leader."""
         self._take(self.core.unload())
         self.timers.clear()
         self.limits = core_limits or self.limits
         self.core = self.rebuilt()
+        self.core.set_topics(self.topics)
         self._take(self.core.on_loaded(self.now_ms))
 
     def rebuilt(self) -> GroupCoordinatorCore:
@@ -110,7 +129,10 @@ class Driver:
         armed = dict(self.core.state.deadlines)
         assert armed == self.timers, "the broker's timers are not those that the core armed"
         for group in self.core.state.groups.values():
-            check_group(group, armed)
+            if isinstance(group, ClassicGroup):
+                check_group(group, armed)
+            else:
+                check_consumer_group(group, armed)
 
 
 def check_group(group: ClassicGroup, armed: dict[TimerKey, int]) -> None:
@@ -141,6 +163,27 @@ def check_group(group: ClassicGroup, armed: dict[TimerKey, int]) -> None:
         )
 
 
+def check_consumer_group(group: ConsumerGroup, armed: dict[TimerKey, int]) -> None:
+    """What holds for a consumer group between any two events: above all that no partition has two owners."""
+    owners: dict[Any, str] = {}
+    for member in group.members.values():
+        for partition in member.assigned | member.revoking:
+            assert partition not in owners, (
+                f"{partition} belongs to {owners[partition]} and {member.member_id}"
+            )
+            owners[partition] = member.member_id
+        assert not (member.assigned & member.revoking)
+        assert bool(member.revoking) == (member.state is MemberState.UNREVOKED_PARTITIONS)
+        assert member.epoch <= group.target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS
+        assert TimerKey(group.group_id, member.member_id, "session") in armed, f"{member.member_id} may stay"
+        if member.revoking:
+            assert TimerKey(group.group_id, member.member_id, "revoke") in armed
+    assert owners == group.owners
+    assert group.static_ids == {m.instance_id: m.member_id for m in group.members.values() if m.instance_id}
+    assert set(group.target) <= set(group.members)
+    assert group.target_epoch <= group.epoch
+
+
 def durable_view(core: GroupCoordinatorCore) -> dict[str, Any]:
     """What must survive a crash, in comparable form."""
     state = core.state
@@ -153,9 +196,12 @@ def durable_view(core: GroupCoordinatorCore) -> dict[str, Any]:
             for producer_id, by_group in state.pending.items()
         },
         "groups": {
-            group_id: _classic_view(group)
+            group_id: (
+                _classic_view(group) if isinstance(group, ClassicGroup) else replace(group, topics_seen=0)
+            )
             for group_id, group in state.groups.items()
-            if group.state is ClassicState.STABLE
+            if not isinstance(group, ClassicGroup)
+            or group.state is ClassicState.STABLE
             or (group.state is ClassicState.EMPTY and group.generation_id > 0)
         },
     }

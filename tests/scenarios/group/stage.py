@@ -5,6 +5,9 @@
     > ada beats [generation=3] [member=x] | restarts | leaves | commits t-0=5:note | fetches t-0 [stable]
     > admin commits|fetches|removes i|deletes [t-0]|describes|lists|expires|drops topic
     > tx 7 by ada commits t-0=9 | tx 7 ends commit|abort
+    > topics t=4 u=1                       the topics of the cluster, with their partitions
+    > ada subscribes topics=t [regex=r] [assignor=range] [instance=i] [revoke=30s]     consumer protocol: join
+    > ada polls [owns=t-0,t-1 | owns=nothing] [topics=u] [epoch=3] | pauses | quits
     > wait 10s | append fails ERROR | reload | limits name=value
 
 Members are known by name; the ids that the coordinator gives out are the name and a running number, and
@@ -13,16 +16,20 @@ each member remembers its id and generation as a client does. Beneath a line sta
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from barnabas.cores.group import (
     CommitOffsets,
     CommitReply,
+    ConsumerDescribeReply,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
     DeleteGroup,
     DeleteOffsets,
     DeleteOffsetsReply,
+    DescribeConsumerGroup,
     DescribeGroup,
     DescribeReply,
     EndTransaction,
@@ -44,6 +51,7 @@ from barnabas.cores.group import (
     TopicsDeleted,
 )
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.records_schemas import consumer_protocol as protocol
 from tests.scenarios.group.driver import Driver
 
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -60,10 +68,29 @@ def partition_of(text: str) -> tuple[str, int]:
 
 
 def subscription(topics: list[str], owned: str = "") -> bytes:
-    """A ConsumerProtocolSubscription v0 with the owned partitions as user data."""
-    parts = [struct.pack(">hi", 0, len(topics))]
-    parts += [struct.pack(">h", len(topic)) + topic.encode() for topic in topics]
-    return b"".join(parts) + struct.pack(">i", len(owned)) + owned.encode()
+    """What a consumer puts into its JoinGroup; `owned` as in "t-0,t-1"."""
+    message = protocol.ConsumerProtocolSubscription(topics=topics, owned_partitions=rows_of(owned))
+    return message.encode_versioned(1)
+
+
+def rows_of(names: str) -> list[protocol.TopicPartition]:
+    rows: dict[str, list[int]] = {}
+    for name in filter(None, names.split(",")):
+        topic, number = partition_of(name)
+        rows.setdefault(topic, []).append(number)
+    return [protocol.TopicPartition(topic=topic, partitions=numbers) for topic, numbers in rows.items()]
+
+
+def share(names: str) -> bytes:
+    """What a leader gives to a member."""
+    return protocol.ConsumerProtocolAssignment(assigned_partitions=rows_of(names)).encode_versioned(1)
+
+
+def names_of(assignment: bytes) -> str:
+    if not assignment:
+        return "nothing"
+    rows = protocol.ConsumerProtocolAssignment.decode_versioned(assignment).assigned_partitions
+    return ",".join(f"{row.topic}-{number}" for row in rows for number in row.partitions) or "nothing"
 
 
 @dataclass
@@ -74,7 +101,8 @@ class Person:
     member_id: str = ""
     generation_id: int = -1
     instance: str | None = None
-    last_join: JoinGroup | None = None
+    epoch: int = 0
+    assignment: str = "nothing"
 
 
 class Stage:
@@ -109,9 +137,7 @@ class Stage:
     # --- members
 
     def do_member_joins(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
-        event = self.join_event(person, options)
-        person.last_join = event
-        self.driver.step(event)
+        self.driver.step(self.join_event(person, options))
 
     def join_event(self, person: Person, options: dict[str, str]) -> JoinGroup:
         version = int(options.get("v", "9"))
@@ -146,7 +172,7 @@ class Stage:
     def do_member_syncs(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
         known = {"group", "generation", "type", "protocol", "member"}
         shares = {
-            self.people[name].member_id: partitions.encode()
+            self.people[name].member_id: share(partitions)
             for name, partitions in options.items()
             if name not in known
         }
@@ -198,7 +224,11 @@ class Stage:
             self.driver.now_ms,
             options.get("group", "g"),
             offsets,
-            int(options.get("generation", person.generation_id)),
+            int(
+                options.get(
+                    "generation", person.generation_id if person.generation_id >= 0 else person.epoch or -1
+                )
+            ),
             options.get("member", person.member_id),
             options.get("instance", person.instance),
             retention_ms=duration_ms(options["retention"]) if "retention" in options else -1,
@@ -217,6 +247,61 @@ class Stage:
             )
         )
 
+    # --- members of the consumer protocol
+
+    def do_member_subscribes(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
+        """Join, or join again, with epoch 0; a client of this protocol makes up its own id."""
+        if not person.member_id:
+            self.fresh += 1
+            person.member_id = f"{person.name}-{self.fresh}"
+        person.epoch = 0
+        self.do_member_polls(person, rest, {"owns": "nothing", "revoke": "1m", **options})
+
+    def do_member_polls(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
+        if "instance" in options:
+            person.instance = options["instance"]
+        self.driver.step(
+            ConsumerHeartbeat(
+                f"{person.name} polls",
+                self.driver.now_ms,
+                options.get("group", "g"),
+                person.member_id,
+                int(options.get("epoch", person.epoch)),
+                person.name,
+                "/127.0.0.1",
+                person.instance,
+                None,
+                duration_ms(options["revoke"]) if "revoke" in options else -1,
+                frozenset(options["topics"].split(",")) if "topics" in options else None,
+                options.get("regex"),
+                options.get("assignor"),
+                self.owned(options["owns"]) if "owns" in options else None,
+            )
+        )
+
+    def owned(self, text: str) -> frozenset[tuple[UUID, int]]:
+        if text == "nothing":
+            return frozenset()
+        pairs = [partition_of(name) for name in text.split(",")]
+        return frozenset((self.driver.topics[topic].topic_id, number) for topic, number in pairs)
+
+    def names(self, assignment: frozenset[tuple[UUID, int]]) -> str:
+        names = {info.topic_id: name for name, info in self.driver.topics.items()}
+        shown = sorted(f"{names.get(topic_id, topic_id)}-{number}" for topic_id, number in assignment)
+        return ",".join(shown) or "nothing"
+
+    def do_member_pauses(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
+        """A static member goes away for a while."""
+        self.do_member_polls(person, rest, {"epoch": "-2"})
+        person.member_id = ""
+
+    def do_member_quits(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
+        self.do_member_polls(person, rest, {**options, "epoch": "-1"})
+        person.member_id = ""
+
+    def do_topics(self, words: list[str], options: dict[str, str]) -> None:
+        self.driver.set_topics(**{name: int(count) for name, count in options.items()})
+
     # --- administrators, transactions, surroundings
 
     def do_admin(self, words: list[str], options: dict[str, str]) -> None:
@@ -228,7 +313,8 @@ class Stage:
         elif verb == "fetches":
             self.do_member_fetches(nobody, rest, options)
         elif verb == "describes":
-            self.driver.step(DescribeGroup(token, now_ms, group))
+            kind = DescribeConsumerGroup if "consumer" in rest else DescribeGroup
+            self.driver.step(kind(token, now_ms, group))
         elif verb == "lists":
             states = frozenset(options.get("states", "").split(",")) - {""}
             types = frozenset(options.get("types", "").split(",")) - {""}
@@ -286,7 +372,7 @@ class Stage:
         if isinstance(reply, JoinReply):
             return self.show_join(token, reply)
         if isinstance(reply, SyncReply) and error is ErrorCode.NONE:
-            return f"gets {reply.assignment.decode() or 'nothing'}"
+            return f"gets {names_of(reply.assignment)}"
         if isinstance(reply, LeaveReply) and reply.members:
             return ", ".join(f"{m.group_instance_id or m.member_id} {_ok(m.error)}" for m in reply.members)
         if isinstance(reply, CommitReply | DeleteOffsetsReply) and error is ErrorCode.NONE:
@@ -296,13 +382,31 @@ class Stage:
         if isinstance(reply, DescribeReply):
             members = "; ".join(
                 f"{m.member_id}{f' ({m.group_instance_id})' if m.group_instance_id else ''}"
-                f" has {m.assignment.decode() or 'nothing'}"
+                f" has {names_of(m.assignment)}"
                 for m in reply.members
             )
             return f"{_ok(error)} {reply.state} {reply.protocol_type}/{reply.protocol_name} [{members}]"
+        if isinstance(reply, ConsumerHeartbeatReply):
+            return self.show_consumer(token, reply)
+        if isinstance(reply, ConsumerDescribeReply):
+            members = "; ".join(
+                f"{m.member_id} at {m.member_epoch} has {self.names(m.assignment)} of {self.names(m.target)}"
+                for m in reply.members
+            )
+            return f"{_ok(error)} {reply.state} {reply.group_epoch}/{reply.assignment_epoch} {reply.assignor} [{members}]"
         if isinstance(reply, ListReply):
             return ", ".join(f"{g.group_id} {g.group_type} {g.state}" for g in reply.groups) or "no groups"
         return _ok(error)
+
+    def show_consumer(self, token: str, reply: ConsumerHeartbeatReply) -> str:
+        person = self.people[token.split()[0]]
+        if reply.error is not ErrorCode.NONE:
+            return f"{reply.error.name} {reply.message}"
+        person.epoch = reply.member_epoch
+        if reply.assignment is None:
+            return f"at epoch {reply.member_epoch}"
+        person.assignment = self.names(reply.assignment)
+        return f"at epoch {reply.member_epoch}, has {person.assignment}"
 
     def show_join(self, token: str, reply: JoinReply) -> str:
         person = self.people[token.split()[0]]

@@ -106,7 +106,7 @@ class World:
         if client.step == "join":
             client.step = "waiting"
             self.tokens += 1
-            metadata = subscription(["t"], str(len(client.owned)))
+            metadata = subscription(["t"], ",".join(f"t-{number}" for _, number in client.owned))
             return JoinGroup(
                 self.to(client, self.heard_join),
                 now_ms,

@@ -7,6 +7,7 @@ new protocol leaves, the group becomes classic again and rebalances.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 from barnabas.cores.group import classic_rebalance
@@ -64,13 +65,14 @@ def _upgrade(turn: Turn, classic: ClassicGroup) -> ConsumerGroup:
     for member in members:
         records.write_member(turn, group, member)
     records.write_epoch(turn, group, epoch, 0)
-    for member in members:
+    for index, member in enumerate(members):
+        # A broken assignor may have given one partition twice: only the first one keeps it.
         assigned = member.assigned - taken
         taken |= assigned
+        members[index] = replace(member, assigned=assigned)
         records.write_target_member(turn, group, member.member_id, assigned)
     records.write_target_epoch(turn, group, epoch)
     for member in members:
-        group.put_member(member)
         records.write_current(turn, group, member)
         epochs.arm_session(turn, group, member)
     for kind in (classic_rebalance.JOIN, classic_rebalance.INITIAL, classic_rebalance.SYNC):
