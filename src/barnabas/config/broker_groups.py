@@ -40,7 +40,7 @@ OFFSETS_LOAD_BUFFER_SIZE: Final = GROUPS.integer(
     "offsets.load.buffer.size", 5_242_880, "Bytes read at a time when groups are loaded.", lo=1
 )
 OFFSETS_COMMIT_TIMEOUT_MS: Final = GROUPS.integer(
-    "offsets.commit.timeout.ms", 5000, "Longest wait until a group's record is replicated.", lo=1, mark=WORKS
+    "offsets.commit.timeout.ms", 5000, "Longest wait until a group's record is replicated.", lo=1
 )
 OFFSETS_RETENTION_MINUTES: Final = GROUPS.integer(
     "offsets.retention.minutes", 10_080, "How long offsets of an empty group are kept.", lo=1, mark=WORKS
@@ -110,42 +110,36 @@ GROUP_CONSUMER_SESSION_TIMEOUT_MS: Final = GROUPS.integer(
     45_000,
     "Silence after which a consumer-protocol member is dropped.",
     lo=1,
-    mark=WORKS,
 )
 GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS: Final = GROUPS.integer(
     "group.consumer.min.session.timeout.ms",
     45_000,
     "Lowest value of a group's consumer.session.timeout.ms.",
     lo=1,
-    mark=WORKS,
 )
 GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS: Final = GROUPS.integer(
     "group.consumer.max.session.timeout.ms",
     60_000,
     "Highest value of a group's consumer.session.timeout.ms.",
     lo=1,
-    mark=WORKS,
 )
 GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS: Final = GROUPS.integer(
     "group.consumer.heartbeat.interval.ms",
     5000,
     "Heartbeat interval given to consumer-protocol members.",
     lo=1,
-    mark=WORKS,
 )
 GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS: Final = GROUPS.integer(
     "group.consumer.min.heartbeat.interval.ms",
     5000,
     "Lowest value of a group's consumer.heartbeat.interval.ms.",
     lo=1,
-    mark=WORKS,
 )
 GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS: Final = GROUPS.integer(
     "group.consumer.max.heartbeat.interval.ms",
     15_000,
     "Highest value of a group's consumer.heartbeat.interval.ms.",
     lo=1,
-    mark=WORKS,
 )
 GROUP_CONSUMER_MAX_SIZE: Final = GROUPS.integer(
     "group.consumer.max.size", INT_MAX, "Most members of a consumer-protocol group.", lo=1, mark=WORKS
@@ -154,7 +148,6 @@ GROUP_CONSUMER_ASSIGNORS: Final = GROUPS.strings(
     "group.consumer.assignors",
     ("uniform", "range"),
     "Server-side assignors; the first is the default.",
-    mark=WORKS,
 )
 GROUP_CONSUMER_MIGRATION_POLICY: Final = GROUPS.string(
     "group.consumer.migration.policy",

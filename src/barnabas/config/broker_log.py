@@ -47,7 +47,6 @@ UNCLEAN_LEADER_ELECTION_ENABLE: Final = LOG.boolean(
     "Let a replica lead that is not in sync when no other is left, at the price of lost records.",
     mode=CLUSTER,
     topic="unclean.leader.election.enable",
-    mark=WORKS,
 )
 LOG.long(
     "unclean.leader.election.interval.ms",
@@ -158,14 +157,12 @@ LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS: Final = LOG.integer(
     60_000,
     "How often recovery points are written down.",
     lo=0,
-    mark=WORKS,
 )
 LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS: Final = LOG.integer(
     "log.flush.start.offset.checkpoint.interval.ms",
     60_000,
     "How often log start offsets are written down.",
     lo=0,
-    mark=WORKS,
 )
 LOG_INDEX_INTERVAL_BYTES: Final = LOG.integer(
     "log.index.interval.bytes",
@@ -255,7 +252,7 @@ COMPRESSION_ZSTD_LEVEL: Final = LOG.integer(
     topic="compression.zstd.level",
 )
 LOG_CLEANER_ENABLE: Final = LOG.boolean(
-    "log.cleaner.enable", True, "Whether compacted topics are compacted at all.", mark=WORKS
+    "log.cleaner.enable", True, "Whether compacted topics are compacted at all."
 )
 LOG_CLEANER_THREADS: Final = LOG.integer(
     "log.cleaner.threads", 1, "Threads that compact.", lo=0, mode=CLUSTER
@@ -266,7 +263,6 @@ LOG_CLEANER_BACKOFF_MS: Final = LOG.long(
     "Wait of the cleaner when there is nothing to clean.",
     lo=0,
     mode=CLUSTER,
-    mark=WORKS,
 )
 LOG_CLEANER_DEDUPE_BUFFER_SIZE: Final = LOG.long(
     "log.cleaner.dedupe.buffer.size",

@@ -53,7 +53,6 @@ NUM_RECOVERY_THREADS_PER_DATA_DIR: Final = NETWORK.integer(
     "Threads per log folder that load and check logs at start.",
     lo=1,
     mode=CLUSTER,
-    mark=WORKS,
 )
 NETWORK.integer_or_null(
     "num.replica.alter.log.dirs.threads", "Threads that move replicas between log folders."
@@ -78,10 +77,10 @@ SOCKET_LISTEN_BACKLOG_SIZE: Final = NETWORK.integer(
     "socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", lo=1, mark=WORKS
 )
 MAX_CONNECTIONS: Final = NETWORK.integer(
-    "max.connections", INT_MAX, "Open connections of the whole broker.", lo=0, mode=CLUSTER, mark=WORKS
+    "max.connections", INT_MAX, "Open connections of the whole broker.", lo=0, mode=CLUSTER
 )
 MAX_CONNECTIONS_PER_IP: Final = NETWORK.integer(
-    "max.connections.per.ip", INT_MAX, "Open connections from one address.", lo=0, mode=CLUSTER, mark=WORKS
+    "max.connections.per.ip", INT_MAX, "Open connections from one address.", lo=0, mode=CLUSTER
 )
 MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = NETWORK.string(
     "max.connections.per.ip.overrides",
@@ -89,7 +88,6 @@ MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = NETWORK.string(
     "Addresses with a limit of their own, as host:limit,host:limit.",
     check=per_ip_overrides,
     mode=CLUSTER,
-    mark=WORKS,
 )
 MAX_CONNECTION_CREATION_RATE: Final = NETWORK.integer(
     "max.connection.creation.rate",
@@ -97,7 +95,6 @@ MAX_CONNECTION_CREATION_RATE: Final = NETWORK.integer(
     "New connections per second of the whole broker.",
     lo=0,
     mode=CLUSTER,
-    mark=WORKS,
 )
 CONNECTIONS_MAX_IDLE_MS: Final = NETWORK.long(
     "connections.max.idle.ms",
@@ -110,7 +107,6 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS: Final = NETWORK.integer(
     100,
     "Wait before a connection that failed to log in is closed.",
     lo=0,
-    mark=WORKS,
 )
 QUEUED_MAX_REQUESTS: Final = NETWORK.integer(
     "queued.max.requests", 500, "Requests that may wait before reading from sockets pauses.", lo=1
@@ -153,7 +149,6 @@ MAX_REQUEST_PARTITION_SIZE_LIMIT: Final = NETWORK.integer(
     2000,
     "Most partitions in one DescribeTopicPartitions answer.",
     lo=1,
-    mark=WORKS,
 )
 for _name, _default in (
     ("fetch.purgatory.purge.interval.requests", 1000),

@@ -38,7 +38,6 @@ REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS: Final = REPLICATION.long(
     "replica.high.watermark.checkpoint.interval.ms",
     5000,
     "How often high watermarks are written down.",
-    mark=WORKS,
 )
 REPLICA_SELECTOR_CLASS: Final = REPLICATION.string_or_null(
     "replica.selector.class",
@@ -79,16 +78,16 @@ REPLICATION.boolean(
     mode=Mode.CLUSTER,
 )
 QUOTA_WINDOW_NUM: Final = REPLICATION.integer(
-    "quota.window.num", 11, "Windows over which a client's rate is averaged.", lo=1, mark=WORKS
+    "quota.window.num", 11, "Windows over which a client's rate is averaged.", lo=1
 )
 QUOTA_WINDOW_SIZE_SECONDS: Final = REPLICATION.integer(
-    "quota.window.size.seconds", 1, "Length of one such window.", lo=1, mark=WORKS
+    "quota.window.size.seconds", 1, "Length of one such window.", lo=1
 )
 CONTROLLER_QUOTA_WINDOW_NUM: Final = REPLICATION.integer(
-    "controller.quota.window.num", 11, "Windows over which topic changes are counted.", lo=1, mark=WORKS
+    "controller.quota.window.num", 11, "Windows over which topic changes are counted.", lo=1
 )
 CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS: Final = REPLICATION.integer(
-    "controller.quota.window.size.seconds", 1, "Length of one such window.", lo=1, mark=WORKS
+    "controller.quota.window.size.seconds", 1, "Length of one such window.", lo=1
 )
 for _what in ("replication", "alter.log.dirs.replication"):
     REPLICATION.integer(

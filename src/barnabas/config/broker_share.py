@@ -210,28 +210,24 @@ TRANSACTION_STATE_LOG_NUM_PARTITIONS: Final = SHARE.integer(
     50,
     "Partitions of __transaction_state; must not change once it exists.",
     lo=1,
-    mark=WORKS,
 )
 TRANSACTION_STATE_LOG_REPLICATION_FACTOR: Final = SHARE.short(
     "transaction.state.log.replication.factor",
     3,
     "Replicas of __transaction_state; fewer brokers than that give as many as there are.",
     lo=1,
-    mark=WORKS,
 )
 TRANSACTION_STATE_LOG_MIN_ISR: Final = SHARE.integer(
     "transaction.state.log.min.isr",
     2,
     "min.insync.replicas of __transaction_state; never more than its replicas.",
     lo=1,
-    mark=WORKS,
 )
 TRANSACTION_STATE_LOG_SEGMENT_BYTES: Final = SHARE.integer(
     "transaction.state.log.segment.bytes",
     104_857_600,
     "Segment size of __transaction_state.",
     lo=1,
-    mark=WORKS,
 )
 SHARE.integer(
     "transaction.state.log.load.buffer.size",
@@ -263,7 +259,6 @@ PRODUCER_ID_EXPIRATION_MS: Final = SHARE.integer(
     "How long an idle producer's sequence numbers are remembered.",
     lo=1,
     mode=CLUSTER,
-    mark=WORKS,
 )
 SHARE.integer(
     "producer.id.expiration.check.interval.ms",

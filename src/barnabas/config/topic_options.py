@@ -209,7 +209,6 @@ UNCLEAN_LEADER_ELECTION_ENABLE: Final = TOPIC.boolean(
     "unclean.leader.election.enable",
     False,
     "Let a replica lead that is not in sync when no other is left, at the price of lost records.",
-    mark=WORKS,
 )
 LEADER_REPLICATION_THROTTLED_REPLICAS: Final = TOPIC.strings(
     "leader.replication.throttled.replicas",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import itertools
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -88,8 +88,8 @@ class ZooKeeperEnsemble:
 
 def zookeeper_jars() -> Path | None:
     """Where PySpark keeps its jars, among them a ZooKeeper server's."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None or shutil.which("java") is None:
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None or shutil.which("java") is None or find_spec("kazoo") is None:
         return None
     jars = Path(spec.origin).parent / "jars"
     return jars if list(jars.glob("zookeeper-3*.jar")) else None
@@ -100,7 +100,7 @@ def zookeeper_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     """host:port of a ZooKeeper server; skips where there is no Java or PySpark."""
     jars = zookeeper_jars()
     if jars is None:
-        pytest.skip("needs java and pyspark")
+        pytest.skip("needs java, pyspark and kazoo")
     folder = tmp_path_factory.mktemp("zookeeper")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
