@@ -142,7 +142,7 @@ GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS: Final = GROUPS.integer(
     lo=1,
 )
 GROUP_CONSUMER_MAX_SIZE: Final = GROUPS.integer(
-    "group.consumer.max.size", INT_MAX, "Most members of a consumer-protocol group.", lo=1, mark=WORKS
+    "group.consumer.max.size", INT_MAX, "Most members of a consumer-protocol group.", lo=1
 )
 GROUP_CONSUMER_ASSIGNORS: Final = GROUPS.strings(
     "group.consumer.assignors",
