@@ -1,0 +1,129 @@
+"""Plays stories of a cluster: each line is an event, each indented line what came of it.
+
+start BROKER [RACK] | stop BROKER | lost BROKER (it comes back unclean)
+create TOPIC PARTITIONS FACTOR | place TOPIC 1,2 2,1 | grow TOPIC COUNT | delete TOPIC
+prefer TOPIC PARTITION | isr TOPIC PARTITION 1,2 | shutdown BROKER | elect [TOPIC that may elect uncleanly]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+
+from barnabas.coordination.local import LocalTree
+from barnabas.cores import znode_layout as layout
+from barnabas.cores.cluster_image import ClusterImage
+from barnabas.cores.controller import (
+    AlterIsr,
+    CreatePartitions,
+    CreateTopic,
+    decide_alter_isr,
+    decide_bootstrap,
+    decide_controller,
+    decide_create_partitions,
+    decide_create_topic,
+    decide_delete_topic,
+    decide_elections,
+    decide_preferred_leader,
+    decide_shutdown,
+    decide_unclean_restart,
+)
+from barnabas.cores.znode_layout import Broker, Endpoint
+from barnabas.cores.znode_ops import Create, Delete, Op
+from barnabas.wire.errors import ApiError
+
+
+class Stage:
+    """One cluster in memory."""
+
+    def __init__(self) -> None:
+        self.tree = LocalTree.open(None, now_ms=lambda: 0)
+        self.image = ClusterImage()
+        self.made = 0
+        self._change(decide_bootstrap((), "story"))
+        self._change(decide_controller(self.image, 1, 0))
+
+    def run(self, story: str) -> str:
+        """The story with what came of each event."""
+        told: list[str] = []
+        for line in story.splitlines():
+            if line.startswith(" "):
+                continue
+            told.append(line)
+            if line and not line.startswith("#"):
+                told += [f"    {each}" for each in self._play(line.split())]
+        return "\n".join(told) + "\n"
+
+    def _play(self, words: list[str]) -> list[str]:
+        before = self._partitions()
+        try:
+            self._change(self._ops(words[0], words[1:]))
+        except ApiError as error:
+            return [f"{error.code.name}: {error.message}"]
+        self.image.check()
+        after = self._partitions()
+        changed = [text for key, text in after.items() if before.get(key) != text]
+        return changed + [f"{topic}-{index} gone" for topic, index in before if (topic, index) not in after]
+
+    def _ops(self, verb: str, words: list[str]) -> Sequence[Op]:
+        image = self.image
+        if verb == "start":
+            endpoint = Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")
+            broker = Broker(int(words[0]), (endpoint,), words[1] if len(words) > 1 else None)
+            return [Create(layout.broker_path(broker.id), layout.encode_broker(broker), ephemeral=True)]
+        if verb == "stop":
+            return [Delete(layout.broker_path(int(words[0])))]
+        if verb == "lost":
+            return decide_unclean_restart(image, int(words[0]))
+        if verb == "elect":
+            return decide_elections(image, words)
+        if verb == "shutdown":
+            return decide_shutdown(image, int(words[0]))
+        return self._topic_ops(verb, words)
+
+    def _topic_ops(self, verb: str, words: list[str]) -> Sequence[Op]:
+        image, name = self.image, words[0]
+        if verb in ("create", "place"):
+            self.made += 1
+            topic_id = uuid.UUID(int=self.made)
+            if verb == "create":
+                event = CreateTopic(name, topic_id, int(words[1]), int(words[2]))
+            else:
+                event = CreateTopic(
+                    name, topic_id, assignments={at: _ids(each) for at, each in enumerate(words[1:])}
+                )
+            return decide_create_topic(image, event).ops
+        if verb == "grow":
+            return decide_create_partitions(image, CreatePartitions(name, int(words[1]))).ops
+        if verb == "delete":
+            return decide_delete_topic(image, name)
+        if verb == "prefer":
+            return decide_preferred_leader(image, name, int(words[1]))
+        assert verb == "isr", verb
+        topic, index = image.topics[name], int(words[1])
+        now = topic.partitions[index]
+        asked = AlterIsr(
+            now.leader, topic.topic_id, index, now.leader_epoch, now.partition_epoch, _ids(words[2])
+        )
+        return decide_alter_isr(image, asked)
+
+    def _change(self, ops: Sequence[Op]) -> None:
+        self.image.apply(ops, asyncio.run(self.tree.multi(ops)))
+
+    def _partitions(self) -> dict[tuple[str, int], str]:
+        return {
+            (topic.name, index): f"{topic.name}-{index} on {_text(each.replicas)}: leader "
+            f"{'none' if each.leader < 0 else each.leader} epoch {each.leader_epoch} isr {_text(each.isr)}"
+            + (" recovering" if each.recovering else "")
+            for topic in self.image.topics.values()
+            for index, each in topic.partitions.items()
+        }
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in text.split(","))
+
+
+def _text(ids: tuple[int, ...]) -> str:
+    return ",".join(str(each) for each in ids)
