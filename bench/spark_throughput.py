@@ -20,12 +20,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from bench.brokers import Barnabas
 from barnabas.client.blocking import BlockingClient, NewTopic
 from barnabas.client.producing import ProduceStream
 from barnabas.pipelines.columns import append_batch
 from barnabas.pipelines.session import build_archive, start_session
 from barnabas.records.columnar_encoder import BatchEncoder
+from bench.brokers import Barnabas
 
 RECORD_BYTES = 200
 PARTITIONS = 2

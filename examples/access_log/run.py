@@ -174,10 +174,10 @@ def table(report: RunReport, shipped: dict[str, int], seconds: float) -> str:
         ("lines processed", f"{json_query.rows:,}"),
         ("parsed, now in access-json", f"{json_query.rows - json_query.failed:,}"),
         (f"to {report.dead_letters}", f"{json_query.failed:,}"),
-        ("records/s on Spark", f"{rate:,.0f}" if rate else "-"),
+        ("records/s, Spark's warm-up included", f"{rate:,.0f}" if rate else "-"),
         ("seconds in all", f"{seconds:.1f}"),
     ]
-    return "\n".join(f"  {name:<32} {value:>10}" for name, value in rows)
+    return "\n".join(f"  {name:<38} {value:>10}" for name, value in rows)
 
 
 def show(address: str, report: RunReport, shipped: dict[str, int], seconds: float, folder: Path) -> None:
@@ -198,10 +198,11 @@ def show(address: str, report: RunReport, shipped: dict[str, int], seconds: floa
         for reason, count in dead.most_common(5):
             say(f"  {count:>5,}  {reason}")
     port = address.rpartition(":")[2]
+    shown = os.path.relpath(folder) if folder.is_relative_to(Path.cwd()) else str(folder)
     say(
         f"""
 Where to look next:
-  barnabas start --data {os.path.relpath(folder)} --listen 127.0.0.1:{port} &
+  barnabas start --data {shown} --listen 127.0.0.1:{port} &
   barnabas consume access-json -b {address} -c 3
   barnabas consume status-per-hour -b {address} -o beginning -e -f '%k %s\\n'
   barnabas group describe access-log.access-json -b {address}
@@ -220,7 +221,7 @@ def main() -> int:
     began = time.monotonic()
     try:
         spec = load_spec(HERE / "pipeline.yaml")
-        data: Path = options.data
+        data: Path = options.data.absolute()
         with broker(data / "broker", free_port(options.port)) as address:
             with BlockingClient(address) as client:
                 client.create_topics([NewTopic("access-log", 1)], exist_ok=True)

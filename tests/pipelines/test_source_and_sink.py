@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -119,7 +120,7 @@ def test_a_stream_takes_what_is_there_in_limited_batches_and_goes_on(
     stream(spark, bootstrap, topic, tmp_path, batches, **options)
     send(client, topic, [b"new"])
     stream(spark, bootstrap, topic, tmp_path, batches, **options)
-    assert sum(batches, []) == [b"%d" % i for i in range(25)] + [b"new"]
+    assert list(chain.from_iterable(batches)) == [b"%d" % i for i in range(25)] + [b"new"]
 
 
 def test_a_topic_made_again_is_noticed(spark, bootstrap, client, new_topic, tmp_path):
@@ -133,7 +134,7 @@ def test_a_topic_made_again_is_noticed(spark, bootstrap, client, new_topic, tmp_
     with pytest.raises(Exception, match="deleted and created again since the checkpoint"):
         stream(spark, bootstrap, topic, tmp_path, batches)
     stream(spark, bootstrap, topic, tmp_path, batches, onDataLoss="earliest")
-    assert sum(batches, []) == [b"old", b"new 1", b"new 2"]
+    assert list(chain.from_iterable(batches)) == [b"old", b"new 1", b"new 2"]
 
 
 def _make_again(client, topic):

@@ -38,7 +38,7 @@ def _describe(
             value=one.value,
             read_only=one.read_only,
             config_source=one.source,
-            is_default=one.is_default,
+            is_default=one.is_default and context.version == 0,  # later versions tell the source instead
             is_sensitive=one.sensitive,
             synonyms=[
                 DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
