@@ -64,7 +64,7 @@ def _answer(
     except ApiError as error:
         answer.error_code = error.code
         return answer
-    if answer.offset >= 0:
+    if answer.offset >= 0 and context.version >= 4:  # the field came with version 4
         answer.leader_epoch = partition.epoch_at(answer.offset)
     return answer
 
