@@ -66,6 +66,7 @@ def test_plain_sets_have_the_bytes_of_other_libraries(builder: Any, magic: int) 
 @pytest.mark.parametrize("codec", CODECS[1:])
 @pytest.mark.parametrize("magic", [0, 1])
 def test_packed_sets_of_aiokafka_are_read(magic: int, codec: Codec) -> None:
+    skip_what_aiokafka_lacks(magic, codec)
     theirs = AioBuilder(magic, codec, 1 << 20)
     for row in rows(magic):
         theirs.append(row.offset, row.timestamp if magic else None, row.key, row.value)
@@ -78,27 +79,23 @@ def test_packed_sets_of_aiokafka_are_read(magic: int, codec: Codec) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("magic", [0, 1])
 def test_aiokafka_reads_our_sets(magic: int, codec: Codec) -> None:
+    skip_what_aiokafka_lacks(magic, codec)
     ours = build_message_set(rows(magic, first=700), magic=magic, codec=codec)
     found = []
-    for end, message in messages(ours):
-        size = 12 + struct.unpack_from(">i", ours, end - _size(ours, end) + 8)[0]
-        assert message.magic == magic
-        batch = AioSet(bytearray(ours[end - size : end]), magic)
+    start = 0
+    for end, _ in messages(ours):
+        batch = AioSet(bytearray(ours[start:end]), magic)
         assert batch.validate_crc()
         found += [(one.offset, one.timestamp, one.key, one.value) for one in batch]
+        start = end
     assert found == [
         (row.offset, row.timestamp if magic else None, row.key, row.value) for row in rows(magic, first=700)
     ]
 
 
-def _size(data: bytes, end: int) -> int:
-    """Of the message that ends at `end`."""
-    start = 0
-    for after, _ in messages(data):
-        if after == end:
-            return end - start
-        start = after
-    raise AssertionError
+def skip_what_aiokafka_lacks(magic: int, codec: Codec) -> None:
+    if magic == 0 and codec == Codec.LZ4:
+        pytest.skip("aiokafka has no lz4 for magic 0")
 
 
 # --- what goes in comes out ----------------------------------------------------------------------------
