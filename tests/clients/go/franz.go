@@ -9,12 +9,42 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 const fetchWait = 500 * time.Millisecond
 
+// newest holds the versions of all requests to those of an older Kafka, when it is set.
+var newest *kversion.Versions
+
+func franzClient(bootstrap string, options ...kgo.Opt) (*kgo.Client, error) {
+	if newest != nil {
+		options = append(options, kgo.MaxVersions(newest))
+	}
+	return kgo.NewClient(append(options, kgo.SeedBrokers(bootstrap))...)
+}
+
+// franzVersions: argument a release such as v2.1. What a client of that release's protocol asks, in its versions.
+func franzVersions(bootstrap string, arguments []string) (map[string]any, error) {
+	newest = kversion.FromString(arguments[0])
+	if newest == nil {
+		return nil, fmt.Errorf("no release %q", arguments[0])
+	}
+	options := []kgo.Opt{kgo.ProducerBatchCompression(kgo.GzipCompression())}
+	if err := franzThereAndBack(bootstrap, 5000, options); err != nil {
+		return nil, fmt.Errorf("records: %w", err)
+	}
+	if _, err := franzOffsets(bootstrap, nil); err != nil {
+		return nil, fmt.Errorf("offsets: %w", err)
+	}
+	if _, err := franzAdmin(bootstrap, nil); err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	return map[string]any{"release": arguments[0]}, nil
+}
+
 func franzTopic(ctx context.Context, bootstrap, prefix string, count int32) (string, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap))
+	client, err := franzClient(bootstrap)
 	if err != nil {
 		return "", err
 	}
@@ -72,7 +102,7 @@ func franzThereAndBack(bootstrap string, count int, options []kgo.Opt) error {
 	if err := franzProduce(ctx, bootstrap, topic, count, options); err != nil {
 		return err
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumeTopics(topic), kgo.FetchMaxWait(fetchWait))
+	client, err := franzClient(bootstrap, kgo.ConsumeTopics(topic), kgo.FetchMaxWait(fetchWait))
 	if err != nil {
 		return err
 	}
@@ -101,8 +131,8 @@ func fromFranz(r *kgo.Record) message {
 }
 
 func franzProduce(ctx context.Context, bootstrap, topic string, count int, options []kgo.Opt) error {
-	options = append(options, kgo.SeedBrokers(bootstrap), kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	client, err := kgo.NewClient(options...)
+	options = append(options, kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := franzClient(bootstrap, options...)
 	if err != nil {
 		return err
 	}
@@ -139,7 +169,7 @@ func franzOffsets(bootstrap string, _ []string) (map[string]any, error) {
 	if err := franzProduce(ctx, bootstrap, topic, count, nil); err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap))
+	client, err := franzClient(bootstrap)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +203,7 @@ func franzOffsets(bootstrap string, _ []string) (map[string]any, error) {
 	if err := admin.CommitAllOffsets(ctx, group, offsets); err != nil {
 		return nil, err
 	}
-	resumed, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.FetchMaxWait(fetchWait))
+	resumed, err := franzClient(bootstrap, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.FetchMaxWait(fetchWait))
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +240,7 @@ func franzOffsets(bootstrap string, _ []string) (map[string]any, error) {
 func franzFirst(ctx context.Context, bootstrap, topic string, partition int32, from kgo.Offset, want int64) error {
 	reset := kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())
 	start := kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: from}})
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), start, reset, kgo.FetchMaxWait(fetchWait))
+	client, err := franzClient(bootstrap, start, reset, kgo.FetchMaxWait(fetchWait))
 	if err != nil {
 		return err
 	}

@@ -38,8 +38,7 @@ func newMember(bootstrap, group, topic string) (*member, error) {
 			}
 		}
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
+	client, err := franzClient(bootstrap, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
 		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(300*time.Millisecond),
 		kgo.OnPartitionsAssigned(set(true)), kgo.OnPartitionsRevoked(set(false)), kgo.OnPartitionsLost(set(false)),
 	)

@@ -22,6 +22,7 @@ var scenarios = map[string]scenario{
 	"franz-member":     franzMember,
 	"franz-offsets":    franzOffsets,
 	"franz-admin":      franzAdmin,
+	"franz-versions":   franzVersions,
 	"sarama-roundtrip": saramaRoundTrip,
 	"sarama-group":     saramaGroup,
 	"sarama-offsets":   saramaOffsets,
