@@ -69,6 +69,10 @@ class _Index:
     def is_full(self) -> bool:
         return len(self.entries) >= self.max_bytes
 
+    @property
+    def room_entries(self) -> int:
+        return (self.max_bytes - len(self.entries)) // self.entry_bytes
+
     def exists(self) -> bool:
         return self._entries is not None or os.path.exists(self.path)
 

@@ -140,7 +140,7 @@ class Log:
     def _set_limits(self) -> None:
         active, config = self._active, self.config
         self._size_limit = config.segment_bytes
-        if active.offset_index.is_full or active.time_index.is_full:
+        if active.indexes_full:
             self._size_limit = 0
         self._offset_limit = active.base_offset + OFFSETS_IN_SEGMENT_MAX
         self._roll_after = NEVER
@@ -265,9 +265,10 @@ class Log:
             segment.first_timestamp = max_timestamp
             if max_timestamp >= 0:
                 self._roll_after = max_timestamp + self._roll_ms()
-        segment.note_append(
+        if segment.note_append(
             base_offset, last_offset, position, size, max_timestamp, self.config.index_interval_bytes
-        )
+        ):
+            self._size_limit = 0
 
     def _segment_for(
         self, size: int, base_offset: int, last_offset: int, max_timestamp: int, now_ms: int

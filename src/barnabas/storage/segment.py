@@ -194,8 +194,12 @@ class Segment:
 
     def note_append(
         self, base_offset: int, last_offset: int, position: int, size: int, max_timestamp: int, interval: int
-    ) -> None:
-        """Index work for a batch that lies at `position`; Log has written it or will at the turn's end."""
+    ) -> bool:
+        """Index work for a batch that lies at `position`; True when an index is full now.
+
+        Log has written the batch, or will at the turn's end.
+        """
+        full = False
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = last_offset
@@ -203,6 +207,7 @@ class Segment:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
             self.bytes_since_entry = 0
+            full = self.indexes_full
         self.bytes_since_entry += size
         offsets = self.tail_offsets
         offsets.append(base_offset)
@@ -210,6 +215,12 @@ class Segment:
         if len(offsets) > TAIL_BATCHES:
             del offsets[: TAIL_BATCHES // 2]
             del self.tail_positions[: TAIL_BATCHES // 2]
+        return full
+
+    @property
+    def indexes_full(self) -> bool:
+        """Whether the segment must be rolled for its indexes: the time index keeps room for a last entry."""
+        return self.offset_index.is_full or self.time_index.room_entries <= 1
 
     def finish(self) -> None:
         """The segment takes no more appends: its greatest timestamp gets its entry."""
