@@ -88,9 +88,9 @@ def _apply_time(frame: Frame, step: Step) -> Frame:
 
 
 def _check_names(item: Item) -> Mapping[str, Any]:
-    names = item.texts()
-    if not names or isinstance(item.value, dict):
+    if not item.value or isinstance(item.value, dict):
         item.fail(f"{item.what} needs the names of fields")
+    names = item.texts()
     return {"names": names}
 
 

@@ -1,0 +1,107 @@
+"""Options of the Spark source and sink, and offsets of a stream, without Spark or a broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.pipelines.offsets import Range, build_offset, parse_offset, split
+from barnabas.pipelines.options import OptionError, sink_options, source_options
+from barnabas.records.compression import Codec
+
+BASE = {"kafka.bootstrap.servers": "h1,[::1]:9095", "subscribe": "a, b"}
+
+
+def test_names_are_those_of_sparks_own_source():
+    options = source_options(
+        {
+            **BASE,
+            "startingOffsets": '{"a": {"0": 5, "1": -2}}',
+            "maxOffsetsPerTrigger": "100",
+            "includeHeaders": "true",
+            "failOnDataLoss": "false",
+            "kafka.isolation.level": "read_committed",
+        }
+    )
+    assert options.client.bootstrap == (("h1", 9092), ("::1", 9095))
+    assert options.topics == ("a", "b")
+    assert options.starting.offsets == {("a", 0): 5, ("a", 1): -2}
+    assert options.rows_per_trigger_max == 100
+    assert options.headers
+    assert options.data_loss == "earliest"
+    assert options.read_committed
+
+
+def test_tls_and_sasl_go_to_the_client():
+    options = source_options(
+        {
+            **BASE,
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": "/ca.pem",
+            "kafka.sasl.mechanism": "SCRAM-SHA-256",
+            "kafka.sasl.jaas.config": 'x required username="ann" password="s3;cr=et";',
+        }
+    ).client
+    assert options.tls is not None
+    assert options.tls.ca_file == "/ca.pem"
+    assert options.sasl is not None
+    assert (options.sasl.username, options.sasl.password) == ("ann", "s3;cr=et")
+    assert "s3" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kafka.bootstrap.servers": ""}, "bootstrap.servers is not set"),
+        ({"kafka.bootstrap.servers": "h:99999"}, "'h:99999' in bootstrap.servers is not host:port"),
+        ({"subscribePattern": "x"}, "one of subscribe, subscribePattern and assign is needed"),
+        ({"startingOffsets": "erliest"}, "startingOffsets=erliest is not earliest, latest or JSON"),
+        ({"startingOffsets": '{"a": {"0": -3}}'}, "a-0: -3 is not a number from -2 up"),
+        ({"startingOffsets": '{"a": 5}'}, "is not of the form"),
+        ({"endingOffsets": "earliest"}, "endingOffsets=earliest is not latest or JSON"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger=0 is not a number from 1 up"),
+        ({"includeHeaders": "yes"}, "includeHeaders=yes is not true or false"),
+        ({"columns": "value,size"}, "there is no column size"),
+        ({"kafka.isolation.level": "x"}, "kafka.isolation.level=x is not"),
+        ({"kafka.security.protocol": "TLS"}, "security.protocol=TLS is not one of PLAINTEXT"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "sasl.mechanism=(not set) is not one of PLAIN"),
+        ({"startingOfsets": "earliest"}, "has no option startingofsets"),
+    ],
+)
+def test_what_is_refused(changes, message):
+    with pytest.raises(OptionError) as caught:
+        source_options({**BASE, **changes})
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_sink_options():
+    base = {"kafka.bootstrap.servers": "h", "topic": "t"}
+    assert sink_options({**base, "kafka.compression.type": "zstd"}).codec == Codec.ZSTD
+    for changes, message in (
+        ({"kafka.compression.type": "zip"}, "unknown codec 'zip'"),
+        ({"kafka.acks": "1"}, "kafka.acks=1"),
+        ({"topc": "x"}, "has no option topc"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            sink_options({**base, **changes})
+
+
+def test_stream_offsets_are_stable_json():
+    positions = {("b", 10): 4, ("b", 2): 3, ("a", 0): 9}
+    offset = build_offset(positions, {"a": "x", "b": "y"})
+    assert list(offset) == ["a", "b"]
+    assert offset["b"] == {"id": "y", "2": 3, "10": 4}
+    assert parse_offset(offset) == (positions, {"a": "x", "b": "y"})
+
+
+def test_large_ranges_are_split():
+    ranges = [Range("t", 0, 0, 90), Range("t", 1, 5, 15)]
+    parts = split(ranges, 4)
+    assert len(parts) >= 4
+    for partition, start, end in ((0, 0, 90), (1, 5, 15)):
+        mine = [(p.start, p.end) for p in parts if p.partition == partition]
+        assert [a for a, _ in mine] == [start, *(b for _, b in mine[:-1])]
+        assert mine[-1][1] == end
+    assert split(ranges, 1) == ranges
+    assert split([], 3) == []
