@@ -216,6 +216,14 @@ LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS: Final = LOG.long(
     topic="message.timestamp.after.max.ms",
     mark=WORKS,
 )
+LOG_MESSAGE_DOWNCONVERSION_ENABLE: Final = LOG.boolean(
+    "log.message.downconversion.enable",
+    True,
+    "Whether batches are converted for consumers older than 0.11; if not, their fetches are refused.",
+    mode=CLUSTER,
+    topic="message.downconversion.enable",
+    mark=WORKS,
+)
 COMPRESSION_TYPE: Final = LOG.string(
     "compression.type",
     "producer",
@@ -346,4 +354,3 @@ LOG.long(
     lo=0,
     internal=True,
 )
-LOG.boolean("log.message.downconversion.enable", True, "Has no effect, as in Kafka 4.", mark=IGNORED)

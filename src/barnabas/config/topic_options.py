@@ -107,7 +107,10 @@ MAX_MESSAGE_BYTES: Final = TOPIC.integer(
     mark=WORKS,
 )
 MESSAGE_DOWNCONVERSION_ENABLE: Final = TOPIC.boolean(
-    "message.downconversion.enable", True, "Whether batches are converted to old formats for old consumers."
+    "message.downconversion.enable",
+    True,
+    "Whether batches are converted for consumers older than 0.11; if not, their fetches are refused.",
+    mark=WORKS,
 )
 MESSAGE_TIMESTAMP_AFTER_MAX_MS: Final = TOPIC.long(
     "message.timestamp.after.max.ms",

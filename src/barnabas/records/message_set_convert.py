@@ -43,6 +43,10 @@ class InvalidTimestamp(InvalidMessageSet):
     """A producer's message carries a timestamp that only a broker may give, or none that can be."""
 
 
+class MessageTooLarge(Exception):
+    """One message or wrapper is larger than a batch may be."""
+
+
 # ------------------------------------------------------------------------------------------------- up
 
 
@@ -53,13 +57,16 @@ def convert_up(
 
     One batch, packed by the set's own codec; more only where one would pass `max_batch_bytes` and can be
     parted. limit_bytes: what the whole set may unfold to. Unlike in a fetched set, a cut-off message is an
-    error: it would be acknowledged and lost. Raises CorruptBatch, InvalidTimestamp, UnsupportedCodec.
+    error: it would be acknowledged and lost. Raises MessageTooLarge for a message or wrapper that has more than
+    `max_batch_bytes` itself, CorruptBatch, InvalidTimestamp, UnsupportedCodec.
     """
     codec = Codec.NONE
     records: list[Record] = []
     end = 0
     left_bytes = limit_bytes
     for after, message in messages(buf):
+        if after - end > max_batch_bytes:
+            raise MessageTooLarge(f"a message has {after - end} bytes; {max_batch_bytes} are allowed")
         if message.attributes & CODEC_MASK:
             codec = codec_of(message)
             found = unpack(message, left_bytes)

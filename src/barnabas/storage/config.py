@@ -36,6 +36,7 @@ class LogConfig:
     max_message_bytes: int = 1_048_588
     min_insync_replicas: int = 1
     message_timestamp_type: str = "CreateTime"
+    message_downconversion_enable: bool = True
     timestamp_after_max_ms: int = 3_600_000
     timestamp_before_max_ms: int = LONG_MAX
     compression_type: str = "producer"

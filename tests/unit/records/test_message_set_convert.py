@@ -29,7 +29,7 @@ from barnabas.records.message_set import (
     messages,
     read_message_set,
 )
-from barnabas.records.message_set_convert import InvalidTimestamp, convert_down, convert_up
+from barnabas.records.message_set_convert import InvalidTimestamp, MessageTooLarge, convert_down, convert_up
 
 OLD_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 TIME = 1_700_000_000_000
@@ -72,7 +72,7 @@ def test_up_gives_one_batch_of_the_same_codec(sent: list[Record], magic: int, co
     assert (header.producer_id, header.base_sequence) == (-1, -1)
 
 
-@given(sent=rows, magic=st.sampled_from([0, 1]), bound=st.integers(100, 400))
+@given(sent=rows, magic=st.sampled_from([0, 1]), bound=st.integers(120, 400))
 @settings(deadline=None)
 def test_up_parts_what_is_too_large_for_one_batch(sent: list[Record], magic: int, bound: int) -> None:
     sent = [plain(row, magic) for row in sent]
@@ -118,6 +118,13 @@ def test_up_refuses_what_would_be_lost_or_lied() -> None:
     append_message(hollow, 0, 1, Codec.GZIP, TIME, None, compress(Codec.GZIP, b""))
     with pytest.raises(InvalidMessageSet):
         convert_up(hollow, max_batch_bytes=ALL)
+
+
+def test_up_refuses_a_message_larger_than_a_batch_may_be() -> None:
+    for codec in (Codec.NONE, Codec.GZIP):
+        built = build_message_set([Record(0, TIME, None, bytes(range(256)))], magic=1, codec=codec)
+        with pytest.raises(MessageTooLarge):
+            convert_up(built, max_batch_bytes=200)
 
 
 def test_up_bounds_what_all_wrappers_together_unfold_to() -> None:
