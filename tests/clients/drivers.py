@@ -28,11 +28,15 @@ class Message:
 class Driver(Protocol):
     name: str
 
-    def produce(self, bootstrap: str, topic: str, messages: Iterable[Message], *, codec: str, acks: int) -> int:
+    def produce(
+        self, bootstrap: str, topic: str, messages: Iterable[Message], *, codec: str, acks: int
+    ) -> int:
         """Send all, wait for all acknowledgements; returns how many were acknowledged."""
         ...
 
-    def consume(self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 60) -> list[Message]:
+    def consume(
+        self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 60
+    ) -> list[Message]:
         """Read `count` messages of all partitions from the beginning, without a group."""
         ...
 
@@ -42,7 +46,9 @@ class Confluent:
 
     name = "confluent-kafka"
 
-    def produce(self, bootstrap: str, topic: str, messages: Iterable[Message], *, codec: str, acks: int) -> int:
+    def produce(
+        self, bootstrap: str, topic: str, messages: Iterable[Message], *, codec: str, acks: int
+    ) -> int:
         from confluent_kafka import Producer
 
         delivered = 0
@@ -79,7 +85,9 @@ class Confluent:
         assert not failures, failures[:3]
         return delivered
 
-    def consume(self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 60) -> list[Message]:
+    def consume(
+        self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 60
+    ) -> list[Message]:
         from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
         consumer = Consumer(
@@ -107,7 +115,9 @@ class KafkaPython:
 
     name = "kafka-python"
 
-    def produce(self, bootstrap: str, topic: str, messages: Iterable[Message], *, codec: str, acks: int) -> int:
+    def produce(
+        self, bootstrap: str, topic: str, messages: Iterable[Message], *, codec: str, acks: int
+    ) -> int:
         from kafka import KafkaProducer
 
         producer = KafkaProducer(
@@ -117,7 +127,6 @@ class KafkaPython:
             enable_idempotence=acks == -1,
             linger_ms=5,
             batch_size=128 * 1024,
-            buffer_memory=64 << 20,
         )
         futures = [
             producer.send(
@@ -131,7 +140,9 @@ class KafkaPython:
         producer.close()
         return delivered
 
-    def consume(self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 60) -> list[Message]:
+    def consume(
+        self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 60
+    ) -> list[Message]:
         from kafka import KafkaConsumer, TopicPartition
 
         consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, group_id=None)
@@ -155,7 +166,9 @@ class AioKafka:
 
     name = "aiokafka"
 
-    def produce(self, bootstrap: str, topic: str, messages: Iterable[Message], *, codec: str, acks: int) -> int:
+    def produce(
+        self, bootstrap: str, topic: str, messages: Iterable[Message], *, codec: str, acks: int
+    ) -> int:
         return asyncio.run(self._produce(bootstrap, topic, messages, codec, acks))
 
     async def _produce(
@@ -184,7 +197,9 @@ class AioKafka:
         finally:
             await producer.stop()
 
-    def consume(self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 60) -> list[Message]:
+    def consume(
+        self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 60
+    ) -> list[Message]:
         return asyncio.run(self._consume(bootstrap, topic, partitions, count, timeout_s))
 
     async def _consume(
@@ -204,7 +219,9 @@ class AioKafka:
                 rows_by_partition = await consumer.getmany(timeout_ms=500, max_records=20_000)
                 for rows in rows_by_partition.values():
                     found += [
-                        Message(row.partition, row.key, row.value, tuple(row.headers), row.offset, row.timestamp)
+                        Message(
+                            row.partition, row.key, row.value, tuple(row.headers), row.offset, row.timestamp
+                        )
                         for row in rows
                     ]
             return found

@@ -94,7 +94,9 @@ def nobody_else_is_hurt(broker: BrokerProcess) -> Iterator[None]:
     ],
     ids=["negative", "huge", "short", "garbled", "unknown-api", "unknown-version", "http"],
 )
-def test_nonsense_closes_the_connection_and_is_logged(broker: BrokerProcess, raw: Raw, garbage: bytes) -> None:
+def test_nonsense_closes_the_connection_and_is_logged(
+    broker: BrokerProcess, raw: Raw, garbage: bytes
+) -> None:
     own = raw.sock.getsockname()
     raw.send(garbage)
     assert raw.is_closed()
@@ -150,7 +152,9 @@ def test_illegal_topic_names(raw: Raw, name: str) -> None:
     assert answer.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert answer.topics[0].error_message
     described = raw.ask(
-        MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True), MetadataResponse, 12
+        MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True),
+        MetadataResponse,
+        12,
     )
     assert isinstance(described, MetadataResponse)
     assert described.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -164,6 +168,8 @@ def test_a_frame_in_single_bytes_is_understood(raw: Raw) -> None:
 
 
 def test_pipelined_requests_are_answered_in_order(raw: Raw) -> None:
-    raw.send(b"".join(encode_request(MetadataRequest(topics=[]), 12, number, "many") for number in range(500)))
+    raw.send(
+        b"".join(encode_request(MetadataRequest(topics=[]), 12, number, "many") for number in range(500))
+    )
     answered = [decode_response_header(raw.frame(), 3, 12)[0] for _ in range(500)]
     assert answered == list(range(500))

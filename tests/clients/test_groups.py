@@ -85,7 +85,10 @@ def shares_all(members: list[Member]) -> bool:
 def test_three_share_one_leaves_two_go_on(broker: BrokerProcess, strategy: str) -> None:
     topic, group = fresh("shared"), fresh("group")
     create_topic(broker.bootstrap, topic, PARTITIONS)
-    members = [Member(broker.bootstrap, group, topic, **{"partition.assignment.strategy": strategy}) for _ in range(3)]
+    members = [
+        Member(broker.bootstrap, group, topic, **{"partition.assignment.strategy": strategy})
+        for _ in range(3)
+    ]
     for member in members:
         member.start()
     try:
@@ -120,11 +123,11 @@ def test_a_killed_member_is_replaced_after_its_session(broker: BrokerProcess) ->
             c.poll(0.1)
     """)
     victim = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert victim.stdout is not None
+    assert victim.stdout.readline() == b"owns\n"
     member = Member(broker.bootstrap, group, topic)
+    member.start()
     try:
-        assert victim.stdout is not None
-        assert victim.stdout.readline() == b"owns\n"
-        member.start()
         until(lambda: 0 < len(member.owned) < PARTITIONS, "both members own something")
         victim.kill()
         until(lambda: len(member.owned) == PARTITIONS, "the survivor owns everything")
@@ -170,7 +173,9 @@ def test_seek_and_offsets_for_times(broker: BrokerProcess) -> None:
     for number in range(50):
         producer.produce(topic, b"%d" % number, partition=0, timestamp=base_ms + number * 1000)
     producer.flush(30)
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": fresh("g"), "enable.auto.commit": False})
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": fresh("g"), "enable.auto.commit": False}
+    )
     found = consumer.offsets_for_times([TopicPartition(topic, 0, base_ms + 20_500)], timeout=10)
     assert found[0].offset == 21
     past_end = consumer.offsets_for_times([TopicPartition(topic, 0, base_ms + 10**9)], timeout=10)
@@ -188,7 +193,9 @@ def test_static_member_returns_without_a_rebalance(broker: BrokerProcess) -> Non
     create_topic(broker.bootstrap, topic, PARTITIONS)
 
     def member(name: str) -> Member:
-        return Member(broker.bootstrap, group, topic, **{"group.instance.id": name, "session.timeout.ms": 20000})
+        return Member(
+            broker.bootstrap, group, topic, **{"group.instance.id": name, "session.timeout.ms": 20000}
+        )
 
     first, second = member("one"), member("two")
     first.start()
@@ -255,7 +262,10 @@ def test_kafka_python_and_aiokafka_groups(broker: BrokerProcess) -> None:
 
     async def read() -> list[bytes]:
         other = AIOKafkaConsumer(
-            topic, bootstrap_servers=broker.bootstrap, group_id=fresh("aiokafka"), auto_offset_reset="earliest"
+            topic,
+            bootstrap_servers=broker.bootstrap,
+            group_id=fresh("aiokafka"),
+            auto_offset_reset="earliest",
         )
         await other.start()
         try:

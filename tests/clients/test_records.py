@@ -21,14 +21,22 @@ def mixed(count: int) -> list[Message]:
     """Keys, headers, empty and null values, in rotation over the partitions."""
     made = []
     for number in range(count):
-        key = None if number % 7 == 0 else b"" if number % 11 == 0 else b"key-%d" % (number % 100)
-        value = None if number % 13 == 0 else b"" if number % 17 == 0 else b"value-%d-" % number + b"x" * (number % 50)
+        key = None if number % 7 == 0 and number % 13 else b"" if number % 11 == 0 else b"key-%d" % (number % 100)
+        value = (
+            None
+            if number % 13 == 0
+            else b""
+            if number % 17 == 0
+            else b"value-%d-" % number + b"x" * (number % 50)
+        )
         headers = (("n", str(number).encode()), ("empty", b"")) if number % 5 == 0 else ()
         made.append(Message(number % PARTITIONS, key, value, headers))
     return made
 
 
-def by_partition(messages: list[Message]) -> dict[int, list[tuple[bytes | None, bytes | None, tuple[object, ...]]]]:
+def by_partition(
+    messages: list[Message],
+) -> dict[int, list[tuple[bytes | None, bytes | None, tuple[object, ...]]]]:
     """Contents in order of arrival, by partition."""
     found = defaultdict(list)
     for one in messages:
@@ -70,7 +78,9 @@ def test_a_hundred_thousand_records(broker: BrokerProcess, driver: Driver) -> No
     assert driver.produce(broker.bootstrap, topic, sent, codec="lz4", acks=-1) == len(sent)
     found = BY_NAME["confluent-kafka"].consume(broker.bootstrap, topic, PARTITIONS, len(sent))
     assert by_partition(found) == by_partition(sent)
-    for index, rows in itertools.groupby(sorted(found, key=lambda m: (m.partition, m.offset)), lambda m: m.partition):
+    for index, rows in itertools.groupby(
+        sorted(found, key=lambda m: (m.partition, m.offset)), lambda m: m.partition
+    ):
         offsets = [row.offset for row in rows]
         assert offsets == list(range(len(offsets))), f"partition {index} has gaps"
 

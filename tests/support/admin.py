@@ -11,8 +11,11 @@ def admin(bootstrap: str) -> Any:
     return AdminClient({"bootstrap.servers": bootstrap})
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
+def create_topic(
+    bootstrap: str, topic: str, partitions: int = 1, config: dict[str, str] | None = None
+) -> None:
     from confluent_kafka.admin import NewTopic
 
-    created = admin(bootstrap).create_topics([NewTopic(topic, partitions, 1, config=config or {})])
+    client = admin(bootstrap)  # held: a client that is collected drops what it was asked
+    created = client.create_topics([NewTopic(topic, partitions, 1, config=config or {})])
     created[topic].result(30)

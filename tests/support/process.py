@@ -25,7 +25,9 @@ def free_port() -> int:
 class BrokerProcess:
     """One `barnabas start` on a free port, over a data directory that outlives restarts."""
 
-    def __init__(self, data_dir: Path, *, options: dict[str, str] | None = None, port: int | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, *, options: dict[str, str] | None = None, port: int | None = None
+    ) -> None:
         self.data_dir = data_dir
         self.options = options or {}
         self.port = port or free_port()

@@ -97,7 +97,7 @@ class Controller:
         await self._change(decide_elections(self.image))
         if self._partitions.recovered_unclean:
             await self._change(decide_unclean_restart(self.image, self.node_id))
-        self._partitions.load(self.image, self.configs.log_config)
+        self._partitions.load(self.image)
 
     async def close(self) -> None:
         await self.tree.close()
@@ -150,7 +150,7 @@ class Controller:
             )
             if not validate_only:
                 await self._change(decision.ops)
-                self._partitions.create(self.image.topics[name], self.configs.log_config(name))
+                self._partitions.create(self.image.topics[name])
                 log.info("topic created", extra={"topic": name, "partitions": len(decision.topic.partitions)})
             return decision.topic
 
@@ -216,7 +216,7 @@ class Controller:
             decision = decide_create_partitions(self.image, CreatePartitions(name, count, assignments))
             if not validate_only:
                 await self._change(decision.ops)
-                self._partitions.create(self.image.topics[name], self.configs.log_config(name))
+                self._partitions.create(self.image.topics[name])
                 log.info("partitions added", extra={"topic": name, "partitions": count})
 
     # --- configs ---------------------------------------------------------------------------------------
@@ -245,8 +245,8 @@ class Controller:
             await self._change(decide_config(self.image, kind, entity, config))
             self.configs.refresh_broker(self.node_id)
             if kind == "topics":
-                self._partitions.reconfigure(entity, self.configs.log_config(entity))
+                self._partitions.reconfigure(entity)
             else:
                 for topic in self.image.topics:
-                    self._partitions.reconfigure(topic, self.configs.log_config(topic))
+                    self._partitions.reconfigure(topic)
             log.info("options changed", extra={"kind": kind, "entity": entity})

@@ -52,7 +52,7 @@ class Appended(NamedTuple):
 class Partition:
     """See the module. All calls come from the shard's loop."""
 
-    __slots__ = ("_shard", "index", "leader_epoch", "log", "min_insync", "topic", "topic_id", "waiters")
+    __slots__ = ("_shard", "index", "leader_epoch", "log", "offline", "topic", "topic_id", "waiters")
 
     def __init__(
         self, shard: Shard, topic: str, index: int, topic_id: UUID, log: Log, leader_epoch: int
@@ -63,6 +63,7 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = leader_epoch
+        self.offline: str | None = None
         self.waiters: dict[FetchWaiter, None] = {}
         log.core.advance_high_watermark(log.core.log_end_offset)
 
@@ -104,6 +105,7 @@ class Partition:
 
     def append(self, records: memoryview | None, *, acks_all: bool, zstd_allowed: bool) -> Appended:
         """Append a producer's batch; `records` is patched in place. Raises ApiError."""
+        self._require_online()
         header = self._checked(records)
         assert records is not None
         if acks_all and self.config.min_insync_replicas > 1:
@@ -126,10 +128,17 @@ class Partition:
 
     def append_built(self, batch: bytes) -> int:
         """Append a batch that this broker made itself (a coordinator's); returns its base offset."""
+        self._require_online()
         records = memoryview(bytearray(batch))
         header = check_batch(records)
         self.log.core.decide_append(header, Origin.COORDINATOR)
         return self._write(records, header, self._shard.clock.now_ms())
+
+    def _require_online(self) -> None:
+        if self.offline is not None:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.index}: log dir {self.offline} is offline"
+            )
 
     def _write(self, records: memoryview, header: BatchHeader, now_ms: int) -> int:
         base_offset = self.log.core.log_end_offset
@@ -137,6 +146,7 @@ class Partition:
         try:
             self.log.append(records, header, self.leader_epoch, now_ms)
         except LogDirOffline as error:
+            self._shard.on_write_failed(self, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self.log.core.advance_high_watermark(self.log.core.log_end_offset)
         if self.waiters:
@@ -199,8 +209,14 @@ class Partition:
             f"message.timestamp.after.max.ms allows {self.config.timestamp_after_max_ms}",
         )
 
-    def write_gathered(self) -> None:
-        """Write what was gathered in this turn (shard.py)."""
+    def go_offline(self, log_dir: str) -> None:
+        """Its log dir has failed: every request is refused from now on, waiting fetches too."""
+        self.offline = log_dir
+        self._shard.to_wake(self)
+
+    def close(self) -> None:
+        """The topic was deleted: answer who waits; the next request finds no partition."""
+        self.go_offline(self.log.log_dir)
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -218,6 +234,9 @@ class Partition:
             if end.end_offset < asked.fetch_offset or end.epoch < asked.last_fetched_epoch:
                 read.diverging = (end.epoch, end.end_offset)
                 return read
+        if self.offline is not None:
+            read.error = ErrorCode.KAFKA_STORAGE_ERROR
+            return read
         if not core.log_start_offset <= asked.fetch_offset <= core.log_end_offset:
             read.error = ErrorCode.OFFSET_OUT_OF_RANGE
             return read

@@ -1,67 +1,138 @@
-"""The partitions of this broker: found by name, made, deleted, kept on disk by the log manager."""
+"""The partitions of this broker: found by name or id, made, deleted; their logs are the log manager's.
+
+The loop owns partitions and logs. Opening (which may scan) and what syncs or removes files runs in threads.
+"""
 
 from __future__ import annotations
 
-import os, shutil
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.partition import Partition
+from barnabas.config import broker_network
 from barnabas.cores.cluster_image import ClusterImage, TopicImage
+from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
-from barnabas.storage.recovery import create_log, open_log
-from barnabas.storage import checkpoints
+from barnabas.storage.errors import LogDirOffline
+from barnabas.storage.log_manager import LogManager
+from barnabas.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.shard import Shard
     from barnabas.config.loader import BrokerConfig
 
+log = logging.getLogger("barnabas.partitions")
+
 
 class Partitions:
+    """See the module."""
+
     def __init__(self, shard: Shard, config: BrokerConfig) -> None:
         self._shard = shard
         self._config = config
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._names: dict[UUID, str] = {}
-        self._logs = {}
-        self.recovered_unclean = False
+        self._ids: dict[str, UUID] = {}
+        self._log_config: Callable[[str], LogConfig] = lambda topic: LogConfig()
+        self.logs = LogManager(
+            config.log_dirs,
+            lambda topic: self._log_config(topic),
+            recovery_threads_per_dir=config.get(broker_network.NUM_RECOVERY_THREADS_PER_DATA_DIR),
+        )
+        self.logs.on_offline = self._went_offline
 
-    async def open(self) -> None:
-        d = str(self._config.log_dirs[0])
-        os.makedirs(d, exist_ok=True)
-        self._dir = d
+    # --- start and stop --------------------------------------------------------------------------------
 
-    def load(self, image: ClusterImage, log_config: Callable[[str], LogConfig]) -> None:
+    def lock(self) -> None:
+        """Take the log dirs for this process. Raises StorageError."""
+        self.logs.lock()
+
+    async def open(self, image: ClusterImage, node_id: int, log_config: Callable[[str], LogConfig]) -> None:
+        """Open (and after a crash recover) every log in the dirs. Raises StorageError."""
+        self._log_config = log_config
+        self.logs.claim(image.cluster_id, node_id)
+        now_ms = self._shard.clock.now_ms()
+        await self._shard.loop.run_in_executor(None, self.logs.load, now_ms)
+
+    @property
+    def recovered_unclean(self) -> bool:
+        """Whether a log dir was not closed in order, so that its last records may be missing."""
+        return self.logs.recovered_unclean
+
+    def load(self, image: ClusterImage) -> None:
+        """Take up what the image says that this broker has; put aside logs that it knows nothing of."""
+        for name in list(self.logs.logs):
+            topic = image.topics.get(name.topic)
+            kept_id = self.logs.topic_id(name.topic, name.partition)
+            if (
+                topic is None
+                or name.partition not in topic.partitions
+                or kept_id not in (None, topic.topic_id)
+            ):
+                self.logs.set_aside(name.topic, name.partition)
         for topic in image.topics.values():
-            self.create(topic, log_config(topic.name))
+            self.create(topic)
 
-    def create(self, topic: TopicImage, config: LogConfig) -> None:
+    def close(self) -> None:
+        """Close every log and mark the dirs as cleanly shut down."""
+        self._by_topic.clear()
+        self.logs.close()
+
+    # --- topics ----------------------------------------------------------------------------------------
+
+    def create(self, topic: TopicImage) -> None:
+        """Take up a topic's partitions that are not served yet, making their logs where needed."""
         self._names[topic.topic_id] = topic.name
-        mine = self._by_topic.setdefault(topic.name, {})
-        now = self._shard.clock.now_ms()
+        self._ids[topic.name] = topic.topic_id
+        served = self._by_topic.setdefault(topic.name, {})
+        now_ms = self._shard.clock.now_ms()
         for index, image in topic.partitions.items():
-            if index in mine:
+            if index in served:
                 continue
-            folder = os.path.join(self._dir, f"{topic.name}-{index}")
-            if os.path.isdir(folder):
-                log = open_log(folder, config, now, clean=False)
-            else:
-                log = create_log(folder, config, now)
-            mine[index] = Partition(self._shard, topic.name, index, topic.topic_id, log, image.leader_epoch)
+            try:
+                opened = self.logs.create(topic.name, index, topic.topic_id, now_ms)
+            except LogDirOffline as error:
+                log.error(
+                    "a partition has no log dir",
+                    extra={"topic": topic.name, "partition": index, "reason": str(error)},
+                )
+                continue
+            served[index] = Partition(
+                self._shard, topic.name, index, topic.topic_id, opened, image.leader_epoch
+            )
 
     def delete(self, topic: TopicImage) -> None:
-        for p in self._by_topic.pop(topic.name, {}).values():
-            shutil.rmtree(p.log.folder)
+        """Drop a topic's partitions; their files go after `file.delete.delay.ms`."""
+        now_ms = self._shard.clock.now_ms()
+        for index, partition in self._by_topic.pop(topic.name, {}).items():
+            partition.close()
+            try:
+                self.logs.delete(topic.name, index, now_ms)
+            except LogDirOffline as error:
+                log.error("a deleted log stays on disk", extra={"topic": topic.name, "reason": str(error)})
         self._names.pop(topic.topic_id, None)
+        self._ids.pop(topic.name, None)
 
-    def reconfigure(self, topic: str, config: LogConfig) -> None:
-        for p in self._by_topic.get(topic, {}).values():
-            p.log.set_config(config)
+    def reconfigure(self, topic: str) -> None:
+        """The options of a topic have changed."""
+        self.logs.set_config(topic, self._log_config(topic))
+
+    # --- finding ---------------------------------------------------------------------------------------
 
     def get(self, topic: str, index: int) -> Partition | None:
-        found = self._by_topic.get(topic)
-        return None if found is None else found.get(index)
+        served = self._by_topic.get(topic)
+        return None if served is None else served.get(index)
+
+    def require(self, topic: str, index: int) -> Partition:
+        """Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR where its dir is offline."""
+        partition = self.get(topic, index)
+        if partition is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{index} on this broker"
+            )
+        return partition
 
     def exists(self, topic: str, index: int) -> bool:
         return self.get(topic, index) is not None
@@ -73,17 +144,35 @@ class Partitions:
         return self._names.get(topic_id)
 
     def id_of(self, topic: str) -> UUID | None:
-        for i, n in self._names.items():
-            if n == topic: return i
-        return None
+        return self._ids.get(topic)
+
+    # --- disks -----------------------------------------------------------------------------------------
+
+    def write_failed(self, partition: Partition, error: LogDirOffline) -> None:
+        """A write failed: its dir is offline from now on, with all partitions in it."""
+        self.logs.take_offline(error.log_dir, error.error if isinstance(error.error, OSError) else str(error))
+
+    def _went_offline(self, log_dir: str, lost: list[TopicPartition]) -> None:
+        for name in lost:
+            partition = self._by_topic.get(name.topic, {}).get(name.partition)
+            if partition is not None:
+                partition.go_offline(log_dir)
 
     async def flush(self, partition: Partition) -> None:
-        await self._shard.loop.run_in_executor(None, partition.log.flush)
+        """Force one partition's log to disk. Raises ApiError KAFKA_STORAGE_ERROR."""
+        try:
+            await self._shard.loop.run_in_executor(None, partition.log.flush)
+        except LogDirOffline as error:
+            self.write_failed(partition, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
-    async def delete_old_segments(self): pass
-    async def checkpoint(self): pass
-    async def flush_due(self): pass
-    def close(self) -> None:
-        for t in self._by_topic.values():
-            for p in t.values():
-                p.log.close()
+    async def delete_old_segments(self) -> None:
+        now_ms = self._shard.clock.now_ms()
+        self.logs.delete_old_segments(now_ms)
+        await self._shard.loop.run_in_executor(None, self.logs.remove_doomed, now_ms)
+
+    async def checkpoint(self) -> None:
+        await self._shard.loop.run_in_executor(None, self.logs.checkpoint)
+
+    async def flush_due(self) -> None:
+        await self._shard.loop.run_in_executor(None, self.logs.flush_due, self._shard.clock.now_ms())

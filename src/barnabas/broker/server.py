@@ -89,9 +89,13 @@ class BrokerServer:
         self.shard = Shard(self.loop, self.clock, self.config.get(broker_network.SOCKET_REQUEST_MAX_BYTES))
         self.shard.dispatcher = Dispatcher(self)
         self.partitions = Partitions(self.shard, self.config)
+        self.shard.on_write_failed = self.partitions.write_failed
         try:
-            await self.partitions.open()
+            self.partitions.lock()
             self.controller = await Controller.open(self.config, self.clock, self.partitions)
+            await self.partitions.open(
+                self.controller.image, self.controller.node_id, self.controller.configs.log_config
+            )
         except (StorageError, OSError) as error:
             self.partitions.close()
             raise StartError(str(error)) from error

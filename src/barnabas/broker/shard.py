@@ -1,7 +1,7 @@
 """A shard: one event loop with the connections and partitions that it alone touches.
 
 The work of one turn of the loop is answered together: connections that became readable are handled one
-after another, their appends are written, then waiting fetches are woken, then every connection that has
+after another and their appends are written, then waiting fetches are woken, then every connection that has
 something to say writes once. That order is what makes an acknowledgement follow the write it confirms.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.broker.connection import SHARED_BUFFER_BYTES, Connection, LargeBuffers
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.broker.dispatch import Dispatcher
     from barnabas.broker.partition import Partition
     from barnabas.runtime.clock import Clock
+    from barnabas.storage.errors import LogDirOffline
 
 log = logging.getLogger("barnabas.shard")
 
@@ -30,6 +32,7 @@ class Shard:
     """Owns its connections, its receive buffer and the end of each turn."""
 
     dispatcher: Dispatcher
+    on_write_failed: Callable[[Partition, LogDirOffline], None]
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, request_bytes_max: int) -> None:
         self.loop = loop
@@ -39,7 +42,6 @@ class Shard:
         self.large_buffers = LargeBuffers()
         self.connections: set[Connection] = set()
         self._to_flush: list[Connection] = []
-        self._to_write: list[Partition] = []
         self._to_wake: dict[Partition, None] = {}
         self._turn_ends = False
         self._listeners: list[tuple[socket.socket, str]] = []
@@ -126,20 +128,11 @@ class Shard:
         if not self._turn_ends:
             self._end_turn_soon()
 
-    def to_write(self, partition: Partition) -> None:
-        """`partition` has gathered appends that must be written before this turn's answers leave."""
-        self._to_write.append(partition)
-        if not self._turn_ends:
-            self._end_turn_soon()
-
     def _end_turn_soon(self) -> None:
         self._turn_ends = True
         self.loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        # Written before the flag falls: an append during this turn's wake-ups starts a turn of its own.
-        for partition in self._drain(self._to_write):
-            partition.write_gathered()
         if self._to_wake:
             woken, self._to_wake = self._to_wake, {}
             for partition in woken:

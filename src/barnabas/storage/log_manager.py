@@ -54,12 +54,13 @@ class DirUsage(NamedTuple):
 class _Dir:
     """One log dir."""
 
-    __slots__ = ("checkpointed", "clean", "lock_fd", "meta", "offline", "path")
+    __slots__ = ("checkpointed", "clean", "had_logs", "lock_fd", "meta", "offline", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.lock_fd = -1
         self.clean = False
+        self.had_logs = False
         self.meta: MetaProperties | None = None
         self.offline: str | None = None
         self.checkpointed: dict[str, dict[TopicPartition, int]] = {}
@@ -212,6 +213,7 @@ class LogManager:
             name = parse_folder_name(entry.name)
             if name is not None:
                 names.append(name)
+        one.had_logs = bool(names)
         recovery = self._read_offsets(one, checkpoints.RECOVERY_POINTS)
         starts = self._read_offsets(one, checkpoints.LOG_STARTS)
         high = self._read_offsets(one, checkpoints.HIGH_WATERMARKS)
@@ -271,6 +273,24 @@ class LogManager:
     def logs(self) -> dict[TopicPartition, Log]:
         """All online logs. Not to be changed."""
         return self._logs
+
+    @property
+    def recovered_unclean(self) -> bool:
+        """Whether a dir in use was not closed in order the last time, so that records may be missing."""
+        return any(one.offline is None and not one.clean and one.had_logs for one in self._dirs)
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Takes a log that no topic claims out of service; its folder stays, renamed to `-stray`."""
+        name = TopicPartition(topic, partition)
+        stray = self._logs.pop(name, None)
+        self._topic_ids.pop(name, None)
+        if stray is None:
+            return
+        stray.abandon()
+        suffix = f".{uuid.uuid4().hex}{STRAY_SUFFIX}"
+        target = os.path.join(stray.log_dir, folder_name(name)[: FOLDER_NAME_MAX - len(suffix)] + suffix)
+        os.rename(stray.folder, target)
+        log.warning("a log that no topic claims was set aside", extra={"partition": str(name), "folder": target})
 
     def get(self, topic: str, partition: int) -> Log | None:
         return self._logs.get(TopicPartition(topic, partition))
