@@ -211,7 +211,11 @@ class Connection:
                 data = out.popleft()  # type: ignore[assignment]
             else:
                 data, more = self._gather()
-            sent = self.sock.send(data, socket.MSG_MORE) if more else self.sock.send(data)
+            try:
+                sent = self.sock.send(data, socket.MSG_MORE) if more else self.sock.send(data)
+            except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError):
+                out.appendleft(data)  # the socket took nothing of it
+                raise
             if sent < len(data):
                 out.appendleft(memoryview(data)[sent:])
                 raise BlockingIOError
@@ -260,8 +264,9 @@ class Connection:
             self.close(None if error.errno in (errno.ECONNRESET, errno.EPIPE) else str(error))
             return
         self.shard.loop.remove_writer(self.fd)
-        self.shard.loop.add_reader(self.fd, self.on_readable)
         self._writer_armed = False
+        if len(self._carry) < SHARED_BUFFER_BYTES:  # else `resume` makes room and reads on
+            self.shard.loop.add_reader(self.fd, self.on_readable)
 
     # --- the end ---------------------------------------------------------------------------------------
 
