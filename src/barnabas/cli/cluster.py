@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.cli.admin import all_topics
 from barnabas.cli.connection import connect
 from barnabas.cli.errors import EXIT_OK
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.cli.output import count_of, print_json, print_table
 from barnabas.cli.runner import example, new_app
-from barnabas.cli.topic import all_topics
 
 app = new_app("Show brokers, topics and leaders of a cluster.")
 

@@ -6,7 +6,6 @@ environment. Only the module of the command being typed is imported.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
@@ -76,7 +75,7 @@ def candidates(before: Sequence[str], typed: str) -> list[str]:
     command = BY_NAME.get(before[0])
     if command is None:
         return []
-    module = importlib.import_module(command.module)
+    module = command.load()
     if command.plain:
         if hasattr(module, "parser"):
             return options_of_parser(module.parser()) if typed.startswith("-") else []

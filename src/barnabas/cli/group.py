@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import KafkaException, TopicPartition
 
+from barnabas.cli.admin import committed_of, report
 from barnabas.cli.connection import REQUEST_TIMEOUT_SECONDS, await_result, connect, explain
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.cli.output import count_of, print_json, print_table
 from barnabas.cli.runner import example, new_app, say_error
-from barnabas.cli.topic import report
 
-app = new_app("List, describe and delete consumer groups.")
+app = new_app("List, describe, delete consumer groups; move their offsets.")
 
 Groups = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False)]
 
@@ -130,17 +130,9 @@ def detail(admin: Any, group: Any) -> dict[str, Any]:
 
 def offsets_of(admin: Any, group: str, assigned: set[tuple[str, int]]) -> list[dict[str, Any]]:
     """Committed offset, end and lag of each partition that the group committed or reads."""
-    from confluent_kafka import ConsumerGroupTopicPartitions
     from confluent_kafka.admin import OffsetSpec
 
-    futures = admin.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT_SECONDS
-    )
-    committed = {
-        (part.topic, part.partition): part.offset
-        for part in await_result(futures[group], f"{group}: cannot read its offsets").topic_partitions
-        if part.offset >= 0
-    }
+    committed = committed_of(admin, group)
     keys = sorted(assigned | set(committed))
     if not keys:
         return []

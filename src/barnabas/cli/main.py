@@ -11,27 +11,48 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from barnabas import __version__
 from barnabas.cli.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 
 
 class Command(NamedTuple):
-    """One command. `module` has `main(arguments) -> int` when `plain`, else a typer `app`."""
+    """One command. `module` has `main(arguments) -> int` when `plain`, else a typer `app`.
+
+    also: further modules that register subcommands on the same `app`.
+    """
 
     name: str
     module: str
     help: str
     plain: bool = False
+    also: tuple[str, ...] = ()
+
+    def load(self) -> Any:
+        """The module with all its subcommands."""
+        module = importlib.import_module(self.module)
+        for name in self.also:
+            importlib.import_module(name)
+        return module
 
 
 COMMANDS: Final = (
     Command("start", "barnabas.cli.start", "Start a broker.", plain=True),
-    Command("topic", "barnabas.cli.topic", "Create, list, describe, alter and delete topics."),
+    Command(
+        "topic",
+        "barnabas.cli.topic",
+        "Create, list, describe, alter, delete and trim topics.",
+        also=("barnabas.cli.topic_records",),
+    ),
     Command("produce", "barnabas.cli.produce", "Send lines of standard input or of files to a topic."),
     Command("consume", "barnabas.cli.consume", "Write records of topics to standard output."),
-    Command("group", "barnabas.cli.group", "List, describe and delete consumer groups."),
+    Command(
+        "group",
+        "barnabas.cli.group",
+        "List, describe, delete consumer groups; move their offsets.",
+        also=("barnabas.cli.group_reset",),
+    ),
     Command("cluster", "barnabas.cli.cluster", "Show brokers, topics and leaders of a cluster."),
     Command("agent", "barnabas.cli.agent.command", "Ship the lines of growing files into a topic."),
     Command("pipeline", "barnabas.cli.pipeline", "Run a pipeline on Spark."),
@@ -97,7 +118,7 @@ def run(arguments: Sequence[str]) -> int:
     if command is None:
         print(f"barnabas: no command {name!r}{nearest(name)}", file=sys.stderr)
         return EXIT_USAGE
-    module = importlib.import_module(command.module)
+    module = command.load()
     if command.plain:
         plain: int = module.main(rest)
         return plain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -36,19 +37,44 @@ def run(
             show_default=False,
         ),
     ] = None,
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoints",
+            metavar="DIR",
+            help="Where progress is kept; wins over the file's.",
+            show_default=False,
+        ),
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="URL",
+            help="The Spark cluster, e.g. spark://host:7077; default local[*].",
+            show_default=False,
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on standard error.")] = False,
     json: AsJson = False,
 ) -> int:
     """Run the pipeline that a file describes."""
     if not file.is_file():
         raise CliError(f"{file}: no such file")
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        raise CliError("pipelines need PySpark: pip install 'barnabas[pipelines]'") from None
+    if find_spec("pyspark") is None:
+        raise CliError("pipelines need PySpark: pip install 'barnabas[pipelines]'")
     from barnabas.pipelines.errors import PipelineError
     from barnabas.pipelines.run import run_file
 
     try:
-        return run_file(file, once=once, bootstrap=bootstrap, as_json=json)
+        return run_file(
+            file,
+            once=once,
+            bootstrap=bootstrap,
+            checkpoint_dir=checkpoints,
+            master=master,
+            as_json=json,
+            quiet=quiet,
+        )
     except PipelineError as error:
         raise CliError(str(error)) from None

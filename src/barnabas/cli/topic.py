@@ -9,13 +9,14 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import KafkaError
 
-from barnabas.cli.connection import REQUEST_TIMEOUT_SECONDS, await_result, connect, explain, parse_pairs
+from barnabas.cli.admin import all_topics, report
+from barnabas.cli.connection import REQUEST_TIMEOUT_SECONDS, await_result, connect, parse_pairs
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.cli.output import count_of, print_json, print_table
 from barnabas.cli.runner import example, new_app, say_error
 
-app = new_app("Create, list, describe, alter and delete topics.")
+app = new_app("Create, list, describe, alter, delete and trim topics.")
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
 Configs = Annotated[
@@ -68,33 +69,6 @@ def create(
     return report(futures, "would create" if dry_run else "created", accept, "topic create", json)
 
 
-def report(
-    futures: dict[str, Any], done: str, accept: dict[int, str], verb: str, json: bool, noun: str = "topic"
-) -> int:
-    """Print what became of each topic; the exit code.
-
-    accept: error codes that are no failure, with the word to print.
-    """
-    results = []
-    for name, future in futures.items():
-        error = future.exception(REQUEST_TIMEOUT_SECONDS + 5)
-        if error is None:
-            results.append({noun: name, "result": done})
-        elif isinstance(error.args[0], KafkaError) and error.args[0].code() in accept:
-            results.append({noun: name, "result": accept[error.args[0].code()]})
-        else:
-            text = explain(error.args[0]) if isinstance(error.args[0], KafkaError) else str(error)
-            results.append({noun: name, "result": "failed", "error": text})
-    if json:
-        print_json(results)
-    for row in results:
-        if "error" in row:
-            say_error(f"barnabas {verb}", f"{row[noun]}: {row['error']}")
-        elif not json:
-            print(f"{row['result']} {row[noun]}")
-    return EXIT_FAILED if any("error" in row for row in results) else EXIT_OK
-
-
 @app.command("list", epilog=example("barnabas topic list --json"))
 def list_topics(
     pattern: Annotated[
@@ -131,16 +105,6 @@ def list_topics(
 def is_internal(name: str) -> bool:
     """Whether a topic is the broker's own (`__consumer_offsets` and its like)."""
     return name.startswith("__")
-
-
-def all_topics(admin: Any, topic: str | None = None) -> Any:
-    """Cluster metadata. Raises CliError."""
-    from confluent_kafka import KafkaException
-
-    try:
-        return admin.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS)
-    except KafkaException as error:
-        raise CliError(f"cannot read the cluster's metadata: {explain(error.args[0])}") from None
 
 
 @app.command(epilog=example("barnabas topic describe orders"))

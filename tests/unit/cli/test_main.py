@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +23,7 @@ def test_overview_lists_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.parametrize("command", main.COMMANDS, ids=lambda command: str(command.name))
 def test_every_help_has_an_example(command: main.Command, capsys: pytest.CaptureFixture[str]) -> None:
-    module = importlib.import_module(command.module)
+    module = command.load()
     words = [[]]
     if not command.plain:
         subcommands = getattr(typer.main.get_command(module.app), "commands", None)
