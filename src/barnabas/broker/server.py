@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.controller import Controller
+from barnabas.broker.conversion import Conversions
 from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.group_coordinator import GroupCoordinator
 from barnabas.broker.housekeeping import Housekeeping
@@ -74,6 +75,7 @@ class BrokerServer:
         self.fetch_sessions = SessionCache(
             config.get(broker_network.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS)
         )
+        self.conversions = Conversions()
         self._api_ranges = [
             ApiVersion(api_key=api.key, min_version=api.versions[0], max_version=api.versions[-1])
             for api in APIS
@@ -137,6 +139,7 @@ class BrokerServer:
             await self._housekeeping.stop()
         await self.shard.dispatcher.close()
         self.shard.close()
+        self.conversions.close()
         self.groups.close()
         await self.controller.close()
         await self.loop.run_in_executor(None, self.partitions.close)

@@ -54,14 +54,12 @@ def _row(key: int, name: str, handler: str, low: int, high: int, authorize: Auth
 
 
 APIS: Final[tuple[Api, ...]] = (
-    # Old librdkafka switches off lz4, zstd and message timestamps unless Produce 0 is announced
-    # (KAFKA-18659); the handler refuses what lies below version 3.
     _row(0, "Produce", "produce", 0, 13, WRITE_TOPIC),
-    _row(1, "Fetch", "fetch", 4, 18, READ_TOPIC),
-    _row(2, "ListOffsets", "list_offsets", 1, 11, DESCRIBE_TOPIC),
+    _row(1, "Fetch", "fetch", 0, 18, READ_TOPIC),
+    _row(2, "ListOffsets", "list_offsets", 0, 11, DESCRIBE_TOPIC),
     _row(3, "Metadata", "metadata", 0, 13, DESCRIBE_TOPIC),
-    _row(8, "OffsetCommit", "offset_commit", 2, 10, READ_GROUP),
-    _row(9, "OffsetFetch", "offset_fetch", 1, 10, DESCRIBE_GROUP),
+    _row(8, "OffsetCommit", "offset_commit", 0, 10, READ_GROUP),
+    _row(9, "OffsetFetch", "offset_fetch", 0, 10, DESCRIBE_GROUP),
     _row(10, "FindCoordinator", "find_coordinator", 0, 6),
     _row(11, "JoinGroup", "join_group", 0, 9, READ_GROUP),
     _row(12, "Heartbeat", "heartbeat", 0, 4, READ_GROUP),
@@ -70,10 +68,11 @@ APIS: Final[tuple[Api, ...]] = (
     _row(15, "DescribeGroups", "describe_groups", 0, 6, DESCRIBE_GROUP),
     _row(16, "ListGroups", "list_groups", 0, 5),
     _row(18, "ApiVersions", "api_versions", 0, 4),
-    _row(19, "CreateTopics", "create_topics", 2, 7, CREATE_TOPIC),
-    _row(20, "DeleteTopics", "delete_topics", 1, 6, DELETE_TOPIC),
+    _row(19, "CreateTopics", "create_topics", 0, 7, CREATE_TOPIC),
+    _row(20, "DeleteTopics", "delete_topics", 0, 6, DELETE_TOPIC),
     _row(22, "InitProducerId", "init_producer_id", 0, 5, WRITE_PRODUCER),
-    _row(32, "DescribeConfigs", "describe_configs", 1, 4),
+    _row(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 0, 4, DESCRIBE_TOPIC),
+    _row(32, "DescribeConfigs", "describe_configs", 0, 4),
     _row(37, "CreatePartitions", "create_partitions", 0, 3, ALTER_TOPIC),
     _row(42, "DeleteGroups", "delete_groups", 0, 2, DELETE_GROUP),
     _row(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),

@@ -1,4 +1,4 @@
-"""CreateTopics (key 19), versions 2 to 7. Since 4 counts may be -1 (the broker's defaults), 5 configs are echoed."""
+"""CreateTopics (key 19), versions 0 to 7. Since 4 counts may be -1 (the broker's defaults), 5 configs are echoed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32), versions 1 to 4: every option with its value, source and synonyms."""
+"""DescribeConfigs (key 32), versions 0 to 4: every option with its value, source and synonyms."""
 
 from __future__ import annotations
 

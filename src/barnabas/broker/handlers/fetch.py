@@ -1,4 +1,4 @@
-"""Fetch (key 1), versions 4 to 18.
+"""Fetch (key 1), versions 4 to 18; what is older goes to legacy_fetch.py.
 
 Since 7 sessions (KIP-227), 12 epochs of the last fetched record and divergence (KIP-595), 13 topic ids,
 16 node endpoints. Records leave as slices of the log's files.
@@ -27,11 +27,16 @@ if TYPE_CHECKING:
     from barnabas.broker.partition import Partition
     from barnabas.broker.server import BrokerServer
 
+BATCHES_FROM = 4
 TOPIC_IDS_FROM = 13
 READ_COMMITTED = 1
 
 
 def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+    if context.version < BATCHES_FROM:
+        from barnabas.broker.handlers import legacy_fetch
+
+        return legacy_fetch.handle(context, request)
     broker = context.broker
     by_topic_id = context.version >= TOPIC_IDS_FROM
     try:
@@ -48,7 +53,7 @@ def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable
         return FetchResponse(error_code=error.code)
     reading = Reading(
         plan,
-        lambda asked: _find(broker, asked),
+        lambda asked: find_partition(broker, asked),
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, broker.fetch_bytes_max),
         read_committed=request.isolation_level == READ_COMMITTED,
@@ -83,7 +88,7 @@ def _forgotten(request: FetchRequest, by_topic_id: bool) -> Iterator[Key]:
             yield (ref, partition)
 
 
-def _find(broker: BrokerServer, asked: FetchPartition) -> tuple[Partition | None, ErrorCode]:
+def find_partition(broker: BrokerServer, asked: FetchPartition) -> tuple[Partition | None, ErrorCode]:
     if isinstance(asked.topic, UUID):
         name = broker.partitions.name_of(asked.topic)
         if name is None:

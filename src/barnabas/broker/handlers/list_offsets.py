@@ -2,6 +2,7 @@
 
 -1 latest, -2 earliest, -3 the record of the greatest timestamp (since 7), -4 earliest kept locally (since 8),
 -5 last tiered (since 9), -6 earliest not yet tiered (since 11). Without tiers -4 is -2 and -5 is none.
+Version 0 goes to legacy_list_offsets.py.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_
 
 
 def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    if context.version == 0:
+        from barnabas.broker.handlers import legacy_list_offsets
+
+        return legacy_list_offsets.handle(context, request)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(

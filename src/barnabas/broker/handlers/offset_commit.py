@@ -1,4 +1,8 @@
-"""OffsetCommit (key 8), versions 2 to 10. Since 5 no retention time, 9 member epochs, 10 topic ids."""
+"""OffsetCommit (key 8), versions 0 to 10.
+
+Version 0 wrote to ZooKeeper in its day; here it is a commit from outside the group. Since 1 members commit and
+name a time per partition, 2 a retention time (until 4), 9 member epochs, 10 topic ids.
+"""
 
 from __future__ import annotations
 

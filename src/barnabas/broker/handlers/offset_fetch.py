@@ -1,6 +1,7 @@
-"""OffsetFetch (key 9), versions 1 to 10: what a group has committed.
+"""OffsetFetch (key 9), versions 0 to 10: what a group has committed.
 
-Since 2 null topics mean all, 7 only stable offsets on demand, 8 many groups, 9 member epochs, 10 topic ids.
+Version 0 asked ZooKeeper in its day: there, an offset that was never committed is an error. Since 2 null
+topics mean all, 7 only stable offsets on demand, 8 many groups, 9 member epochs, 10 topic ids.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from barnabas.wire.messages.offset_fetch import (
 
 GROUPS_FROM: Final = 8
 ERROR_FIELD_FROM: Final = 2
+NOTHING_IS_NO_ERROR_FROM: Final = 1
 TOPIC_IDS_FROM: Final = 10
 
 
@@ -47,6 +49,11 @@ async def _single(context: Context, request: OffsetFetchRequest) -> OffsetFetchR
     offsets = reply.offsets
     if reply.error and context.version < ERROR_FIELD_FROM:
         offsets = tuple(FetchedOffset(topic, index, error=reply.error) for topic, index in asked or ())
+    if context.version < NOTHING_IS_NO_ERROR_FROM:
+        offsets = tuple(
+            one if one.error or one.offset >= 0 else one._replace(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for one in offsets
+        )
     return OffsetFetchResponse(
         error_code=reply.error,
         topics=[

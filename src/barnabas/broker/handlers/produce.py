@@ -1,4 +1,4 @@
-"""Produce (key 0), versions 3 to 13.
+"""Produce (key 0), versions 3 to 13; what is older goes to legacy_produce.py.
 
 Since 7 zstd, 8 errors name records, 9 flexible, 10 tells the new leader, 13 topic ids. The record bytes are
 checked by their header, patched and appended; nothing is decoded.
@@ -23,6 +23,7 @@ from barnabas.wire.messages.produce import (
 if TYPE_CHECKING:
     from barnabas.broker.partition import Partition
 
+BATCHES_FROM = 3
 TOPIC_IDS_FROM = 13
 ZSTD_FROM = 7
 ACKS_NONE = 0
@@ -32,7 +33,11 @@ ACKS_ALL = -1
 
 def handle(
     context: Context, request: ProduceRequest
-) -> ProduceResponse | None | Awaitable[ProduceResponse | None]:
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    if context.version < BATCHES_FROM:
+        from barnabas.broker.handlers import legacy_produce
+
+        return legacy_produce.handle(context, request)
     acks = request.acks
     answer = ProduceResponse(responses=[])
     failed = False
@@ -41,7 +46,7 @@ def handle(
         partitions = []
         for data in topic.partition_data:
             if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-                one = _refused(
+                one = refused(
                     data, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; 0, 1 and -1 (all) are allowed"
                 )
             else:
@@ -71,7 +76,7 @@ async def _flush_first(
     return answer
 
 
-def _refused(data: PartitionProduceData, code: ErrorCode, message: str | None) -> PartitionProduceResponse:
+def refused(data: PartitionProduceData, code: ErrorCode, message: str | None) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index=data.index, error_code=code, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1,
         error_message=message,
@@ -79,15 +84,19 @@ def _refused(data: PartitionProduceData, code: ErrorCode, message: str | None) -
 
 
 def _append(
-    context: Context, topic: TopicProduceData, data: PartitionProduceData, acks: int, to_flush: list[Partition]
+    context: Context,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    acks: int,
+    to_flush: list[Partition],
 ) -> PartitionProduceResponse:
     try:
-        partition = _find(context, topic, data.index)
+        partition = find_partition(context, topic, data.index)
         appended = partition.append(
             data.records, acks_all=acks == ACKS_ALL, zstd_allowed=context.version >= ZSTD_FROM
         )
     except ApiError as error:
-        return _refused(data, error.code, error.message)
+        return refused(data, error.code, error.message)
     if partition.log.must_flush_now:
         to_flush.append(partition)
     return PartitionProduceResponse(
@@ -99,7 +108,8 @@ def _append(
     )
 
 
-def _find(context: Context, topic: TopicProduceData, index: int) -> Partition:
+def find_partition(context: Context, topic: TopicProduceData, index: int) -> Partition:
+    """Raises ApiError."""
     partitions = context.broker.partitions
     name: str | None = topic.name
     if context.version >= TOPIC_IDS_FROM:
