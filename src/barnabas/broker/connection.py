@@ -172,7 +172,7 @@ class Connection:
         if not carry or self.closed:
             return
         self._carry = b""
-        if len(carry) >= SHARED_BUFFER_BYTES:
+        if len(carry) >= SHARED_BUFFER_BYTES and not self._writer_armed:
             self.shard.loop.add_reader(self.fd, self.on_readable)
         # A bytearray, because appends patch base offsets in place.
         self._take_frames(memoryview(bytearray(carry)), len(carry))
