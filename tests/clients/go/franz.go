@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
@@ -36,6 +37,9 @@ func franzVersions(bootstrap string, arguments []string) (map[string]any, error)
 	}
 	if _, err := franzOffsets(bootstrap, nil); err != nil {
 		return nil, fmt.Errorf("offsets: %w", err)
+	}
+	if !newest.HasKey(int16(kmsg.DeleteGroups)) {
+		return map[string]any{"release": arguments[0], "admin": "has no such requests yet"}, nil
 	}
 	if _, err := franzAdmin(bootstrap, nil); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
