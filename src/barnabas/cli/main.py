@@ -54,6 +54,10 @@ COMMANDS: Final = (
         also=("barnabas.cli.group_reset",),
     ),
     Command("cluster", "barnabas.cli.cluster", "Show brokers, topics and leaders of a cluster."),
+    Command("config", "barnabas.cli.config", "Show and change options of topics, brokers and groups."),
+    Command("quota", "barnabas.cli.quota", "Show and change the quotas of users, clients and addresses."),
+    Command("log", "barnabas.cli.log", "Sizes of partitions on disk; what segment files hold."),
+    Command("perf", "barnabas.cli.perf", "Measure producing, consuming, and from send to receive."),
     Command("agent", "barnabas.cli.agent.command", "Ship the lines of growing files into a topic."),
     Command("pipeline", "barnabas.cli.pipeline", "Run a pipeline on Spark."),
     Command(

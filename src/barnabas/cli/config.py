@@ -1,0 +1,103 @@
+"""`barnabas config`: options of topics, brokers, groups and client metrics."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from barnabas.cli.connection import parse_pairs
+from barnabas.cli.direct import direct
+from barnabas.cli.errors import EXIT_OK, UsageError
+from barnabas.cli.kafka import configs
+from barnabas.cli.options import AsJson, Bootstrap, Properties
+from barnabas.cli.output import print_json, print_table
+from barnabas.cli.runner import example, new_app
+
+app = new_app("Show and change options of topics, brokers and groups.")
+
+KINDS: Final = {
+    "topic": "topics",
+    "broker": "brokers",
+    "group": "groups",
+    "logger": "broker-loggers",
+    "metrics": "client-metrics",
+}
+Kind = Annotated[
+    str, typer.Argument(metavar="KIND", help="topic, broker, group, logger or metrics.", show_default=False)
+]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="Its name or id; `default` for all brokers.", show_default=False),
+]
+
+
+def entity_of(kind: str, name: str) -> configs.Entity:
+    """What KIND and NAME mean. Raises UsageError."""
+    if kind not in KINDS:
+        raise UsageError(f"{kind!r} is no kind; there are {', '.join(KINDS)}")
+    return configs.Entity(KINDS[kind], "" if kind == "broker" and name == "default" else name)
+
+
+@app.command(
+    epilog=example("barnabas config describe topic orders", "barnabas config describe broker 0 --all")
+)
+def describe(
+    kind: Kind,
+    name: Name,
+    everything: Annotated[bool, typer.Option("-a", "--all", help="What is not set, too.")] = False,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    json: AsJson = False,
+) -> int:
+    """Show options with where their values come from."""
+    entity = entity_of(kind, name)
+    with direct(bootstrap, properties) as admin:
+        entries = configs.read_configs(admin, entity, entity.name or "")
+    own = configs.own_sources(entity.kind, entity.name or "")
+    rows: list[dict[str, Any]] = [
+        {
+            "name": entry.name,
+            "value": None if entry.is_sensitive else entry.value,
+            "source": configs.SOURCES.get(entry.config_source, "UNKNOWN").removesuffix("_CONFIG").lower(),
+            "read_only": entry.read_only,
+        }
+        for entry in entries
+        if everything or entry.config_source in own
+    ]
+    if json:
+        print_json(rows)
+    else:
+        print_table(("NAME", "VALUE", "SOURCE"), [(row["name"], row["value"], row["source"]) for row in rows])
+    return EXIT_OK
+
+
+@app.command(
+    "set", epilog=example("barnabas config set topic orders retention.ms=3600000 cleanup.policy=compact")
+)
+def set_options(
+    kind: Kind,
+    name: Name,
+    pairs: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", show_default=False)],
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+) -> int:
+    """Set options."""
+    values = dict(parse_pairs(pairs, "option"))
+    with direct(bootstrap, properties) as admin:
+        configs.alter(admin, entity_of(kind, name), values, [])
+    return EXIT_OK
+
+
+@app.command(epilog=example("barnabas config unset topic orders retention.ms"))
+def unset(
+    kind: Kind,
+    name: Name,
+    options: Annotated[list[str], typer.Argument(metavar="OPTION", show_default=False)],
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+) -> int:
+    """Put options back to their defaults."""
+    with direct(bootstrap, properties) as admin:
+        configs.alter(admin, entity_of(kind, name), {}, options)
+    return EXIT_OK
