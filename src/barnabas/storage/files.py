@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import resource
+import threading
+import weakref
+from collections import deque
 from pathlib import Path
-from typing import Final
-
-from barnabas.storage.errors import LogDirOffline
-
-SCAN_BYTES: Final = 1 << 20
+from typing import Protocol
 
 
 class LogFile:
@@ -31,6 +29,38 @@ class LogFile:
                 os.close(fd)
             except OSError:
                 pass  # nothing left to do with the error of a close that nobody waits for
+
+
+class Holder(Protocol):
+    """What keeps a file open between uses, and opens it again when it was taken away."""
+
+    file: LogFile | None
+
+
+class OpenFiles:
+    """Bounds how many segments hold their file open: the ones opened longest ago give theirs back.
+
+    Thousands of partitions that are all written to would otherwise use up the process's descriptors. The
+    bound is half of them; sockets take the rest.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit or max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, 16)
+        self._holders: deque[weakref.ref[Holder]] = deque()
+        self._lock = threading.Lock()
+
+    def opened(self, holder: Holder) -> None:
+        """`holder` has just opened its file."""
+        with self._lock:
+            self._holders.append(weakref.ref(holder))
+            if len(self._holders) > self.limit:
+                for _ in range(max(self.limit // 8, 1)):
+                    oldest = self._holders.popleft()()
+                    if oldest is not None and oldest is not holder:
+                        oldest.file = None
+
+
+OPEN_FILES = OpenFiles()
 
 
 class FileSlice:
@@ -95,15 +125,6 @@ def write_atomically(path: str | os.PathLike[str], data: bytes, *, sync: bool = 
     os.replace(temporary, target)
     if sync:
         fsync_dir(os.path.dirname(target) or ".")
-
-
-@contextmanager
-def dir_goes_offline(log_dir: str | os.PathLike[str]) -> Iterator[None]:
-    """Turns an OSError inside into LogDirOffline."""
-    try:
-        yield
-    except OSError as error:
-        raise LogDirOffline(log_dir, error) from error
 
 
 def remove_quietly(path: str | Path) -> bool:

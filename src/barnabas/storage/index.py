@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_right
+from operator import le, lt
 from typing import Final
 
 from barnabas.storage.errors import CorruptIndex
@@ -22,6 +23,16 @@ _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
+
+
+def _columns(entry: struct.Struct, entries: bytearray) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    rows = tuple(zip(*entry.iter_unpack(entries), strict=True))
+    return (rows[0], rows[1]) if rows else ((), ())
+
+
+def _grows(values: tuple[int, ...], *, strictly: bool = True) -> bool:
+    """None is negative, and each is above its predecessor."""
+    return not values or (values[0] >= 0 and all(map(lt if strictly else le, values, values[1:])))
 
 
 class _Index:
@@ -127,9 +138,10 @@ class OffsetIndex(_Index):
     entry_bytes = 8
 
     def _check(self, entries: bytearray) -> None:
-        if entries and _OFFSET_ENTRY.unpack_from(entries, len(entries) - 8)[0] < 0:
+        offsets, positions = _columns(_OFFSET_ENTRY, entries)
+        if not (_grows(offsets) and _grows(positions)):
             self._entries = None
-            raise CorruptIndex(f"the last offset in {self.path} lies below the segment's base")
+            raise CorruptIndex(f"the entries of {self.path} are not in order")
 
     def entry(self, slot: int) -> tuple[int, int]:
         """(offset, position) of one entry."""
@@ -187,12 +199,10 @@ class TimeIndex(_Index):
     entry_bytes = 12
 
     def _check(self, entries: bytearray) -> None:
-        if not entries:
-            return
-        last_ms, delta = _TIME_ENTRY.unpack_from(entries, len(entries) - 12)
-        if delta < 0 or last_ms < _INT64.unpack_from(entries, 0)[0]:
+        timestamps, offsets = _columns(_TIME_ENTRY, entries)
+        if not (_grows(timestamps) and _grows(offsets, strictly=False)):
             self._entries = None
-            raise CorruptIndex(f"the last entry in {self.path} lies below its first")
+            raise CorruptIndex(f"the entries of {self.path} are not in order")
 
     def entry(self, slot: int) -> tuple[int, int]:
         """(timestamp, offset) of one entry."""

@@ -307,7 +307,8 @@ class Log:
         if not pending:
             return
         try:
-            pwrite_all(self._active.open().fd, pending, self._pending_position)
+            file = self._active.open()
+            pwrite_all(file.fd, pending, self._pending_position)
         except OSError as error:
             raise LogDirOffline(self.log_dir, error) from error
         self._pending = bytearray()

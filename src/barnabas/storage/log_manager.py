@@ -290,7 +290,9 @@ class LogManager:
         suffix = f".{uuid.uuid4().hex}{STRAY_SUFFIX}"
         target = os.path.join(stray.log_dir, folder_name(name)[: FOLDER_NAME_MAX - len(suffix)] + suffix)
         os.rename(stray.folder, target)
-        log.warning("a log that no topic claims was set aside", extra={"partition": str(name), "folder": target})
+        log.warning(
+            "a log that no topic claims was set aside", extra={"partition": str(name), "folder": target}
+        )
 
     def get(self, topic: str, partition: int) -> Log | None:
         return self._logs.get(TopicPartition(topic, partition))

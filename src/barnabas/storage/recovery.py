@@ -50,6 +50,7 @@ def create_log(folder: str, config: LogConfig, now_ms: int) -> Log:
     try:
         os.makedirs(folder, exist_ok=True)
         segment = Segment.create(folder, 0, config.segment_index_bytes, now_ms)
+        segment.file = None  # opened again by the first append: thousands of idle partitions hold none
     except OSError as error:
         raise LogDirOffline(os.path.dirname(folder), error) from error
     core = PartitionCore()
@@ -132,6 +133,7 @@ class _Opening:
         if core.epochs.dirty:
             opened.save_epochs()
         self._report(opened)
+        opened.release()
         return opened
 
     def _start_anew(self, offset: int) -> PartitionCore:
@@ -234,9 +236,8 @@ def recover_segment(segment: Segment, interval: int, core: PartitionCore) -> tup
     end_offset, position = segment.base_offset, 0
     suspect: tuple[int, int, str] | None = None
     reason = None
-    fd = segment.open().fd
     try:
-        for found, view in scan(fd, 0, segment.size_bytes):
+        for found, view in scan(segment.open(), 0, segment.size_bytes):
             try:
                 header = check_batch(view)
                 if found.base_offset < end_offset:
@@ -415,7 +416,7 @@ def finish_swaps(folder: str, names: set[str]) -> set[str]:
         fd_path = os.path.join(folder, f"{top:020d}{LOG_SUFFIX}{SWAP_SUFFIX}")
         newest = Segment(folder, top, os.stat(fd_path).st_size, 1 << 20, suffix=SWAP_SUFFIX)
         last_offset = top
-        for found, _ in scan(newest.open().fd, 0, newest.size_bytes):
+        for found, _ in scan(newest.open(), 0, newest.size_bytes):
             last_offset = max(last_offset, found.last_offset)
         olds = sorted(int(n[:20]) for n in names if n[20:] == LOG_SUFFIX and n[:20].isdecimal())
         for base in olds:

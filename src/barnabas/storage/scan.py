@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from barnabas.records.batch import HEADER_BYTES, LOG_OVERHEAD
+from barnabas.storage.files import LogFile
 
 _HEAD: Final = struct.Struct(">qiib")
 _INT32: Final = struct.Struct(">i")
@@ -39,7 +40,7 @@ class Found(NamedTuple):
     last_offset: int
 
 
-def first_from(fd: int, position: int, end: int, offset: int) -> Found | None:
+def first_from(file: LogFile, position: int, end: int, offset: int) -> Found | None:
     """The first batch from `position` (a batch's start) whose last offset is at or after `offset`.
 
     None when all batches up to byte `end` lie below, or the last one is cut off. Raises Damaged, OSError.
@@ -48,7 +49,7 @@ def first_from(fd: int, position: int, end: int, offset: int) -> Found | None:
     while position < end:
         at = position - chunk_at
         if at + _NEEDED > len(chunk):
-            chunk = os.pread(fd, min(LOOK_BYTES, end - position), position)
+            chunk = os.pread(file.fd, min(LOOK_BYTES, end - position), position)
             chunk_at, at = position, 0
             if len(chunk) < _NEEDED - 1:
                 return None
@@ -65,7 +66,7 @@ def first_from(fd: int, position: int, end: int, offset: int) -> Found | None:
     return None
 
 
-def boundary_before(fd: int, position: int, limit: int) -> int:
+def boundary_before(file: LogFile, position: int, limit: int) -> int:
     """The last batch boundary at or before byte `limit`, walking on from the boundary `position`.
 
     Raises Damaged, OSError.
@@ -74,7 +75,7 @@ def boundary_before(fd: int, position: int, limit: int) -> int:
     while position < limit:
         at = position - chunk_at
         if at + LOG_OVERHEAD > len(chunk):
-            chunk = os.pread(fd, LOOK_BYTES, position)
+            chunk = os.pread(file.fd, LOOK_BYTES, position)
             chunk_at, at = position, 0
             if len(chunk) < LOG_OVERHEAD:
                 return position
@@ -87,7 +88,7 @@ def boundary_before(fd: int, position: int, limit: int) -> int:
     return position
 
 
-def scan(fd: int, start: int, end: int) -> Iterator[tuple[Found, memoryview]]:
+def scan(file: LogFile, start: int, end: int) -> Iterator[tuple[Found, memoryview]]:
     """Each whole batch in [start, end) with its bytes, which stay valid until the next step only.
 
     Stops before a batch that is cut off at `end`. Raises Damaged, OSError. Holds one megabyte, or one batch.
@@ -98,7 +99,7 @@ def scan(fd: int, start: int, end: int) -> Iterator[tuple[Found, memoryview]]:
     view = memoryview(buffer)
     while position + _NEEDED - 1 <= end:
         if position + HEADER_BYTES > have_to and have_to < end:
-            have_from, have_to = position, position + _fill(fd, view, position, end)
+            have_from, have_to = position, position + _fill(file.fd, view, position, end)
             if have_to < position + _NEEDED - 1:
                 return
         at = position - have_from
@@ -112,7 +113,7 @@ def scan(fd: int, start: int, end: int) -> Iterator[tuple[Found, memoryview]]:
             if size > len(buffer):
                 buffer = bytearray(size)
                 view = memoryview(buffer)
-            have_from, have_to, at = position, position + _fill(fd, view, position, end), 0
+            have_from, have_to, at = position, position + _fill(file.fd, view, position, end), 0
             if have_to < position + size:
                 return
         if magic == 2:

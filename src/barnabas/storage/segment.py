@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.cores.producers import CompletedTxn
-from barnabas.records.batch import CorruptBatch, check_batch, records_of
+from barnabas.records.batch import LOG_OVERHEAD, CorruptBatch, check_batch, records_of
 from barnabas.storage.errors import CorruptIndex
-from barnabas.storage.files import FileSlice, LogFile, remove_quietly
+from barnabas.storage.files import OPEN_FILES, FileSlice, LogFile, remove_quietly
 from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.scan import Damaged, Found, boundary_before, first_from, scan
 from barnabas.storage.txn_index import TxnIndex
@@ -36,6 +36,7 @@ CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 
 OFFSETS_IN_SEGMENT_MAX: Final = (1 << 31) - 1
+OFFSET_MAX: Final = (1 << 63) - 1
 TAIL_BATCHES: Final = 1024
 UNKNOWN_MS: Final = -2
 
@@ -51,6 +52,7 @@ class Segment:
     """See the module. Appends come from Log, which keeps the counters here for speed."""
 
     __slots__ = (
+        "__weakref__",
         "_intervals",
         "_max_timestamp",
         "_offset_of_max_timestamp",
@@ -121,6 +123,7 @@ class Segment:
         file = self.file
         if file is None:
             file = self.file = LogFile(self.path(LOG_SUFFIX))
+            OPEN_FILES.opened(self)
         return file
 
     def start_indexes(self) -> None:
@@ -160,10 +163,23 @@ class Segment:
     def _load_max_timestamp(self) -> None:
         try:
             last = self.time_index.last()
+            if not self._is_true(*last):
+                raise CorruptIndex("")
         except (CorruptIndex, FileNotFoundError):
             self.rebuild("its time index is missing or damaged")
             return
         self._max_timestamp, self._offset_of_max_timestamp = last
+
+    def _is_true(self, timestamp: int, offset: int) -> bool:
+        """Whether the batch that holds `offset` has the greatest timestamp that a time index entry says."""
+        if timestamp < 0:
+            return True
+        found = self.locate(offset)
+        if found is None:
+            return False
+        for _, view in self.intact(found if isinstance(found, int) else found.position):
+            return check_batch(view).max_timestamp == timestamp
+        return False
 
     def load_tail(self) -> None:
         """Makes a segment that was not written by this process ready for appends: its first and greatest
@@ -231,7 +247,8 @@ class Segment:
 
     def sync(self) -> None:
         """Forces file and indexes to disk. Raises OSError. Any thread."""
-        os.fdatasync(self.open().fd)
+        file = self.open()  # held by name: another thread's opening may take it from the segment meanwhile
+        os.fdatasync(file.fd)
         self.offset_index.write(sync=True)
         self.time_index.write(sync=True)
         self.txn_index.sync()
@@ -255,7 +272,7 @@ class Segment:
         for attempt in (1, 2):
             try:
                 position = self.offset_index.lookup(offset)[1]
-                if position < self.size_bytes:
+                if 0 <= position < self.size_bytes:
                     found = self._find(position, offset)
                     if found is None or attempt == 2 or self._plausible(position, offset):
                         return found
@@ -269,10 +286,10 @@ class Segment:
 
     def _find(self, position: int, offset: int) -> Found | None:
         """Steps over damage from one known boundary to the next that the index knows."""
-        fd = self.open().fd
+        file = self.open()
         while True:
             try:
-                return first_from(fd, position, self.size_bytes, offset)
+                return first_from(file, position, self.size_bytes, offset)
             except Damaged as damage:
                 after = self.offset_index.next_position(damage.position)
                 if after is None:
@@ -286,7 +303,7 @@ class Segment:
         if position == 0:
             return True
         try:
-            found = first_from(self.open().fd, position, self.size_bytes, -1)
+            found = first_from(self.open(), position, self.size_bytes, -1)
         except Damaged:
             return False
         return found is not None and self.base_offset <= found.base_offset <= offset
@@ -296,6 +313,7 @@ class Segment:
     ) -> FileSlice | Nothing:
         """Whole batches from the one that holds `offset` on, those below `upper_offset`. Raises OSError."""
         found = self.locate(offset)
+        misled = False
         while found is not None:
             start = found if isinstance(found, int) else found.position
             end = self.size_bytes if upper_offset is None else self._position_of_upper(upper_offset)
@@ -309,7 +327,14 @@ class Segment:
                     end = start + self._size_at(start)
             if start < self.trusted_from and not self._is_checked(start, end):
                 intact_to, skip_to = self._check(start, end)
+                if skip_to == start and not misled:
+                    # No batch ends where the index said that one does.
+                    misled = True
+                    self.rebuild("its offset index does not fit the log")
+                    found = self.locate(offset)
+                    continue
                 if intact_to == start:
+                    skip_to = max(skip_to, start + LOG_OVERHEAD)
                     found = self._find(skip_to, offset) if skip_to < self.size_bytes else None
                     continue
                 end = intact_to
@@ -329,9 +354,11 @@ class Segment:
             return max(positions[bisect_right(positions, limit) - 1], start)
         try:
             known = max(self.offset_index.lookup_position(limit), start)
-            return boundary_before(self.open().fd, known, min(limit, self.size_bytes))
+            if known != start and not self._plausible(known, OFFSET_MAX):
+                known = start
+            return boundary_before(self.open(), known, min(limit, self.size_bytes))
         except (CorruptIndex, FileNotFoundError):
-            return boundary_before(self.open().fd, start, min(limit, self.size_bytes))
+            return boundary_before(self.open(), start, min(limit, self.size_bytes))
         except Damaged as damage:
             return max(damage.position, start)
 
@@ -341,7 +368,7 @@ class Segment:
             following = slot + 1
             end = self.tail_positions[following] if following < len(self.tail_positions) else self.size_bytes
             return end - position
-        found = first_from(self.open().fd, position, self.size_bytes, -1)
+        found = first_from(self.open(), position, self.size_bytes, -1)
         return 0 if found is None else found.size_bytes
 
     # ------------------------------------------------------------------------------------------ checking
@@ -354,7 +381,7 @@ class Segment:
         """Checks the batches in [start, end); (end of the intact ones, where to go on behind the damage)."""
         intact_to = start
         try:
-            for found, view in scan(self.open().fd, start, min(end, self.trusted_from)):
+            for found, view in scan(self.open(), start, min(end, self.trusted_from)):
                 skip_to = found.position + found.size_bytes
                 if found.position in self.damaged:
                     return intact_to, skip_to
@@ -370,7 +397,7 @@ class Segment:
             skip_to = self.size_bytes if after is None else after
             self.note_damage(damage.position, skip_to - damage.position, str(damage))
             return intact_to, skip_to
-        return max(intact_to, end) if end > self.trusted_from else intact_to, intact_to
+        return (end if intact_to == self.trusted_from else intact_to), intact_to
 
     def _note_checked(self, start: int, end: int) -> None:
         merged = []
@@ -397,15 +424,15 @@ class Segment:
         position = 0
         try:
             last_offset, last_position = self.offset_index.last()
-            if last_position < self.size_bytes and self._plausible(last_position, last_offset):
+            if 0 <= last_position < self.size_bytes and self._plausible(last_position, last_offset):
                 position = last_position
         except (CorruptIndex, FileNotFoundError):
             self.rebuild("its offset index is missing or damaged")
             position = self.offset_index.last()[1]
         following, end = self.base_offset, position
-        fd = self.open().fd
+        file = self.open()
         while True:
-            found = first_from(fd, end, self.size_bytes, -1)
+            found = first_from(file, end, self.size_bytes, -1)
             if found is None:
                 break
             following, end = found.last_offset + 1, found.position + found.size_bytes
@@ -416,12 +443,16 @@ class Segment:
     def offset_for_timestamp(self, timestamp_ms: int, from_offset: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record at or after a time, and at or after `from_offset`."""
         try:
-            indexed = self.time_index.lookup(timestamp_ms)[1]
-            position = self.offset_index.lookup(max(indexed, from_offset))[1]
+            entry = self.time_index.lookup(timestamp_ms)
+            if not self._is_true(*entry):
+                raise CorruptIndex("")
         except (CorruptIndex, FileNotFoundError):
-            self.rebuild("an index is missing or damaged")
-            indexed = self.time_index.lookup(timestamp_ms)[1]
-            position = self.offset_index.lookup(max(indexed, from_offset))[1]
+            self.rebuild("its time index is missing or damaged")
+            entry = self.time_index.lookup(timestamp_ms)
+        located = self.locate(max(entry[1], from_offset, self.base_offset))
+        if located is None:
+            return None
+        position = located if isinstance(located, int) else located.position
         for found, view in self.intact(position):
             if found.last_offset < from_offset:
                 continue
@@ -436,7 +467,7 @@ class Segment:
     def intact(self, position: int) -> Iterator[tuple[Found, memoryview]]:
         """The batches from `position` on whose checksum holds."""
         try:
-            for found, view in scan(self.open().fd, position, self.size_bytes):
+            for found, view in scan(self.open(), position, self.size_bytes):
                 try:
                     _check_any(view)
                 except CorruptBatch:
@@ -496,7 +527,8 @@ class Segment:
 
     def cut(self, position: int) -> None:
         """Cuts the file at `position`; the indexes are the caller's."""
-        os.ftruncate(self.open().fd, position)
+        file = self.open()
+        os.ftruncate(file.fd, position)
         self.size_bytes = position
         self.trusted_from = min(self.trusted_from, position)
         self.tail_offsets = []

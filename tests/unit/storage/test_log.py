@@ -339,3 +339,17 @@ def test_closing_twice_changes_nothing_on_disk(log: Log) -> None:
     first = files(log.folder)
     log.close()
     assert files(log.folder) == first
+
+
+def test_a_bound_on_open_files_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from barnabas.storage import files as storage_files
+
+    pool = storage_files.OpenFiles(20)
+    monkeypatch.setattr("barnabas.storage.segment.OPEN_FILES", pool)
+    before = len(os.listdir("/proc/self/fd"))
+    logs = [create_log(str(tmp_path / f"t-{i}"), SMALL, T0_MS) for i in range(60)]
+    for _ in range(3):
+        for log in logs:
+            append(log, rows(3))
+        assert len(os.listdir("/proc/self/fd")) <= before + 21
+    assert all(len(read_all(log)) == 9 for log in logs)

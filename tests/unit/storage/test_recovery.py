@@ -151,7 +151,15 @@ def test_lost_indexes_come_back(tmp_path: Path, lost: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"\xff" * 80, b"abc", os.urandom(96), b"\x00\x00\x00\x05\x7f\xff\xff\xff" * 3]
+    "garbage",
+    [
+        b"\xff" * 80,
+        b"abc",
+        bytes(range(96)),
+        bytes(range(255, 159, -1)),
+        b"\x00\x00\x00\x05\x7f\xff\xff\xff" * 3,
+        bytes.fromhex("0000000200000064") * 6,
+    ],
 )
 def test_garbled_indexes_mislead_nobody(tmp_path: Path, garbage: bytes) -> None:
     log, wanted = make(tmp_path / "t-0")

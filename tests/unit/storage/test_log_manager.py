@@ -1,0 +1,238 @@
+"""Log dirs: whose they are, what is in them, what happens when one fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.storage.checkpoints import TopicPartition
+from barnabas.storage.config import LogConfig
+from barnabas.storage.errors import LogDirLocked, LogDirOffline, WrongLogDir
+from barnabas.storage.log_manager import LogManager, parse_folder_name
+from tests.unit.storage.building import SMALL, T0_MS, append, read_all, rows
+
+TOPIC_ID = uuid.UUID(int=77)
+Opener = Callable[..., LogManager]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opener]:
+    """Opens managers; what a test leaves open loses its locks as it would by a kill."""
+    made: list[LogManager] = []
+
+    def make(*dirs: Path, config: LogConfig = SMALL) -> LogManager:
+        manager = LogManager(dirs, lambda topic: config)
+        manager.open(T0_MS)
+        made.append(manager)
+        return manager
+
+    yield make
+    for manager in made:
+        kill(manager)
+
+
+def kill(manager: LogManager) -> None:
+    """What kill -9 leaves: everything written, nothing tidied."""
+    for one in manager._dirs:
+        if one.lock_fd >= 0:
+            os.close(one.lock_fd)
+            one.lock_fd = -1
+
+
+def filled(manager: LogManager, topic: str = "t", partitions: int = 3) -> None:
+    for index in range(partitions):
+        log = manager.create(topic, index, TOPIC_ID, T0_MS)
+        for _ in range(20):
+            append(log, rows(3))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_everything_is_found_again(tmp_path: Path, opened: Opener, clean: bool) -> None:
+    manager = opened(tmp_path / "d")
+    assert manager.cluster_id is None
+    manager.claim("cluster", 4)
+    filled(manager)
+    manager.logs[TopicPartition("t", 1)].advance_log_start(20)
+    manager.checkpoint()
+    if clean:
+        manager.close()
+    else:
+        kill(manager)
+    assert (tmp_path / "d" / ".kafka_cleanshutdown").exists() == clean
+    again = opened(tmp_path / "d")
+    assert not (tmp_path / "d" / ".kafka_cleanshutdown").exists()
+    assert (again.cluster_id, again.node_id) == ("cluster", 4)
+    assert sorted(again.logs) == [("t", 0), ("t", 1), ("t", 2)]
+    for name, log in again.logs.items():
+        assert len(read_all(log)) == 60 - log.log_start_offset
+        assert log.log_start_offset == (20 if name.partition == 1 else 0)
+        assert log.core.high_watermark == 60
+        assert again.topic_id(*name) == TOPIC_ID
+
+
+def test_a_dir_serves_one_broker(tmp_path: Path, opened: Opener) -> None:
+    opened(tmp_path / "d")
+    code = (
+        "import sys; from barnabas.storage.log_manager import LogManager; from barnabas.storage.config import *\n"
+        "LogManager([sys.argv[1]], lambda t: LogConfig()).lock()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "d")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "is in use by another broker" in done.stderr
+    assert LogDirLocked.__name__ in done.stderr
+
+
+def test_a_dir_of_another_broker_is_refused(tmp_path: Path, opened: Opener) -> None:
+    manager = opened(tmp_path / "d")
+    manager.claim("cluster", 4)
+    manager.close()
+    with pytest.raises(WrongLogDir, match="belongs to cluster"):
+        opened(tmp_path / "d").claim("other", 4)
+    with pytest.raises(WrongLogDir, match=r"node\.id"):
+        opened(tmp_path / "d").claim("cluster", 5)
+    other = opened(tmp_path / "e")
+    other.claim("other", 4)
+    other.close()
+    kill(manager)
+    with pytest.raises(WrongLogDir, match=r"has cluster\.id"):
+        opened(tmp_path / "d", tmp_path / "e")
+
+
+def test_new_logs_go_where_the_fewest_are(tmp_path: Path, opened: Opener) -> None:
+    manager = opened(tmp_path / "a", tmp_path / "b", tmp_path / "c")
+    filled(manager, partitions=7)
+    counts = sorted(sum(log.log_dir == path for log in manager.logs.values()) for path in manager.dirs)
+    assert counts == [2, 2, 3]
+    assert manager.create("u", 0, None, T0_MS, log_dir=str(tmp_path / "c")).log_dir == str(tmp_path / "c")
+    manager.close()
+    assert len(opened(tmp_path / "a", tmp_path / "b", tmp_path / "c").logs) == 8
+
+
+def test_a_failed_dir_leaves_the_others_alone(tmp_path: Path, opened: Opener) -> None:
+    manager = opened(tmp_path / "a", tmp_path / "b")
+    filled(manager, partitions=4)
+    told: list[tuple[str, list[TopicPartition]]] = []
+    manager.on_offline = lambda path, lost: told.append((path, lost))
+    gone = str(tmp_path / "a")
+    lost = manager.take_offline(gone, OSError(5, "Input/output error"))
+    assert told == [(gone, lost)]
+    assert len(lost) == 2
+    assert manager.offline_dirs == {gone: "Input/output error"}
+    assert len(manager.logs) == 2
+    assert all(len(read_all(log)) == 60 for log in manager.logs.values())
+    assert manager.create("new", 0, None, T0_MS).log_dir == str(tmp_path / "b")
+    with pytest.raises(LogDirOffline):
+        manager.create("new", 1, None, T0_MS, log_dir=gone)
+    usage = {one.path: one for one in manager.usage()}
+    assert usage[gone].offline
+    assert usage[str(tmp_path / "b")].total_bytes > 0
+    manager.close()
+    assert not (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+    assert len(opened(tmp_path / "a", tmp_path / "b").logs) == 5
+
+
+def test_an_unusable_dir_is_skipped_unless_it_is_the_only_one(tmp_path: Path, opened: Opener) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    manager = opened(tmp_path / "a", tmp_path / "file")
+    assert list(manager.offline_dirs) == [str(tmp_path / "file")]
+    with pytest.raises(LogDirOffline, match="mend the disk"):
+        opened(tmp_path / "file")
+
+
+def test_a_deleted_topic_is_gone_at_once_and_its_files_later(tmp_path: Path, opened: Opener) -> None:
+    manager = opened(tmp_path / "d")
+    filled(manager)
+    reader = manager.logs[TopicPartition("t", 0)].read(0, 1000)
+    assert manager.delete("t", 0, T0_MS)
+    assert not manager.delete("t", 0, T0_MS)
+    assert manager.get("t", 0) is None
+    (folder,) = [one for one in os.listdir(tmp_path / "d") if one.endswith("-delete")]
+    assert folder.startswith("t-0.")
+    assert reader is not None
+    assert len(reader.read()) == reader.size
+    assert manager.create("t", 0, uuid.UUID(int=78), T0_MS).log_end_offset == 0
+    manager.remove_doomed(T0_MS + SMALL.file_delete_delay_ms - 1)
+    assert (tmp_path / "d" / folder).exists()
+    manager.remove_doomed(T0_MS + SMALL.file_delete_delay_ms)
+    assert not (tmp_path / "d" / folder).exists()
+    manager.delete("t", 1, T0_MS)
+    kill(manager)
+    again = opened(tmp_path / "d")
+    assert sorted(again.logs) == [("t", 0), ("t", 2)]
+    assert not [one for one in os.listdir(tmp_path / "d") if one.endswith("-delete")]
+
+
+def test_a_long_topic_name_can_be_deleted(tmp_path: Path, opened: Opener) -> None:
+    manager = opened(tmp_path / "d")
+    manager.create("x" * 249, 0, TOPIC_ID, T0_MS)
+    assert manager.delete("x" * 249, 0, T0_MS)
+
+
+@pytest.mark.parametrize("file", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"])
+def test_damaged_checkpoints_cost_no_record(tmp_path: Path, opened: Opener, file: str) -> None:
+    manager = opened(tmp_path / "d")
+    filled(manager)
+    manager.close()
+    (tmp_path / "d" / file).write_text("garbage")
+    again = opened(tmp_path / "d")
+    assert [len(read_all(log)) for log in again.logs.values()] == [60, 60, 60]
+
+
+def test_flushes_that_are_due(tmp_path: Path, opened: Opener) -> None:
+    manager = opened(tmp_path / "d", config=LogConfig(flush_ms=1000))
+    filled(manager)
+    assert manager.flush_due(T0_MS + 999) == 0
+    assert manager.flush_due(T0_MS + 1000) == 3
+    assert manager.flush_due(T0_MS + 9999) == 0
+    manager.checkpoint()
+    text = (tmp_path / "d" / "recovery-point-offset-checkpoint").read_text()
+    assert text == "0\n3\nt 0 60\nt 1 60\nt 2 60\n"
+
+
+def test_rolled_segments_become_durable_by_themselves(tmp_path: Path, opened: Opener) -> None:
+    manager = opened(tmp_path / "d")
+    filled(manager)
+    assert manager.flush_due(T0_MS) == 3
+    assert all(log.recovery_point == log.active.base_offset for log in manager.logs.values())
+
+
+def test_retention_over_all_logs(tmp_path: Path, opened: Opener) -> None:
+    manager = opened(tmp_path / "d")
+    filled(manager)
+    assert manager.delete_old_segments(T0_MS + 10_000_000_000) > 3
+    assert all(log.log_start_offset == 60 for log in manager.logs.values())
+
+
+def test_many_partitions_hold_few_descriptors(tmp_path: Path, opened: Opener) -> None:
+    manager = opened(tmp_path / "d")
+    for index in range(300):
+        manager.create("t", index, TOPIC_ID, T0_MS)
+    manager.close()
+    before = len(os.listdir("/proc/self/fd"))
+    again = opened(tmp_path / "d")
+    assert len(again.logs) == 300
+    assert len(os.listdir("/proc/self/fd")) < before + 10
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("t-0", ("t", 0)),
+        ("a-b.c_d-12", ("a-b.c_d", 12)),
+        ("t-0.0123456789abcdef0123456789abcdef-delete", None),
+        ("t-0.0123456789abcdef0123456789abcdef-future", None),
+        ("lost+found", None),
+        ("-1", None),
+        ("t-", None),
+    ],
+)
+def test_folder_names(folder: str, name: tuple[str, int] | None) -> None:
+    assert parse_folder_name(folder) == name
