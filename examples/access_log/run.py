@@ -234,6 +234,8 @@ def main() -> int:
                 progress=tell,
                 say=lambda text: say(f"pipeline: {text}"),
             )
+            if report.interrupted:
+                raise KeyboardInterrupt
             show(address, report, shipped, time.monotonic() - began, data / "broker")
     except (Failed, PipelineError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -44,6 +44,7 @@ SOURCE_NAMES: Final = {
     "commitgroup": "the consumer group to commit progress to after each micro-batch",
     "rowsperbatch": "rows in one Arrow batch",
     "checkcrcs": "false: trust the broker's bytes without a checksum",
+    "stopfile": "while this file of the driver's machine exists no new micro-batch begins",
     "groupidprefix": "accepted; this source does not join a group",
 }
 SINK_NAMES: Final = {
@@ -107,6 +108,7 @@ class SourceOptions:
     read_committed: bool
     fetch_bytes: int
     check_crcs: bool
+    stop_file: str | None = None
 
     @property
     def headers(self) -> bool:
@@ -151,6 +153,7 @@ def source_options(raw: Mapping[str, str]) -> SourceOptions:
         fetch_bytes=_number(options, "kafka.fetch.max.bytes", "kafka.fetch.max.bytes", FETCH_BYTES)
         or FETCH_BYTES,
         check_crcs=_flag(options, "checkcrcs", "checkCrcs", True),
+        stop_file=options.get("stopfile"),
     )
 
 

@@ -13,11 +13,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.client.blocking import BlockingClient, NewTopic
@@ -52,7 +56,8 @@ class QueryReport:
 
 @dataclass(slots=True)
 class RunReport:
-    """What a run did. seconds: from the start of the first query to the end of the last one."""
+    """What a run did. seconds: from the start of the first query to the end of the last one. interrupted: a
+    signal ended it before its time."""
 
     pipeline: str
     dead_letters: str
@@ -60,6 +65,7 @@ class RunReport:
     log: str
     seconds: float = 0.0
     start_seconds: float = 0.0
+    interrupted: bool = False
     queries: list[QueryReport] = field(default_factory=list)
 
     @property
@@ -108,7 +114,7 @@ def run_file(
         print(json.dumps({**asdict(report), "rows": report.rows, "failed": report.failed}))
     else:
         print(summary(report))
-    return 0
+    return 130 if report.interrupted and once else 0
 
 
 def summary(report: RunReport) -> str:
@@ -120,7 +126,9 @@ def summary(report: RunReport) -> str:
         lines.append(f"{query.name:<24} {query.rows:>10,} {query.failed:>8,} {shown:>10}  {query.topic}")
     if report.failed:
         lines.append(f"{report.failed:,} records could not be handled: see topic {report.dead_letters}")
-    if not report.rows:
+    if report.interrupted:
+        lines.append("stopped; the next run goes on from here")
+    elif not report.rows:
         lines.append("nothing new: every record there was processed before")
     return "\n".join(lines)
 
@@ -135,7 +143,7 @@ def run_pipeline(
     progress: Progress = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> RunReport:
-    """Runs until everything there is processed (`once`), or until interrupted (Ctrl-C, then it stops cleanly).
+    """Runs until everything there is processed (`once`), or until Ctrl-C or SIGTERM: then it stops cleanly.
 
     bootstrap: wins over the file's. progress: called after each micro-batch that read something.
     """
@@ -152,20 +160,45 @@ def run_pipeline(
     archive = build_archive(say)
     running = SparkSession.getActiveSession() is not None
     say("starting Spark")
-    spark = start_session(
-        f"barnabas {spec.name}",
-        master=master,
-        quick=once,
-        log_file=log_file,
-        conf=spec.spark,
-        archive=archive,
-    )
-    report.start_seconds = time.monotonic() - begun
+    with stop_signals() as stopped:
+        spark = start_session(
+            f"barnabas {spec.name}",
+            master=master,
+            quick=once,
+            log_file=log_file,
+            conf=spec.spark,
+            archive=archive,
+        )
+        report.start_seconds = time.monotonic() - begun
+        try:
+            _run(spark, spec, address, checkpoint, once, report, progress, stopped)
+        finally:
+            report.interrupted = stopped.is_set()
+            if not running:
+                spark.stop()
+    return report
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set, so that nothing is broken off in the middle; a second one ends
+    the process at once. Outside of the main thread signals stay as they are."""
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if stopped.is_set():
+            os._exit(128 + number)
+        stopped.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return _run(spark, spec, address, checkpoint, once, report, progress)
+        yield stopped
     finally:
-        if not running:
-            spark.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def connection_options(spec: PipelineSpec, bootstrap: str) -> dict[str, str]:
@@ -174,7 +207,14 @@ def connection_options(spec: PipelineSpec, bootstrap: str) -> dict[str, str]:
     return {**own, "kafka.bootstrap.servers": bootstrap}
 
 
-def source_settings(spec: PipelineSpec, query: Query, bootstrap: str) -> dict[str, str]:
+def stop_file(checkpoint: Path) -> Path:
+    """While this file exists the queries finish the micro-batch they are in and begin no other."""
+    return (checkpoint / "stopping").absolute()
+
+
+def source_settings(
+    spec: PipelineSpec, query: Query, bootstrap: str, checkpoint: Path | None = None
+) -> dict[str, str]:
     """The options of a query's source."""
     source = spec.source
     chosen = (
@@ -189,6 +229,7 @@ def source_settings(spec: PipelineSpec, query: Query, bootstrap: str) -> dict[st
         **chosen,
         "kafka.bootstrap.servers": bootstrap,
         "commitGroup": spec.group(query),
+        **({} if checkpoint is None else {"stopFile": str(stop_file(checkpoint))}),
     }
 
 
@@ -238,23 +279,28 @@ def _run(
     once: bool,
     report: RunReport,
     progress: Progress,
-) -> RunReport:
+    stopped: threading.Event,
+) -> None:
     begun = time.monotonic()
     running: list[tuple[StreamingQuery, QueryReport]] = []
+    brake = stop_file(checkpoint)
+    brake.unlink(missing_ok=True)
     try:
         for query in spec.queries():
+            if stopped.is_set():
+                break
             line = QueryReport(query.name, query.output.topic)
             report.queries.append(line)
             running.append((_start(spark, spec, query, bootstrap, checkpoint, once), line))
-        _watch(running, progress)
-    except KeyboardInterrupt:
-        pass
+        _watch(running, progress, stopped)
+        if stopped.is_set():
+            brake.touch()
+            _wait_until_idle([stream for stream, _ in running])
     finally:
         for stream, line in running:
             stream.stop()
             _take_progress(stream, line)
         report.seconds = time.monotonic() - begun
-    return report
 
 
 def _start(
@@ -262,7 +308,9 @@ def _start(
 ) -> StreamingQuery:
     from barnabas.pipelines.chain import query_rows
 
-    reader = spark.readStream.format("barnabas").options(**source_settings(spec, query, bootstrap))
+    reader = spark.readStream.format("barnabas").options(
+        **source_settings(spec, query, bootstrap, checkpoint)
+    )
     rows = query_rows(spec, query, reader.load())
     settings = {**connection_options(spec, bootstrap), **query.output.options}
     writer = (
@@ -289,9 +337,11 @@ def write_each_batch(settings: Mapping[str, str]) -> Callable[[DataFrame, int], 
     return write
 
 
-def _watch(running: list[tuple[StreamingQuery, QueryReport]], progress: Progress) -> None:
+def _watch(
+    running: list[tuple[StreamingQuery, QueryReport]], progress: Progress, stopped: threading.Event
+) -> None:
     """Waits until all queries have ended; the first that fails ends the run. Raises PipelineError."""
-    while True:
+    while not stopped.is_set():
         for stream, line in running:
             if _take_progress(stream, line):
                 progress(line)
@@ -300,7 +350,18 @@ def _watch(running: list[tuple[StreamingQuery, QueryReport]], progress: Progress
                 raise PipelineError(f"query {line.name} failed: {failure_reason(str(error))}")
         if not any(stream.isActive for stream, _ in running):
             return
-        time.sleep(POLL_SECONDS)
+        stopped.wait(POLL_SECONDS)
+
+
+def _wait_until_idle(streams: list[StreamingQuery]) -> None:
+    """Waits until no query is inside a micro-batch: one that is broken off is done again by the next run, and
+    what it had written by then would stand there twice."""
+    give_up = time.monotonic() + STOP_SECONDS
+    idle = 0
+    while idle < 2 and time.monotonic() < give_up:
+        busy = any(stream.isActive and stream.status["isTriggerActive"] for stream in streams)
+        idle = 0 if busy else idle + 1
+        time.sleep(POLL_SECONDS / 2)
 
 
 def _take_progress(stream: StreamingQuery, line: QueryReport) -> bool:

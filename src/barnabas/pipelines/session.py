@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -191,7 +192,21 @@ def _launch(settings: Mapping[str, str], output: IO[bytes]) -> None:
     if SparkContext._gateway is None:
         gateway = launch_gateway(conf, popen_kwargs={"stdout": output, "stderr": output})
         SparkContext._ensure_initialized(gateway=gateway)
-    SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+    # Made by another thread: on the main one it would take Ctrl-C for itself, and raise in the middle of whatever
+    # Java is being asked.
+    failures: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+        except BaseException as error:
+            failures.append(error)
+
+    maker = threading.Thread(target=make, name="spark-context")
+    maker.start()
+    maker.join()
+    if failures:
+        raise failures[0]
 
 
 def _train(path: str) -> None:

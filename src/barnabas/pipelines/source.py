@@ -13,6 +13,7 @@ Python object is made per record. The executors need this package installed, or 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -172,6 +173,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark asks for the next end only once everything before `start` is done, and tells `commit` of it
         # one micro-batch later; of a run's last micro-batch it never does.
         self.commit(start)
+        if self.options.stop_file is not None and os.path.exists(self.options.stop_file):
+            return start
         self._newest = target = self.planner.newest() if self._target is None else self._target
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self.planner.advance(start, target, rows_max)
