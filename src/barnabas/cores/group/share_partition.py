@@ -1,0 +1,323 @@
+"""One partition as a queue for one share group (KIP-932): who works on which record, and how often it was tried.
+
+The window [start, end) holds every record that was handed out and is not done with: from `end` on all are
+untouched, before `start` all are done. An offset inside the window that has no entry is done too, or never
+was a record (compaction, control records).
+
+    AVAILABLE --acquire--> ACQUIRED --accept--> ACKNOWLEDGED
+        ^                     |  \\--reject, gap, tried too often--> ARCHIVED (maybe to a dead-letter topic)
+        \\--release, lock ran out, member gone--/
+
+The broker writes `ShareChange.writes` to the share coordinator and answers when that is done; when it fails,
+`abandon` takes the change back as far as nobody built on it. Locks are not stored: after a reload every
+unfinished record is available again, with the deliveries that were counted when it was given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple, TypeVar
+
+from barnabas.wire.errors import ApiError, ErrorCode
+
+
+class Delivery(IntEnum):
+    """The values are those of the stored state."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+
+class Ack(IntEnum):
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class AcquireMode(IntEnum):
+    BATCH_OPTIMIZED = 0  # whole batches, even if that is more than asked for
+    RECORD_LIMIT = 1
+
+
+class Record(NamedTuple):
+    state: Delivery
+    delivery_count: int
+    member_id: str = ""
+    lock_until_ms: int = 0
+
+
+class StateBatch(NamedTuple):
+    first: int
+    last: int
+    state: Delivery
+    delivery_count: int
+
+
+class Acquired(NamedTuple):
+    first: int
+    last: int
+    delivery_count: int
+
+
+class AckBatch(NamedTuple):
+    """One type for all offsets, or one for each."""
+
+    first: int
+    last: int
+    types: tuple[int, ...]
+
+
+class DeadLetter(NamedTuple):
+    """A record that goes to the group's dead-letter topic, if it has one."""
+
+    offset: int
+    delivery_count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShareLimits:
+    """Options group.share.* or, for one group, share.* (configs 2.5 and 2.8)."""
+
+    delivery_count_limit: int = 5
+    record_lock_duration_ms: int = 30_000
+    partition_max_record_locks: int = 2_000
+    renew_acknowledge_enable: bool = True
+
+
+@dataclass(slots=True)
+class ShareChange:
+    """What one request did. `writes` and `start_offset` are to be stored if `must_store`."""
+
+    start_offset: int
+    writes: tuple[StateBatch, ...] = ()
+    acquired: tuple[Acquired, ...] = ()
+    dead_letters: tuple[DeadLetter, ...] = ()
+    must_store: bool = False
+    done: list[tuple[int, Record, Record]] = field(default_factory=list)  # offset, before, after
+
+
+class SharePartitionCore:
+    """Stored state in, requests in, changes out. Times come in with the requests."""
+
+    def __init__(self, limits: ShareLimits, start_offset: int, stored: Sequence[StateBatch] = ()) -> None:
+        self.limits = limits
+        self.start = start_offset
+        self.end = max([start_offset, *(batch.last + 1 for batch in stored)])
+        self.records: dict[int, Record] = {}
+        for batch in stored:
+            for offset in range(max(batch.first, start_offset), batch.last + 1):
+                if batch.state is Delivery.AVAILABLE:
+                    self.records[offset] = Record(Delivery.AVAILABLE, batch.delivery_count)
+        covered = {o for b in stored for o in range(max(b.first, start_offset), b.last + 1)}
+        for offset in range(self.start, self.end):
+            if offset not in covered:  # was acquired when the last leader went away
+                self.records[offset] = Record(Delivery.AVAILABLE, 0)
+        self._advance_start()
+
+    # --- fetching
+
+    def next_fetch_offset(self) -> int | None:
+        """Where to read on; None when all locks are taken."""
+        available = [o for o, record in self.records.items() if record.state is Delivery.AVAILABLE]
+        if available:
+            return min(available)
+        return self.end if self.end - self.start < self.limits.partition_max_record_locks else None
+
+    def next_lock_end_ms(self) -> int | None:
+        """When `release_expired` has something to do."""
+        return min(
+            (r.lock_until_ms for r in self.records.values() if r.state is Delivery.ACQUIRED), default=None
+        )
+
+    def acquire(
+        self,
+        now_ms: int,
+        member_id: str,
+        fetched_from: int,
+        batches: Sequence[tuple[int, int]],
+        max_records: int,
+        mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED,
+    ) -> ShareChange:
+        """Lock records for the member, of the (first, last) ranges that were read; counts one delivery each.
+
+        Locks are not stored; but offsets at or after `fetched_from` at which the log has nothing any more
+        are done with, and that is.
+        """
+        lock_until_ms = now_ms + self.limits.record_lock_duration_ms
+        taken: list[tuple[int, int]] = []
+        change = ShareChange(self.start)
+        self._skip_gaps(change, fetched_from, batches)
+        for first, last in batches:
+            if len(taken) >= max_records:
+                break
+            for offset in range(max(first, self.start), last + 1):
+                if mode is AcquireMode.RECORD_LIMIT and len(taken) >= max_records:
+                    break
+                before = self.records.get(offset)
+                if offset >= self.end:
+                    if offset - self.start >= self.limits.partition_max_record_locks:
+                        break
+                    self.end = offset + 1  # offsets that were skipped hold no record
+                    before = Record(Delivery.AVAILABLE, 0)
+                if before is None or before.state is not Delivery.AVAILABLE:
+                    continue
+                count = before.delivery_count + 1
+                self._set(change, offset, before, Record(Delivery.ACQUIRED, count, member_id, lock_until_ms))
+                taken.append((offset, count))
+        change.acquired = tuple(Acquired(*run) for run in _runs(taken))
+        return self._finish(change)
+
+    def _skip_gaps(self, change: ShareChange, fetched_from: int, batches: Sequence[tuple[int, int]]) -> None:
+        """Available offsets before and between the batches that were read hold no record any more."""
+        position = fetched_from
+        for first, last in batches:
+            for offset in range(max(position, self.start), min(first, self.end)):
+                before = self.records.get(offset)
+                if before is not None and before.state is Delivery.AVAILABLE:
+                    self._set(change, offset, before, Record(Delivery.ARCHIVED, before.delivery_count))
+            position = last + 1
+
+    # --- acknowledging
+
+    def acknowledge(self, now_ms: int, member_id: str, acks: Sequence[AckBatch]) -> ShareChange:
+        """All or nothing. Raises INVALID_REQUEST, or INVALID_RECORD_STATE where the member holds no lock."""
+        change = ShareChange(self.start)
+        for offset, ack in self._checked(member_id, acks):
+            before = self.records[offset]
+            match ack:
+                case Ack.ACCEPT:
+                    after = Record(Delivery.ACKNOWLEDGED, before.delivery_count)
+                case Ack.RENEW:
+                    after = before._replace(lock_until_ms=now_ms + self.limits.record_lock_duration_ms)
+                case Ack.RELEASE:
+                    after = self._given_back(change, offset, before, "released too often")
+                case _:
+                    after = Record(Delivery.ARCHIVED, before.delivery_count)
+                    if ack is Ack.REJECT:
+                        change.dead_letters += (DeadLetter(offset, before.delivery_count, "rejected"),)
+            self._set(change, offset, before, after)
+        return self._finish(change)
+
+    def _checked(self, member_id: str, acks: Sequence[AckBatch]) -> list[tuple[int, Ack]]:
+        checked: list[tuple[int, Ack]] = []
+        previous = -1
+        for batch in acks:
+            count = batch.last - batch.first + 1
+            if batch.first <= previous or count < 1 or len(batch.types) not in (1, count):
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST, f"acknowledgement {batch.first} to {batch.last} is malformed"
+                )
+            previous = batch.last
+            if batch.last >= self.end:
+                raise ApiError(ErrorCode.INVALID_RECORD_STATE, f"offset {batch.last} was never handed out")
+            for index in range(
+                max(0, self.start - batch.first), count
+            ):  # earlier ones are done with meanwhile
+                offset, kind = batch.first + index, batch.types[index if len(batch.types) > 1 else 0]
+                if kind not in Ack._value2member_map_ or (
+                    kind == Ack.RENEW and not self.limits.renew_acknowledge_enable
+                ):
+                    raise ApiError(ErrorCode.INVALID_REQUEST, f"acknowledge type {kind} is not allowed")
+                record = self.records.get(offset)
+                if record is None or record.state is not Delivery.ACQUIRED or record.member_id != member_id:
+                    raise ApiError(
+                        ErrorCode.INVALID_RECORD_STATE,
+                        f"offset {offset} is not locked by member {member_id!r}",
+                    )
+                checked.append((offset, Ack(kind)))
+        return checked
+
+    def _given_back(self, change: ShareChange, offset: int, before: Record, why: str) -> Record:
+        if before.delivery_count < self.limits.delivery_count_limit:
+            return Record(Delivery.AVAILABLE, before.delivery_count)
+        change.dead_letters += (DeadLetter(offset, before.delivery_count, why),)
+        return Record(Delivery.ARCHIVED, before.delivery_count)
+
+    # --- what ends locks without the member's doing
+
+    def release_expired(self, now_ms: int) -> ShareChange:
+        """Give back what was locked for too long."""
+        change = ShareChange(self.start)
+        for offset, before in sorted(self.records.items()):
+            if before.state is Delivery.ACQUIRED and before.lock_until_ms <= now_ms:
+                after = self._given_back(change, offset, before, "not acknowledged in time too often")
+                self._set(change, offset, before, after)
+        return self._finish(change)
+
+    def release_member(self, member_id: str) -> ShareChange:
+        """The member's share session ended: its records go to others, and this delivery does not count."""
+        change = ShareChange(self.start)
+        for offset, before in sorted(self.records.items()):
+            if before.state is Delivery.ACQUIRED and before.member_id == member_id:
+                self._set(change, offset, before, Record(Delivery.AVAILABLE, before.delivery_count - 1))
+        return self._finish(change)
+
+    def log_start_moved(self, offset: int) -> ShareChange:
+        """Records before `offset` are deleted."""
+        change = ShareChange(self.start)
+        for old in [o for o in self.records if o < offset]:
+            before = self.records[old]
+            self._set(change, old, before, Record(Delivery.ARCHIVED, before.delivery_count))
+        moved = offset > self.start
+        self.start, self.end = max(self.start, offset), max(self.end, offset)
+        change.must_store = moved
+        return self._finish(change)
+
+    # --- writing
+
+    def _set(self, change: ShareChange, offset: int, before: Record, after: Record) -> None:
+        self.records[offset] = after
+        change.done.append((offset, before, after))
+
+    def _finish(self, change: ShareChange) -> ShareChange:
+        stored = [
+            (offset, (after.state, after.delivery_count))
+            for offset, _, after in change.done
+            if after.state is not Delivery.ACQUIRED
+        ]
+        change.writes = tuple(StateBatch(first, last, *value) for first, last, value in _runs(stored))
+        self._advance_start()
+        change.must_store = change.must_store or bool(stored)
+        change.start_offset = self.start
+        return change
+
+    def _advance_start(self) -> None:
+        done = (Delivery.ACKNOWLEDGED, Delivery.ARCHIVED)
+        while self.start < self.end:
+            record = self.records.get(self.start)
+            if record is not None and record.state not in done:
+                break
+            self.records.pop(self.start, None)
+            self.start += 1
+        for offset in [o for o in self.records if o < self.start]:
+            del self.records[offset]
+
+    def abandon(self, change: ShareChange) -> None:
+        """The change could not be stored: locks and availability are as before, except where others went on."""
+        start = self.start
+        for offset, before, after in change.done:
+            current = self.records.get(offset)
+            if current is after or (current is None and offset < start):
+                self.records[offset] = before
+                self.start = min(self.start, offset)
+
+
+Value = TypeVar("Value")
+
+
+def _runs(pairs: Iterable[tuple[int, Value]]) -> list[tuple[int, int, Value]]:
+    """(first, last, value) for neighbouring offsets of equal value; `pairs` in the order of offsets."""
+    runs: list[tuple[int, int, Value]] = []
+    for offset, value in pairs:
+        if runs and runs[-1][1] == offset - 1 and runs[-1][2] == value:
+            runs[-1] = (runs[-1][0], offset, value)
+        else:
+            runs.append((offset, offset, value))
+    return runs

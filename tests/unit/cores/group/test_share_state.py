@@ -1,0 +1,109 @@
+"""The stored state of share partitions: fencing, deltas and snapshots, and what a reload gives back."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from uuid import UUID
+
+import pytest
+
+from barnabas.cores.group.share_partition import Delivery, StateBatch
+from barnabas.cores.group.share_state import ShareKey, ShareStateCore, merge
+from barnabas.wire.errors import ApiError, ErrorCode
+
+KEY = ShareKey("g", UUID(int=1), 0)
+DONE, OPEN = Delivery.ACKNOWLEDGED, Delivery.AVAILABLE
+
+
+def test_stale_leaders_and_stale_groups_are_fenced() -> None:
+    core = ShareStateCore()
+    with pytest.raises(ApiError) as refusal:
+        core.write(0, KEY, 0, 0, 0, ())
+    assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert core.read(0, KEY, 3)[0].start_offset == -1
+    core.initialize(0, KEY, 2, 100)
+    state, change = core.read(0, KEY, 3)
+    assert (state.start_offset, state.leader_epoch) == (100, 3)
+    assert change is not None
+    core.write(0, KEY, 2, 3, 105, [StateBatch(105, 106, OPEN, 1)])
+    for state_epoch, leader_epoch, code in (
+        (1, 3, ErrorCode.FENCED_STATE_EPOCH),
+        (2, 2, ErrorCode.FENCED_LEADER_EPOCH),
+    ):
+        with pytest.raises(ApiError) as refusal:
+            core.write(0, KEY, state_epoch, leader_epoch, 0, ())
+        assert refusal.value.code is code
+    with pytest.raises(ApiError):
+        core.read(0, KEY, 2)
+    with pytest.raises(ApiError):
+        core.initialize(0, KEY, 1, 0)
+    assert core.states[KEY].start_offset == 105
+
+
+def test_a_reset_forgets_all_and_a_delete_everything() -> None:
+    core = ShareStateCore()
+    core.initialize(0, KEY, 0, 0)
+    core.write(0, KEY, 0, 0, 5, [StateBatch(5, 9, OPEN, 2)])
+    core.initialize(0, KEY, 1, 50)
+    assert core.states[KEY].batches == ()
+    change = core.delete(KEY)
+    assert change is not None
+    assert [value for _, value in change.records] == [None, None]
+    assert core.delete(KEY) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_log_gives_back_the_state(seed: int) -> None:
+    """Writes of all kinds, some of which cannot be appended, with few deltas to a snapshot."""
+    chance = random.Random(seed)
+    core, log = ShareStateCore(updates_per_snapshot=4), []
+    keys = [ShareKey("g", UUID(int=1), number) for number in range(2)]
+    offsets = dict.fromkeys(keys, 0)
+    for now_ms in range(300):
+        key, kind = chance.choice(keys), chance.random()
+        try:
+            if kind < 0.1:
+                change = core.initialize(now_ms, key, chance.randint(0, 3), 0)
+                offsets[key] = 0
+            elif kind < 0.15:
+                change = core.delete(key)
+            elif kind < 0.25:
+                change = core.read(now_ms, key, chance.randint(0, 3))[1]
+            else:
+                first = offsets[key] + chance.randint(0, 20)
+                batch = StateBatch(first, first + chance.randint(0, 9), chance.choice([DONE, OPEN]), 1)
+                offsets[key] += chance.randint(0, 3)
+                change = core.write(now_ms, key, 3, 3, offsets[key], [batch])
+        except ApiError:
+            continue
+        if change is None:
+            continue
+        if chance.random() < 0.1:
+            core.abandon([change])
+        else:
+            log.extend(change.records)
+    again = ShareStateCore()
+    for raw_key, raw_value in log:
+        again.replay(raw_key, raw_value)
+    assert again.states == core.states
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_merging_is_overwriting_offset_by_offset(seed: int) -> None:
+    chance = random.Random(seed)
+    model: dict[int, tuple[Delivery, int]] = {}
+    merged: tuple[StateBatch, ...] = ()
+    start = 0
+    for _ in range(60):
+        first = chance.randint(0, 40)
+        batch = StateBatch(
+            first, first + chance.randint(0, 10), chance.choice([DONE, OPEN]), chance.randint(1, 2)
+        )
+        start = max(start, chance.randint(0, 12))
+        merged = merge(merged, [batch], start)
+        model.update(dict.fromkeys(range(first, batch.last + 1), (batch.state, batch.delivery_count)))
+        model = {offset: value for offset, value in model.items() if offset >= start}
+        flat = {o: (b.state, b.delivery_count) for b in merged for o in range(b.first, b.last + 1)}
+        assert flat == model
+        assert all(a.last + 1 < b.first or a[2:] != b[2:] for a, b in itertools.pairwise(merged))
