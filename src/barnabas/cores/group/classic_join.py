@@ -19,6 +19,7 @@ from barnabas.cores.group.classic_rebalance import (
 from barnabas.cores.group.consumer import ConsumerGroup
 from barnabas.cores.group.consumer_records import write_group_gone
 from barnabas.cores.group.events import JoinGroup, JoinReply, SyncReply
+from barnabas.cores.group.share import ShareGroup
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -43,6 +44,8 @@ def decide_join(turn: Turn, event: JoinGroup) -> None:
             return
         write_group_gone(turn, turn.edit(stored))
         stored = None
+    if isinstance(stored, ShareGroup):
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{event.group_id!r} is a share group")
     if stored is None:
         if event.member_id:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no group {event.group_id!r} on this coordinator")

@@ -23,15 +23,17 @@ from barnabas.cores.group.events import (
     SyncGroup,
     SyncReply,
 )
-from barnabas.cores.group.state import Group
+from barnabas.cores.group.share import ShareGroup
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
 
-def _require_group(turn: Turn, group_id: str) -> Group:
+def _require_group(turn: Turn, group_id: str) -> ClassicGroup | ConsumerGroup:
     if not group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
     group = turn.require(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    if isinstance(group, ShareGroup):
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{group_id!r} is a share group")
     if group.state is ClassicState.DEAD:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{group_id!r} is being deleted")
     return group

@@ -67,9 +67,13 @@ def drop_unused_regexes(turn: Turn, group: ConsumerGroup) -> None:
 
 
 def metadata_hash(turn: Turn, group: ConsumerGroup) -> int:
-    """Tells whether the topics that the group wants changed: 8 bytes over their names, ids and sizes."""
+    return hash_of_topics(turn, group.subscribed_topics())
+
+
+def hash_of_topics(turn: Turn, names: frozenset[str]) -> int:
+    """Tells whether the topics that a group wants changed: 8 bytes over their names, ids and sizes."""
     digest = hashlib.blake2b(digest_size=8)
-    for name in sorted(group.subscribed_topics()):
+    for name in sorted(names):
         topic = turn.state.topics.by_name.get(name)
         if topic is not None:
             digest.update(f"{name}\0{topic.topic_id}\0{topic.partitions}\0".encode())

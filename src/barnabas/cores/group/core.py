@@ -26,6 +26,7 @@ from barnabas.cores.group import (
     lifecycle,
     offsets,
     records,
+    share_heartbeat,
 )
 from barnabas.cores.group.events import (
     CommitOffsets,
@@ -48,6 +49,13 @@ from barnabas.cores.group.events import (
     TopicsDeleted,
 )
 from barnabas.cores.group.limits import GroupLimits
+from barnabas.cores.group.share_events import (
+    AlterShareOffsets,
+    DeleteShareOffsets,
+    DescribeShareGroup,
+    ShareHeartbeat,
+    ShareInitialized,
+)
 from barnabas.cores.group.state import State, TopicInfo, Topics, take_back
 from barnabas.cores.group.turn import Decision, Turn
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -82,6 +90,11 @@ DECIDERS: Final[Mapping[type, Decider]] = {
     ExpireOffsets: offsets.decide_expire,
     TimerFired: lifecycle.decide_timer,
     ConsumerHeartbeat: consumer_heartbeat.decide_consumer_heartbeat,
+    ShareHeartbeat: share_heartbeat.decide_share_heartbeat,
+    DescribeShareGroup: share_heartbeat.decide_describe_share,
+    ShareInitialized: share_heartbeat.decide_initialized,
+    AlterShareOffsets: share_heartbeat.decide_alter_offsets,
+    DeleteShareOffsets: share_heartbeat.decide_delete_offsets,
     DescribeConsumerGroup: admin.decide_describe_consumer,
 }
 

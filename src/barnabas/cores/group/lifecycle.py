@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.cores.group import classic_rebalance, consumer_records, records
+from barnabas.cores.group import classic_rebalance, consumer_records, records, share_heartbeat, share_records
 from barnabas.cores.group import consumer_epochs as epochs
 from barnabas.cores.group.classic import ClassicGroup
 from barnabas.cores.group.consumer import ConsumerGroup
 from barnabas.cores.group.events import JoinReply, SyncReply, TimerFired
 from barnabas.cores.group.migration import fence_members
+from barnabas.cores.group.share import ShareGroup
 from barnabas.cores.group.state import Group
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ErrorCode
@@ -25,8 +26,12 @@ def remove_group(turn: Turn, group: Group) -> None:
     if isinstance(group, ClassicGroup):
         turn.record(records.group_tombstone(group.group_id))
         turn.remove(group.group_id)
-    else:
+    elif isinstance(group, ConsumerGroup):
         consumer_records.write_group_gone(turn, turn.edit(group))
+    else:
+        draft = turn.edit(group)
+        share_heartbeat.forget_topics(turn, draft, {**draft.initialized, **draft.initializing})
+        share_records.write_group_gone(turn, draft)
 
 
 def decide_timer(turn: Turn, event: TimerFired) -> None:
@@ -38,12 +43,18 @@ def decide_timer(turn: Turn, event: TimerFired) -> None:
         classic_rebalance.timer_ended(turn, turn.edit(stored), member_id, kind)
     elif isinstance(stored, ConsumerGroup) and member_id in stored.members:
         fence_members(turn, turn.edit(stored), [member_id], f"{kind} time ended")
+    elif isinstance(stored, ShareGroup) and member_id in stored.members:
+        share_heartbeat.fence_members(turn, turn.edit(stored), [member_id], f"{kind} time ended")
 
 
 def on_loaded(turn: Turn, group: Group) -> None:
     """Every member gets a whole session, or its whole time to revoke, to report back."""
     if isinstance(group, ClassicGroup):
         classic_rebalance.on_loaded(turn, group)
+        return
+    if isinstance(group, ShareGroup):
+        for sharer in group.members.values():
+            share_heartbeat.arm_session(turn, group, sharer)
         return
     for member in group.members.values():
         epochs.arm_session(turn, group, member)

@@ -27,4 +27,8 @@ class GroupLimits:
         "uniform",
         "range",
     )  # the first one is used where members do not care
+    share_session_timeout_ms: int = 45_000
+    share_heartbeat_interval_ms: int = 5_000
+    share_max_size: int = 200
+    share_initialize_retry_interval_ms: int = 30_000
     consumer_migration_policy: str = "bidirectional"  # or upgrade, downgrade, disabled

@@ -30,6 +30,8 @@ from barnabas.cores.group.events import (
     TopicsDeleted,
 )
 from barnabas.cores.group.lifecycle import is_removable, remove_group
+from barnabas.cores.group.share import ShareGroup
+from barnabas.cores.group.share_heartbeat import forget_topics
 from barnabas.cores.group.state import Committed, Group, Partition
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -51,6 +53,8 @@ def decide_commit(turn: Turn, event: CommitOffsets) -> None:
             known = event.knows_member_epoch and event.producer is None
             code = ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION
             raise ApiError(code, f"no group {event.group_id!r} on this coordinator")
+    elif isinstance(group, ShareGroup):
+        raise _no_offsets(event.group_id)
     elif isinstance(group, ClassicGroup):
         _check_classic_commit(turn, group, event)
     else:
@@ -67,6 +71,12 @@ def decide_commit(turn: Turn, event: CommitOffsets) -> None:
     if accepted:
         _store(turn, group, event, accepted)
     turn.reply(event.token, CommitReply(ErrorCode.NONE, tuple(results)))
+
+
+def _no_offsets(group_id: str) -> ApiError:
+    return ApiError(
+        ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a share group and commits no offsets."
+    )
 
 
 def _check_classic_commit(turn: Turn, group: ClassicGroup, event: CommitOffsets) -> None:
@@ -176,6 +186,8 @@ def decide_fetch(turn: Turn, event: FetchOffsets) -> None:
     group = turn.find(event.group_id)
     if group is None and event.member_epoch >= 0:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"no group {event.group_id!r} on this coordinator")
+    if isinstance(group, ShareGroup):
+        raise _no_offsets(event.group_id)
     if isinstance(group, ConsumerGroup) and (event.member_id or event.member_epoch >= 0):
         _require_member_epoch(group, group.require_member(event.member_id or ""), event.member_epoch)
     offsets = turn.state.offsets_of(event.group_id)
@@ -204,6 +216,8 @@ def decide_delete(turn: Turn, event: DeleteOffsets) -> None:
     if not event.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
     group = turn.require(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+    if isinstance(group, ShareGroup):
+        raise _no_offsets(event.group_id)
     if isinstance(group, ClassicGroup) and not group.is_empty and not group.uses_consumer_protocol:
         raise ApiError(
             ErrorCode.NON_EMPTY_GROUP,
@@ -239,7 +253,13 @@ def _all_partitions(turn: Turn, group_id: str) -> dict[Partition, None]:
 
 
 def decide_topics_deleted(turn: Turn, event: TopicsDeleted) -> None:
-    for group_id in turn.state.groups:
+    for group_id, group in list(turn.state.groups.items()):
+        if isinstance(group, ShareGroup):
+            gone = {
+                i: t for i, t in {**group.initialized, **group.initializing}.items() if t.name in event.topics
+            }
+            if gone:
+                forget_topics(turn, turn.edit(group), gone)
         for partition in _all_partitions(turn, group_id):
             if partition[0] not in event.topics:
                 continue
@@ -284,7 +304,7 @@ def _is_expired(turn: Turn, group: Group, partition: Partition, committed: Commi
     consumer expire one by one, counted from their commit.
     """
     base_ms = committed.commit_timestamp_ms
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, ConsumerGroup | ShareGroup):
         if group.subscribes_to(partition[0]):
             return False
     elif group.protocol_type is not None:

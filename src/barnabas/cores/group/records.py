@@ -9,9 +9,10 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from barnabas.cores.group import consumer_records
+from barnabas.cores.group import consumer_records, share_records
 from barnabas.cores.group.classic import ClassicGroup, ClassicMember, ClassicState
 from barnabas.cores.group.consumer import ConsumerGroup
+from barnabas.cores.group.share import ShareGroup
 from barnabas.cores.group.state import MISSING, Committed, Partition, State, put, put_held, put_offset
 from barnabas.wire.primitives import WireError
 from barnabas.wire.records_schemas import group_log as formats
@@ -101,6 +102,8 @@ def replay(state: State, key: bytes, value: bytes | None, producer_id: int) -> N
             _replay_group(state, key, value)
         elif kind in consumer_records.KINDS:
             _replay_consumer(state, key, value)
+        elif kind in share_records.KINDS:
+            _replay_share(state, key, value)
     except (WireError, struct.error) as error:
         raise CorruptRecord(f"record of the offsets topic with key {key[:80]!r}: {error}") from error
 
@@ -154,6 +157,19 @@ def _replay_consumer(state: State, raw_key: bytes, raw_value: bytes | None) -> N
         group = ConsumerGroup(group_id)
         put(state.groups, group_id, group, None)
     if not consumer_records.replay(group, key, value):
+        put(state.groups, group_id, MISSING, None)
+
+
+def _replay_share(state: State, raw_key: bytes, raw_value: bytes | None) -> None:
+    key, value = formats.decode_group_record(raw_key, raw_value)
+    group_id: str = key.group_id  # type: ignore[attr-defined]
+    group = state.groups.get(group_id)
+    if not isinstance(group, ShareGroup):
+        if value is None:
+            return
+        group = ShareGroup(group_id)
+        put(state.groups, group_id, group, None)
+    if not share_records.replay(group, key, value):
         put(state.groups, group_id, MISSING, None)
 
 

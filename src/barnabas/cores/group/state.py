@@ -16,8 +16,9 @@ from barnabas.cores.group.classic import ClassicGroup
 from barnabas.cores.group.consumer import ConsumerGroup
 from barnabas.cores.group.events import TimerKey
 from barnabas.cores.group.limits import GroupLimits
+from barnabas.cores.group.share import ShareGroup
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup
 Partition = tuple[str, int]  # (topic, partition)
 
 MISSING: Final = object()

@@ -44,6 +44,7 @@ class Decision:
     producer: set when the records are part of a transaction; they need a transactional batch of their own.
     replies: (token, reply) pairs, also for requests that earlier events left waiting; to be held until the
         high watermark covers everything that this shard has appended so far.
+    effects: requests to the share coordinator, to be made once the records are committed (share_events).
     """
 
     event: Any = None
@@ -52,6 +53,7 @@ class Decision:
     timers: tuple[Timer, ...] = ()
     producer: Producer | None = None
     notes: tuple[Note, ...] = ()
+    effects: tuple[Any, ...] = ()
     undo: Undo = field(default_factory=list, repr=False)
 
 
@@ -62,6 +64,7 @@ class Turn:
         "_drafts",
         "_offsets",
         "_pending",
+        "effects",
         "notes",
         "now_ms",
         "producer",
@@ -79,6 +82,7 @@ class Turn:
         self.timers: dict[TimerKey, int | None] = {}
         self.producer: Producer | None = None
         self.notes: list[Note] = []
+        self.effects: list[Any] = []
         self._drafts: dict[str, Group | None] = {}
         self._offsets: list[tuple[str, Partition, Committed | None]] = []
         self._pending: list[tuple[int, str, dict[Partition, Committed] | None]] = []
@@ -152,6 +156,10 @@ class Turn:
         key = TimerKey(group_id, member_id, kind)
         return self.timers.get(key, self.state.deadlines.get(key)) is not None
 
+    def effect(self, effect: Any) -> None:
+        """Something for the broker to do elsewhere once the records are committed (share_events)."""
+        self.effects.append(effect)
+
     def note(self, text: str, **fields: Any) -> None:
         self.notes.append(Note(text, fields))
 
@@ -180,5 +188,6 @@ class Turn:
             tuple(timers),
             self.producer,
             tuple(self.notes),
+            tuple(self.effects),
             undo,
         )

@@ -1,0 +1,140 @@
+"""What share groups are asked, and what the broker has to do for them at the share coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from barnabas.cores.group.events import DoneReply
+from barnabas.wire.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeatReply:
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: frozenset[tuple[UUID, int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeat:
+    """ShareGroupHeartbeat: epoch 0 joins, -1 leaves; `topics` None means as before."""
+
+    token: object
+    now_ms: int
+    group_id: str
+    member_id: str
+    member_epoch: int
+    client_id: str = ""
+    client_host: str = ""
+    rack_id: str | None = None
+    topics: frozenset[str] | None = None
+
+    def refused(self, error: ErrorCode) -> ShareHeartbeatReply:
+        return ShareHeartbeatReply(error)
+
+
+class DescribedSharer(NamedTuple):
+    member_id: str
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    assignment: frozenset[tuple[UUID, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareDescribeReply:
+    group_id: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    members: tuple[DescribedSharer, ...] = ()
+    initialized: tuple[
+        tuple[UUID, str, frozenset[int]], ...
+    ] = ()  # for DescribeShareGroupOffsets of all topics
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeShareGroup:
+    """One group of a ShareGroupDescribe request."""
+
+    token: object
+    now_ms: int
+    group_id: str
+
+    def refused(self, error: ErrorCode) -> ShareDescribeReply:
+        return ShareDescribeReply(self.group_id, error)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareInitialized:
+    """The share coordinator has made the states that an InitializeShareState asked for."""
+
+    token: object
+    now_ms: int
+    group_id: str
+    topics: Mapping[UUID, frozenset[int]]
+
+    def refused(self, error: ErrorCode) -> DoneReply:
+        return DoneReply(error)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterShareReply:
+    """`state_epoch` is the one to initialize the altered partitions with."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    state_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AlterShareOffsets:
+    """AlterShareGroupOffsets: only of an empty group. The handler then initializes the states anew."""
+
+    token: object
+    now_ms: int
+    group_id: str
+    topics: Mapping[UUID, frozenset[int]]
+
+    def refused(self, error: ErrorCode) -> AlterShareReply:
+        return AlterShareReply(error)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteShareOffsets:
+    """DeleteShareGroupOffsets: only of an empty group. The decision's effects delete the states."""
+
+    token: object
+    now_ms: int
+    group_id: str
+    topics: frozenset[UUID]
+
+    def refused(self, error: ErrorCode) -> AlterShareReply:
+        return AlterShareReply(error)
+
+
+class InitializeShareState(NamedTuple):
+    """Effect: make states with start offset -1, then step ShareInitialized. Asked again after a while if not."""
+
+    group_id: str
+    topic_id: UUID
+    partitions: frozenset[int]
+    state_epoch: int
+
+
+class DeleteShareState(NamedTuple):
+    """Effect: the states of these partitions are not needed any more."""
+
+    group_id: str
+    topic_id: UUID
+    partitions: frozenset[int]

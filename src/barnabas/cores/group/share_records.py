@@ -1,0 +1,176 @@
+"""Share groups <-> records of the offsets topic (kinds 10 to 15, as Kafka 4 writes them)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from uuid import UUID
+
+from barnabas.cores.group.assignors import NOTHING, Assignment
+from barnabas.cores.group.consumer_records import by_topic
+from barnabas.cores.group.share import ShareGroup, ShareMember, ShareTopic
+from barnabas.cores.group.turn import Turn
+from barnabas.wire.records_schemas import share_group as schemas
+from barnabas.wire.schema import Data
+
+KINDS = frozenset(range(10, 16))
+
+
+def _record(turn: Turn, key: Data, kind: int, value: Data | None) -> None:
+    turn.record((key.encode_versioned(kind), None if value is None else value.encode_versioned(0)))
+
+
+def write_epoch(turn: Turn, group: ShareGroup, epoch: int, metadata_hash: int) -> None:
+    group.epoch, group.metadata_hash = epoch, metadata_hash
+    value = schemas.ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    _record(turn, schemas.ShareGroupMetadataKey(group_id=group.group_id), 11, value)
+
+
+def write_member(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
+    group.members[member.member_id] = member
+    value = schemas.ShareGroupMemberMetadataValue(
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+    )
+    key = schemas.ShareGroupMemberMetadataKey(group_id=group.group_id, member_id=member.member_id)
+    _record(turn, key, 10, value)
+
+
+def write_target_member(turn: Turn, group: ShareGroup, member_id: str, target: Assignment) -> None:
+    group.target[member_id] = target
+    value = schemas.ShareGroupTargetAssignmentMemberValue(topic_partitions=_rows(target))
+    key = schemas.ShareGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
+    _record(turn, key, 13, value)
+
+
+def write_target_epoch(turn: Turn, group: ShareGroup, epoch: int) -> None:
+    group.target_epoch = epoch
+    value = schemas.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
+    _record(turn, schemas.ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), 12, value)
+
+
+def write_current(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
+    group.members[member.member_id] = member
+    value = schemas.ShareGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=0,
+        assigned_partitions=_rows(member.assigned),
+    )
+    key = schemas.ShareGroupCurrentMemberAssignmentKey(group_id=group.group_id, member_id=member.member_id)
+    _record(turn, key, 14, value)
+
+
+def write_topics(turn: Turn, group: ShareGroup) -> None:
+    """Which states exist or are being made; the draft's two tables are written as they are."""
+    value = schemas.ShareGroupStatePartitionMetadataValue(
+        initializing_topics=_topics(group.initializing), initialized_topics=_topics(group.initialized)
+    )
+    _record(turn, schemas.ShareGroupStatePartitionMetadataKey(group_id=group.group_id), 15, value)
+
+
+def write_member_gone(turn: Turn, group: ShareGroup, member_id: str) -> None:
+    group_id = group.group_id
+    _record(
+        turn, schemas.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), 14, None
+    )
+    _record(
+        turn, schemas.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), 13, None
+    )
+    _record(turn, schemas.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), 10, None)
+    group.members.pop(member_id, None)
+    group.target.pop(member_id, None)
+
+
+def write_group_gone(turn: Turn, group: ShareGroup) -> None:
+    for member_id in list(group.members):
+        write_member_gone(turn, group, member_id)
+    _record(turn, schemas.ShareGroupStatePartitionMetadataKey(group_id=group.group_id), 15, None)
+    _record(turn, schemas.ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), 12, None)
+    _record(turn, schemas.ShareGroupMetadataKey(group_id=group.group_id), 11, None)
+    turn.remove(group.group_id)
+
+
+def _rows(assignment: Assignment) -> list[schemas.TopicPartition]:
+    return [
+        schemas.TopicPartition(topic_id=topic_id, partitions=numbers)
+        for topic_id, numbers in by_topic(assignment)
+    ]
+
+
+def _flat(rows: Iterable[schemas.TopicPartition]) -> Assignment:
+    return frozenset((row.topic_id, number) for row in rows for number in row.partitions)
+
+
+def _topics(topics: dict[UUID, ShareTopic]) -> list[schemas.TopicPartitionsInfo]:
+    return [
+        schemas.TopicPartitionsInfo(
+            topic_id=topic_id,
+            topic_name=topic.name,
+            partitions=sorted(topic.partitions),
+            create_timestamp=topic.since_ms,
+        )
+        for topic_id, topic in sorted(topics.items())
+    ]
+
+
+# --- replaying
+
+
+def replay(group: ShareGroup, key: Data, value: Data | None) -> bool:
+    """Change `group` as the record says; False when the record removes the group itself."""
+    match key, value:
+        case schemas.ShareGroupMetadataKey(), None:
+            return False
+        case schemas.ShareGroupMetadataKey(), schemas.ShareGroupMetadataValue():
+            group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+        case schemas.ShareGroupMemberMetadataKey(), None:
+            group.members.pop(key.member_id, None)
+        case schemas.ShareGroupMemberMetadataKey(), schemas.ShareGroupMemberMetadataValue():
+            group.members[key.member_id] = replace(
+                group.members.get(key.member_id) or ShareMember(key.member_id),
+                rack_id=value.rack_id,
+                client_id=value.client_id,
+                client_host=value.client_host,
+                topics=frozenset(value.subscribed_topic_names),
+            )
+        case schemas.ShareGroupTargetAssignmentMetadataKey(), None:
+            group.target_epoch = 0
+        case (
+            schemas.ShareGroupTargetAssignmentMetadataKey(),
+            schemas.ShareGroupTargetAssignmentMetadataValue(),
+        ):
+            group.target_epoch = value.assignment_epoch
+        case schemas.ShareGroupTargetAssignmentMemberKey(), None:
+            group.target.pop(key.member_id, None)
+        case schemas.ShareGroupTargetAssignmentMemberKey(), schemas.ShareGroupTargetAssignmentMemberValue():
+            group.target[key.member_id] = _flat(value.topic_partitions)
+        case schemas.ShareGroupCurrentMemberAssignmentKey(), _:
+            _replay_current(group, key.member_id, value)
+        case schemas.ShareGroupStatePartitionMetadataKey(), _:
+            known = isinstance(value, schemas.ShareGroupStatePartitionMetadataValue)
+            group.initializing = _replay_topics(value.initializing_topics) if known else {}  # type: ignore[union-attr]
+            group.initialized = _replay_topics(value.initialized_topics) if known else {}  # type: ignore[union-attr]
+    return True
+
+
+def _replay_current(group: ShareGroup, member_id: str, value: Data | None) -> None:
+    member = group.members.get(member_id)
+    if isinstance(value, schemas.ShareGroupCurrentMemberAssignmentValue):
+        group.members[member_id] = replace(
+            member or ShareMember(member_id),
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            assigned=_flat(value.assigned_partitions),
+        )
+    elif member is not None:
+        group.members[member_id] = replace(member, epoch=0, previous_epoch=-1, assigned=NOTHING)
+
+
+def _replay_topics(rows: Iterable[schemas.TopicPartitionsInfo]) -> dict[UUID, ShareTopic]:
+    return {
+        row.topic_id: ShareTopic(row.topic_name, frozenset(row.partitions), row.create_timestamp)
+        for row in rows
+    }
