@@ -17,6 +17,7 @@ from barnabas.cores.group import (
 )
 from barnabas.cores.group.classic import ClassicGroup, ClassicState
 from barnabas.cores.group.consumer import ConsumerGroup, MemberState
+from barnabas.cores.group.share import ShareGroup
 from barnabas.wire.errors import ErrorCode
 
 
@@ -34,6 +35,7 @@ class Driver:
         self.timers: dict[TimerKey, int] = {}
         self.replies: list[tuple[Any, Any]] = []
         self.notes: list[Any] = []
+        self.effects: list[Any] = []
         self.fail_next: ErrorCode | None = None
         self.check_every_step = True
         self.topics: dict[str, TopicInfo] = {}
@@ -72,6 +74,7 @@ class Driver:
                 self.timers[key] = deadline_ms
         self.replies.extend(decision.replies)
         self.notes.extend(decision.notes)
+        self.effects.extend(decision.effects)
 
     def advance(self, ms: int) -> None:
         """Let time pass; timers fire in order of their deadlines."""
@@ -131,8 +134,10 @@ class Driver:
         for group in self.core.state.groups.values():
             if isinstance(group, ClassicGroup):
                 check_group(group, armed)
-            else:
+            elif isinstance(group, ConsumerGroup):
                 check_consumer_group(group, armed)
+            else:
+                check_share_group(group, armed)
 
 
 def check_group(group: ClassicGroup, armed: dict[TimerKey, int]) -> None:
@@ -182,6 +187,18 @@ def check_consumer_group(group: ConsumerGroup, armed: dict[TimerKey, int]) -> No
     assert group.static_ids == {m.instance_id: m.member_id for m in group.members.values() if m.instance_id}
     assert set(group.target) <= set(group.members)
     assert group.target_epoch <= group.epoch
+
+
+def check_share_group(group: ShareGroup, armed: dict[TimerKey, int]) -> None:
+    for member in group.members.values():
+        assert TimerKey(group.group_id, member.member_id, "session") in armed
+        assert member.epoch <= group.target_epoch <= group.epoch
+        for topic_id, number in member.assigned:
+            ready = group.initialized.get(topic_id)
+            if member.epoch == group.epoch:
+                assert ready is not None, "given out before its state exists"
+                assert number in ready.partitions, "given out before its state exists"
+    assert set(group.target) <= set(group.members)
 
 
 def durable_view(core: GroupCoordinatorCore) -> dict[str, Any]:

@@ -8,6 +8,8 @@
     > topics t=4 u=1                       the topics of the cluster, with their partitions
     > ada subscribes topics=t [regex=r] [assignor=range] [instance=i] [revoke=30s]     consumer protocol: join
     > ada polls [owns=t-0,t-1 | owns=nothing] [topics=u] [epoch=3] | pauses | quits
+    > ada shares topics=t | takes [epoch=3] | stops                          share groups: join, go on, leave
+    > coordinator initializes | reports | resets t-0 | forgets t             the share coordinator did its part
     > wait 10s | append fails ERROR | reload | limits name=value
 
 Members are known by name; the ids that the coordinator gives out are the name and a running number, and
@@ -21,6 +23,8 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.cores.group import (
+    AlterShareOffsets,
+    AlterShareReply,
     CommitOffsets,
     CommitReply,
     ConsumerDescribeReply,
@@ -29,14 +33,17 @@ from barnabas.cores.group import (
     DeleteGroup,
     DeleteOffsets,
     DeleteOffsetsReply,
+    DeleteShareOffsets,
     DescribeConsumerGroup,
     DescribeGroup,
     DescribeReply,
+    DescribeShareGroup,
     EndTransaction,
     ExpireOffsets,
     FetchOffsets,
     FetchReply,
     Heartbeat,
+    InitializeShareState,
     JoinGroup,
     JoinReply,
     LeaveGroup,
@@ -46,6 +53,10 @@ from barnabas.cores.group import (
     ListReply,
     OffsetToCommit,
     Producer,
+    ShareDescribeReply,
+    ShareHeartbeat,
+    ShareHeartbeatReply,
+    ShareInitialized,
     SyncGroup,
     SyncReply,
     TopicsDeleted,
@@ -110,6 +121,7 @@ class Stage:
         self.driver = Driver()
         self.people: dict[str, Person] = {}
         self.fresh = 0
+        self.asked: list[InitializeShareState] = []
 
     def run(self, text: str) -> str:
         """The scenario with its results written anew; comments, blank lines and commands stay."""
@@ -302,6 +314,49 @@ class Stage:
     def do_topics(self, words: list[str], options: dict[str, str]) -> None:
         self.driver.set_topics(**{name: int(count) for name, count in options.items()})
 
+    # --- members of share groups, and the share coordinator
+
+    def do_member_shares(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
+        if not person.member_id:
+            self.fresh += 1
+            person.member_id = f"{person.name}-{self.fresh}"
+        self.do_member_takes(person, rest, {"epoch": "0", **options})
+
+    def do_member_takes(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
+        self.driver.step(
+            ShareHeartbeat(
+                f"{person.name} takes",
+                self.driver.now_ms,
+                options.get("group", "s"),
+                person.member_id,
+                int(options.get("epoch", person.epoch)),
+                person.name,
+                "/127.0.0.1",
+                topics=frozenset(options["topics"].split(",")) if "topics" in options else None,
+            )
+        )
+
+    def do_member_stops(self, person: Person, rest: list[str], options: dict[str, str]) -> None:
+        self.do_member_takes(person, rest, {**options, "epoch": "-1"})
+        person.member_id = ""
+
+    def do_coordinator(self, words: list[str], options: dict[str, str]) -> None:
+        group, now_ms, token = options.get("group", "s"), self.driver.now_ms, f"coordinator {words[0]}"
+        if words[0] == "initializes":
+            asked, self.asked = self.asked, []
+            for effect in asked:
+                topics = {effect.topic_id: effect.partitions}
+                self.driver.step(ShareInitialized(token, now_ms, effect.group_id, topics))
+        elif words[0] == "reports":
+            self.driver.step(DescribeShareGroup(token, now_ms, group))
+        elif words[0] == "resets":
+            topic, number = partition_of(words[1])
+            topics = {self.driver.topics[topic].topic_id: frozenset({number})}
+            self.driver.step(AlterShareOffsets(token, now_ms, group, topics))
+        else:
+            gone = frozenset({self.driver.topics[words[1]].topic_id})
+            self.driver.step(DeleteShareOffsets(token, now_ms, group, gone))
+
     # --- administrators, transactions, surroundings
 
     def do_admin(self, words: list[str], options: dict[str, str]) -> None:
@@ -363,6 +418,12 @@ class Stage:
         for note in notes:
             fields = " ".join(f"{name}={_plain(value)}" for name, value in note.fields.items())
             lines.append(f"- {note.text}: {fields}")
+        effects, self.driver.effects = self.driver.effects, []
+        for effect in effects:
+            if isinstance(effect, InitializeShareState):
+                self.asked.append(effect)
+            partitions = self.names(frozenset((effect.topic_id, number) for number in effect.partitions))
+            lines.append(f"-> {type(effect).__name__} {effect.group_id} {partitions}")
         for token, reply in self.driver.take_replies():
             lines.append(f"{token}: {self.show(token, reply)}")
         return lines
@@ -386,8 +447,13 @@ class Stage:
                 for m in reply.members
             )
             return f"{_ok(error)} {reply.state} {reply.protocol_type}/{reply.protocol_name} [{members}]"
-        if isinstance(reply, ConsumerHeartbeatReply):
+        if isinstance(reply, ConsumerHeartbeatReply | ShareHeartbeatReply):
             return self.show_consumer(token, reply)
+        if isinstance(reply, ShareDescribeReply) and error is ErrorCode.NONE:
+            sharers = "; ".join(f"{m.member_id} has {self.names(m.assignment)}" for m in reply.members)
+            return f"{reply.state} {reply.group_epoch}/{reply.assignment_epoch} [{sharers}]"
+        if isinstance(reply, AlterShareReply) and error is ErrorCode.NONE:
+            return f"ok at epoch {reply.state_epoch}"
         if isinstance(reply, ConsumerDescribeReply):
             members = "; ".join(
                 f"{m.member_id} at {m.member_epoch} has {self.names(m.assignment)} of {self.names(m.target)}"
@@ -398,7 +464,7 @@ class Stage:
             return ", ".join(f"{g.group_id} {g.group_type} {g.state}" for g in reply.groups) or "no groups"
         return _ok(error)
 
-    def show_consumer(self, token: str, reply: ConsumerHeartbeatReply) -> str:
+    def show_consumer(self, token: str, reply: ConsumerHeartbeatReply | ShareHeartbeatReply) -> str:
         person = self.people[token.split()[0]]
         if reply.error is not ErrorCode.NONE:
             return f"{reply.error.name} {reply.message}"

@@ -4,7 +4,9 @@
 
 `core` holds the entry point and says how the broker drives it; `events` what can be asked and answered;
 `turn` the Decision; `classic*` the classic protocol; `consumer*`, `reconcile`, `assignors` KIP-848;
-`migration` and `consumer_classic` members of both at once; `offsets` committed offsets; `records` the bytes.
+`migration` and `consumer_classic` members of both at once; `share*` KIP-932, of which `share_partition` (at
+the partition's leader) and `share_state` (share coordinator) are cores of their own; `offsets` committed
+offsets; `*records` the bytes.
 Rules that hold throughout:
 
 * A core is one partition of the offsets topic. No clock, no randomness: both come in with the event.
@@ -60,10 +62,25 @@ from barnabas.cores.group.events import (
     TopicsDeleted,
 )
 from barnabas.cores.group.limits import GroupLimits
+from barnabas.cores.group.share_events import (
+    AlterShareOffsets,
+    AlterShareReply,
+    DeleteShareOffsets,
+    DeleteShareState,
+    DescribedSharer,
+    DescribeShareGroup,
+    InitializeShareState,
+    ShareDescribeReply,
+    ShareHeartbeat,
+    ShareHeartbeatReply,
+    ShareInitialized,
+)
 from barnabas.cores.group.state import TopicInfo
 from barnabas.cores.group.turn import Decision, Note
 
 __all__ = [
+    "AlterShareOffsets",
+    "AlterShareReply",
     "CommitOffsets",
     "CommitReply",
     "ConsumerDescribeReply",
@@ -74,11 +91,15 @@ __all__ = [
     "DeleteOffsets",
     "DeleteOffsetsReply",
     "DeleteReply",
+    "DeleteShareOffsets",
+    "DeleteShareState",
     "DescribeConsumerGroup",
     "DescribeGroup",
     "DescribeReply",
+    "DescribeShareGroup",
     "DescribedConsumer",
     "DescribedMember",
+    "DescribedSharer",
     "DoneReply",
     "EndTransaction",
     "ExpireOffsets",
@@ -89,6 +110,7 @@ __all__ = [
     "GroupLimits",
     "Heartbeat",
     "HeartbeatReply",
+    "InitializeShareState",
     "JoinGroup",
     "JoinReply",
     "JoinedMember",
@@ -103,6 +125,10 @@ __all__ = [
     "OffsetToCommit",
     "PartitionResult",
     "Producer",
+    "ShareDescribeReply",
+    "ShareHeartbeat",
+    "ShareHeartbeatReply",
+    "ShareInitialized",
     "SyncGroup",
     "SyncReply",
     "Timer",

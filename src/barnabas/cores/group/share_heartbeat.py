@@ -223,6 +223,8 @@ def forget_topics(turn: Turn, group: ShareGroup, topic_ids: Mapping[UUID, object
         turn.effect(DeleteShareState(group.group_id, topic_id, partitions))
     if gone:
         records.write_topics(turn, group)
+    if gone and group.members:
+        records.write_epoch(turn, group, group.epoch + 1, group.metadata_hash)
 
 
 def _require_empty(turn: Turn, group_id: str) -> ShareGroup:
