@@ -5,12 +5,16 @@
 Starts Barnabas as the benchmark does, drives the first workload whose name matches, and prints the hottest
 symbols by `perf` (which sees system calls and the kernel) or, without perf, the stacks by `py-spy`. The share
 of a symbol is of the broker's own time; the load generator competes for the cores but is not in the list.
+
+With `--functions` the broker runs under cProfile instead, which names the Python functions and makes them slower:
+read the shares, not the times.
 """
 
 from __future__ import annotations
 
 import argparse
 import fnmatch
+import pstats
 import shutil
 import subprocess
 import sys
@@ -20,10 +24,22 @@ from pathlib import Path
 
 from bench.brokers import Barnabas
 from bench.report import number
-from bench.workloads import Pace, all_workloads, sample
+from bench.workloads import Pace, Workload, all_workloads, sample
 
 WARMUP_S = 1.0
 LINES = 45
+
+
+class ProfiledBarnabas(Barnabas):
+    """The broker under cProfile, which writes what it saw when the broker ends."""
+
+    @property
+    def profile_path(self) -> Path:
+        return self.directory / "functions.prof"
+
+    def command(self) -> list[str]:
+        _, *rest = super().command()
+        return [sys.executable, "-m", "cProfile", "-o", str(self.profile_path), "-m", "barnabas", *rest]
 
 
 def watch_command(pid: int, seconds: float, directory: Path) -> list[str]:
@@ -83,32 +99,52 @@ def show(directory: Path) -> None:
     print("\n".join(sorted(rows, key=lambda row: -int(row.rpartition(" ")[2]))[:LINES]))
 
 
+def by_symbol(workload: Workload, pace: Pace, directory: Path) -> None:
+    broker = Barnabas(directory)
+    broker.start()
+    try:
+        assert broker.process is not None
+        command = watch_command(broker.process.pid, pace.seconds, directory)
+        profiler = threading.Timer(WARMUP_S, subprocess.run, [command], {"capture_output": True})
+        profiler.start()
+        result = sample(workload, broker, pace)
+        profiler.join()
+    finally:
+        broker.stop()
+    print(f"{workload.name}: {number(result['value'], workload.unit)} {workload.unit}\n")
+    show(directory)
+
+
+def by_function(workload: Workload, pace: Pace, directory: Path) -> None:
+    broker = ProfiledBarnabas(directory)
+    broker.start()
+    try:
+        result = sample(workload, broker, pace)
+    finally:
+        broker.stop()
+    print(f"{workload.name}: {number(result['value'], workload.unit)} {workload.unit} under cProfile\n")
+    stats = pstats.Stats(str(broker.profile_path))
+    stats.strip_dirs().sort_stats("tottime").print_stats(LINES)
+
+
 def main() -> int:
     made = argparse.ArgumentParser(
         prog="python -m bench.profile_broker", description=__doc__.partition("\n")[0]
     )
     made.add_argument("pattern", help="name of a workload (see `python -m bench --list`), with wildcards")
     made.add_argument("--seconds", type=float, default=5.0)
+    made.add_argument("--functions", action="store_true", help="Python functions by cProfile")
     options = made.parse_args()
     found = [w for w in all_workloads(quick=False) if fnmatch.fnmatch(w.name, options.pattern)]
     if not found:
         print(f"no workload matches {options.pattern!r}; see `python -m bench --list`", file=sys.stderr)
         return 2
+    pace = Pace(WARMUP_S, options.seconds, options.seconds, max_bytes=0)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        broker = Barnabas(Path(folder))
-        broker.start()
-        try:
-            assert broker.process is not None
-            command = watch_command(broker.process.pid, options.seconds, Path(folder))
-            profiler = threading.Timer(WARMUP_S, subprocess.run, [command], {"capture_output": True})
-            profiler.start()
-            pace = Pace(WARMUP_S, options.seconds, options.seconds, max_bytes=0)
-            result = sample(found[0], broker, pace)
-            profiler.join()
-        finally:
-            broker.stop()
-        print(f"{found[0].name}: {number(result['value'], found[0].unit)} {found[0].unit}\n")
-        show(Path(folder))
+        if options.functions:
+            by_function(found[0], pace, Path(folder))
+        else:
+            by_symbol(found[0], pace, Path(folder))
     return 0
 
 
