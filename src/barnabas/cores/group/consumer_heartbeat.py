@@ -201,11 +201,16 @@ def _leave(turn: Turn, event: ConsumerHeartbeat) -> None:
 def _reply(
     turn: Turn, group: ConsumerGroup, member: ConsumerMember, *, with_assignment: bool = False
 ) -> ConsumerHeartbeatReply:
+    limits = turn.state.limits_of(group.group_id)
+    interval_ms = limits.consumer_heartbeat_interval_ms
+    if member.state is MemberState.UNRELEASED_PARTITIONS:
+        # Others are about to release what it waits for: it should not learn of that a whole interval later.
+        interval_ms = min(interval_ms, limits.waiting_heartbeat_interval_ms)
     return ConsumerHeartbeatReply(
         ErrorCode.NONE,
         None,
         member.member_id,
         member.epoch,
-        turn.state.limits_of(group.group_id).consumer_heartbeat_interval_ms,
+        interval_ms,
         member.assigned if with_assignment else None,
     )

@@ -65,6 +65,9 @@ def decide_share_heartbeat(turn: Turn, event: ShareHeartbeat) -> None:
     arm_session(turn, group, after)
     changed = joins or event.topics is not None or after.assigned != before.assigned
     limits = turn.state.limits_of(group.group_id)
+    interval_ms = limits.share_heartbeat_interval_ms
+    if group.initializing:
+        interval_ms = min(interval_ms, limits.waiting_heartbeat_interval_ms)
     turn.reply(
         event.token,
         ShareHeartbeatReply(
@@ -72,7 +75,7 @@ def decide_share_heartbeat(turn: Turn, event: ShareHeartbeat) -> None:
             None,
             after.member_id,
             after.epoch,
-            limits.share_heartbeat_interval_ms,
+            interval_ms,
             after.assigned if changed else None,
         ),
     )
