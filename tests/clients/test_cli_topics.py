@@ -93,3 +93,67 @@ def test_groups(cli: Cli) -> None:
     while group in [row["group"] for row in cli.json("group", "list")]:
         assert time.monotonic() < deadline
     assert b"no such group" in cli("group", "describe", group, code=1).stderr
+
+
+def test_group_offsets_are_shown_before_they_move(cli: Cli) -> None:
+    name, group = cli.topic(), f"group-{uuid.uuid4().hex[:8]}"
+    cli("produce", name, stdin=b"".join(b"%d\n" % i for i in range(50)))
+    cli("consume", name, "-g", group, "-c", "20")
+
+    def committed() -> int:
+        offset: int = cli.json("group", "describe", group)[0]["offsets"][0]["committed"]
+        return offset
+
+    done = cli("group", "reset", group, "--to", "beginning")
+    assert b"nothing was changed" in done.stderr
+    assert committed() == 20
+    for words, want in [
+        (["--to", "beginning"], 0),
+        (["--to", "end"], 50),
+        (["--to", "-10"], 40),
+        (["--shift", "-5"], 35),
+        (["--shift", "100"], 50),
+        (["--to", "7", "--topic", f"{name}:0"], 7),
+        (["--to", "@-1h"], 0),
+    ]:
+        cli("group", "reset", group, *words, "--execute")
+        assert committed() == want
+    exported = cli.out("group", "export", group)
+    cli("group", "reset", group, "--to", "end", "--execute")
+    cli("group", "import", "-", "--execute", stdin=exported)
+    assert committed() == 0
+    other = f"group-{uuid.uuid4().hex[:8]}"
+    cli("group", "import", "-", "--group", other, "--execute", stdin=exported)
+    assert cli.json("group", "describe", other)[0]["offsets"][0]["committed"] == 0
+    assert b"--topic" in cli("group", "reset", "cli-no-such-group", "--to", "end", code=1).stderr
+    assert b"no place" in cli("group", "reset", group, "--to", "never", code=2).stderr
+
+
+def test_topic_offsets(cli: Cli) -> None:
+    name = cli.topic()
+    cli("produce", name, stdin=b"a\nb\nc\n")
+    assert cli.json("topic", "offsets", name, "--at", "-1") == [
+        {"topic": name, "partition": 0, "start": 0, "end": 3, "at": 2}
+    ]
+    assert b"nothing was deleted" in cli("topic", "trim", name, "--before", "2").stderr
+
+
+def test_config(cli: Cli) -> None:
+    name = cli.topic()
+    cli("config", "set", "topic", name, "retention.ms=12345")
+    (row,) = [row for row in cli.json("config", "describe", "topic", name) if row["name"] == "retention.ms"]
+    assert (row["value"], row["source"]) == ("12345", "dynamic_topic")
+    cli("config", "unset", "topic", name, "retention.ms")
+    assert "retention.ms" not in [row["name"] for row in cli.json("config", "describe", "topic", name)]
+    assert "retention.ms" in [row["name"] for row in cli.json("config", "describe", "topic", name, "--all")]
+    assert b"bogus" in cli("config", "set", "topic", name, "bogus=1", code=1).stderr
+    assert b"no kind" in cli("config", "describe", "planet", "mars", code=2).stderr
+
+
+def test_perf(cli: Cli) -> None:
+    name = cli.topic()
+    made = cli.json("perf", "produce", name, "-n", "3000", "-s", "50")
+    assert (made["records"], made["failed"], made["bytes"]) == (3000, 0, 150_000)
+    assert made["latency_ms"]["p50"] > 0
+    assert cli.json("perf", "consume", name, "-n", "3000")["records"] == 3000
+    assert cli.json("perf", "e2e", name, "-n", "10")["latency_ms"]["max"] > 0

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
+from barnabas.cli import profiles
 from barnabas.cli.errors import CliError, UsageError
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
@@ -132,9 +133,19 @@ class Connection:
 def connect(
     bootstrap: str | None, properties: Iterable[str] | None = None, verbose: bool = False
 ) -> Connection:
-    """The connection that a command's -b, -X and -v ask for."""
-    found = dict(parse_pairs(properties or (), "-X"))
-    return Connection(bootstrap or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP, found, verbose)
+    """The connection that a command's -b, -X and -v, the environment and the profile ask for."""
+    where, found = target(bootstrap, properties)
+    return Connection(where, found, verbose)
+
+
+def target(bootstrap: str | None, properties: Iterable[str] | None) -> tuple[str, dict[str, str]]:
+    """Bootstrap servers and properties. Raises UsageError."""
+    profile = profiles.chosen()
+    given = dict(parse_pairs(properties or (), "-X"))
+    where = bootstrap or os.environ.get("BARNABAS_BOOTSTRAP")
+    if profile is None:
+        return where or DEFAULT_BOOTSTRAP, given
+    return where or profile.bootstrap or DEFAULT_BOOTSTRAP, {**profile.properties, **given}
 
 
 def parse_pairs(items: Iterable[str], option: str) -> Iterator[tuple[str, str]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from barnabas.cli.connection import target
 from barnabas.cli.errors import CliError
 from barnabas.cli.kafka.common import Admin, ToolError
 from barnabas.cli.kafka.parser import Refused
@@ -14,17 +14,12 @@ from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import BrokerUnavailable, ClientError
 from barnabas.client.options import ClientOptions
 
-DEFAULT_BOOTSTRAP = "localhost:9092"
-
 
 @contextlib.contextmanager
 def direct(bootstrap: str | None, properties: Iterable[str] | None) -> Iterator[Admin]:
     """A client of the cluster that -b and -X name. Every failure inside is raised as CliError."""
-    where = bootstrap or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP
-    options = {"bootstrap.servers": where}
-    for item in properties or ():
-        name, _, value = item.partition("=")
-        options[name.strip()] = value.strip()
+    where, options = target(bootstrap, properties)
+    options["bootstrap.servers"] = where
     try:
         client = BlockingClient(replace(ClientOptions.from_kafka(options), contact_timeout_s=0.0))
         with client:

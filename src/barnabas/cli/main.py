@@ -59,6 +59,7 @@ COMMANDS: Final = (
     Command("log", "barnabas.cli.log", "Sizes of partitions on disk; what segment files hold."),
     Command("perf", "barnabas.cli.perf", "Measure producing, consuming, and from send to receive."),
     Command("agent", "barnabas.cli.agent.command", "Ship the lines of growing files into a topic."),
+    Command("profile", "barnabas.cli.profile", "Show the clusters that are known by name."),
     Command("pipeline", "barnabas.cli.pipeline", "Run a pipeline on Spark."),
     Command(
         "kafka", "barnabas.cli.kafka.main", "Kafka's own tools: kafka-topics and the others.", plain=True
@@ -85,10 +86,12 @@ def overview() -> str:
         "A Kafka-compatible streaming platform: broker, tools and pipelines.\n\n"
         "Commands:\n" + "\n".join(lines) + "\n\n"
         "Options:\n"
-        "  --version  Print the version and leave.\n"
-        "  --help     Print this page; `barnabas COMMAND --help` has options and an example.\n\n"
+        "  --profile NAME  A cluster of ~/.config/barnabas/profiles.toml.\n"
+        "  --version       Print the version and leave.\n"
+        "  --help          Print this page; `barnabas COMMAND --help` has options and an example.\n\n"
         "Environment:\n"
-        "  BARNABAS_BOOTSTRAP  HOST:PORT[,HOST:PORT] of the cluster (default localhost:9092).\n\n" + EXAMPLE
+        "  BARNABAS_BOOTSTRAP  HOST:PORT[,HOST:PORT] of the cluster (default localhost:9092).\n"
+        "  BARNABAS_PROFILE    As --profile.\n\n" + EXAMPLE
     )
 
 
@@ -109,6 +112,8 @@ def run(arguments: Sequence[str]) -> int:
     if not arguments:
         print(overview(), end="")
         return EXIT_USAGE
+    if arguments[0].startswith("--profile"):
+        return run_with_profile(arguments)
     name, rest = arguments[0], list(arguments[1:])
     if name in ("-h", "--help", "help"):
         if rest and rest[0] in BY_NAME:
@@ -129,6 +134,19 @@ def run(arguments: Sequence[str]) -> int:
     from barnabas.cli.runner import run_app
 
     return run_app(module.app, f"barnabas {name}", rest)
+
+
+def run_with_profile(arguments: Sequence[str]) -> int:
+    """`barnabas --profile NAME COMMAND ...`: for this process and what it starts."""
+    option, equals, name = arguments[0].partition("=")
+    rest = list(arguments[1:])
+    if not equals and rest:
+        name = rest.pop(0)
+    if option != "--profile" or not name:
+        print("barnabas: --profile needs the name of a profile; `barnabas profile list`", file=sys.stderr)
+        return EXIT_USAGE
+    os.environ["BARNABAS_PROFILE"] = name
+    return run(rest)
 
 
 def main() -> None:

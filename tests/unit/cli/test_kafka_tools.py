@@ -81,7 +81,7 @@ def test_every_tool_is_a_command_and_shows_its_options(
     tool: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, module = tool.name, importlib.import_module(f"barnabas.cli.kafka.{tool.module}")  # type: ignore[attr-defined]
-    scripts = tomllib.loads(Path("pyproject.toml").read_text())["project"]["scripts"]
+    scripts = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts[name] == scripts[f"{name}.sh"] == "barnabas.cli.kafka.main:script"
     code = main([name.removeprefix("kafka-"), "--help"])
     out, err = capsys.readouterr()
