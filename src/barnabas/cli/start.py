@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 
@@ -30,9 +31,18 @@ def default_data_dir() -> Path:
     return Path(base) / "barnabas"
 
 
+class Parser(argparse.ArgumentParser):
+    """Errors are one line, as those of every other command."""
+
+    def error(self, message: str) -> NoReturn:
+        """Leave with exit code 2."""
+        print(f"{self.prog}: {message}; `{self.prog} --help` shows an example", file=sys.stderr)
+        raise SystemExit(EXIT_USAGE)
+
+
 def parser() -> argparse.ArgumentParser:
     """The options of `barnabas start`."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="barnabas start",
         description="Start a broker in the foreground.",
         epilog=EPILOG,

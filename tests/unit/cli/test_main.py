@@ -85,11 +85,13 @@ def test_start_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["-o", "x"], ["-o", "=1"], ["--listen", "host"], ["--listen", "h:70000"]]
+    "arguments", [["-o", "x"], ["-o", "=1"], ["--listen", "host"], ["--listen", "h:70000"], ["--bogus"]]
 )
 def test_start_refuses(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["start", *arguments]) == 2
-    assert capsys.readouterr().err.startswith("barnabas start: ")
+    error = capsys.readouterr().err
+    assert error.startswith("barnabas start: ")
+    assert error.count("\n") == 1
 
 
 def test_addresses() -> None:
