@@ -152,6 +152,10 @@ def main() -> int:
     pace = Pace(0.3, seconds, latency_seconds=2.0 if options.quick else 5.0)
     names = options.brokers.split(",") if options.brokers else [c.name for c in ALL]
     results = Results([], settings={"rounds": rounds, "seconds per sample": seconds})
+    busy = round(os.getloadavg()[0], 1)
+    results.settings["load average before"] = busy
+    if busy > (os.cpu_count() or 1) / 2:
+        print(f"the machine is already busy (load average {busy}): expect noise, trust ratios only", flush=True)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.dir) as folder:
         directory = Path(folder)
         touch_memory(directory)
