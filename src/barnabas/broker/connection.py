@@ -20,6 +20,7 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.produce_lane import ProduceLanes
 from barnabas.storage.files import FileSlice
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Connection:
 
     __slots__ = (
         "_carry", "_large", "_large_bytes", "_out", "_waiting", "_writer_armed", "client_id", "client_software",
-        "closed", "fd", "last_active_s", "listener", "local_host", "local_port", "peer", "principal", "sasl",
+        "closed", "fd", "lanes", "last_active_s", "listener", "local_host", "local_port", "peer", "principal", "sasl",
         "shard", "sock",
     )  # fmt: skip
 
@@ -59,6 +60,7 @@ class Connection:
         self.principal = "User:ANONYMOUS"
         self.sasl: object | None = None
         self.closed = False
+        self.lanes = ProduceLanes()
         self.last_active_s = shard.loop.time()
         self._carry = b""
         self._large: memoryview | None = None

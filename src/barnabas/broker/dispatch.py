@@ -19,6 +19,7 @@ from barnabas.wire.apis import BY_KEY, Api
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.header import decode_request_header, encode_response
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
+from barnabas.wire.messages.produce import ProduceRequest
 from barnabas.wire.primitives import WireError
 from barnabas.wire.schema import Message
 
@@ -30,6 +31,7 @@ log = logging.getLogger("barnabas.dispatch")
 
 HEAD: Final = struct.Struct(">hhi")
 API_VERSIONS_KEY: Final = 18
+PRODUCE_KEY: Final = 0
 
 Answer = Message | None
 """None: the request wants no response (Produce with acks=0)."""
@@ -50,6 +52,10 @@ class Dispatcher:
             connection.close(f"a frame of {len(frame)} bytes is too short to be a request")
             return
         key, version, correlation_id = HEAD.unpack_from(frame)
+        if key == PRODUCE_KEY:
+            found = connection.lanes.find(frame, version, self._broker.partitions.topology)
+            if found is not None and found[0].take(connection, frame, found[1], correlation_id):
+                return
         api = BY_KEY.get(key)
         if api is None or version not in api.versions:
             self._refuse_version(connection, api, key, version, correlation_id)
@@ -61,6 +67,9 @@ class Dispatcher:
             connection.close(f"{api.name} v{version} cannot be read: {error}")
             return
         connection.client_id = header.client_id
+        if key == PRODUCE_KEY:
+            assert isinstance(request, ProduceRequest)
+            connection.lanes.learn(frame, version, request, self._broker.partitions)
         context = Context(self._broker, connection, version, correlation_id, header.client_id)
         self._run(api, context, request)
 

@@ -35,6 +35,8 @@ class Partitions:
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._names: dict[UUID, str] = {}
         self._ids: dict[str, UUID] = {}
+        self.topology = 0
+        """Counts the changes of which partitions there are."""
         self._log_config: Callable[[str], LogConfig] = lambda topic: LogConfig()
         self.logs = LogManager(
             config.log_dirs,
@@ -86,6 +88,7 @@ class Partitions:
         """Take up a topic's partitions that are not served yet, making their logs where needed."""
         self._names[topic.topic_id] = topic.name
         self._ids[topic.name] = topic.topic_id
+        self.topology += 1
         served = self._by_topic.setdefault(topic.name, {})
         now_ms = self._shard.clock.now_ms()
         for index, image in topic.partitions.items():
@@ -105,6 +108,7 @@ class Partitions:
 
     def delete(self, topic: TopicImage) -> None:
         """Drop a topic's partitions; their files go after `file.delete.delay.ms`."""
+        self.topology += 1
         now_ms = self._shard.clock.now_ms()
         for index, partition in self._by_topic.pop(topic.name, {}).items():
             partition.close()

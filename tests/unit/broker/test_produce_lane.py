@@ -1,0 +1,145 @@
+"""The short way for produce requests answers exactly what the general way answers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.server import BrokerServer
+from barnabas.config.loader import load
+from barnabas.records.batch import Record, build_batch
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.header import decode_response_header, encode_request
+from barnabas.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+NOW_MS = 1_600_000_000_000
+VERSIONS = range(3, 14)
+
+
+def run(tmp_path: Path, scenario: Callable[[BrokerServer, Connection], Awaitable[None]]) -> None:
+    async def main() -> None:
+        config = load(None, {"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"})
+        broker = BrokerServer(config)
+        await broker.start()
+        listening = socket.create_server(("127.0.0.1", 0))
+        peer = socket.create_connection(listening.getsockname())
+        accepted, _ = listening.accept()
+        accepted.setblocking(False)
+        try:
+            await broker.controller.create_topic("t", 2, 1, {}, {})
+            await scenario(broker, Connection(broker.shard, accepted, "PLAINTEXT"))
+        finally:
+            await broker.stop()
+            for sock in (peer, accepted, listening):
+                sock.close()
+
+    asyncio.run(main())
+
+
+def request(broker: BrokerServer, version: int, correlation_id: int, records: bytes, index: int = 0) -> bytes:
+    asked = ProduceRequest(
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name="t" if version < 13 else "",
+                topic_id=broker.image.topics["t"].topic_id,
+                partition_data=[PartitionProduceData(index=index, records=records)],
+            )
+        ],
+    )
+    return encode_request(asked, version, correlation_id, "client")
+
+
+def answered(connection: Connection, version: int) -> tuple[int, ProduceResponse]:
+    frame = b"".join(connection._out)  # type: ignore[arg-type]
+    connection._out.clear()
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    correlation_id, position = decode_response_header(frame, 0, version, 4)
+    return correlation_id, ProduceResponse.decode(frame, version, position)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_second_request_takes_the_lane_and_gets_the_same_kind_of_answer(
+    tmp_path: Path, version: int
+) -> None:
+    async def scenario(broker: BrokerServer, connection: Connection) -> None:
+        answers = []
+        for number in range(3):
+            records = build_batch([Record(0, NOW_MS, None, b"x" * 100 * (number + 1))] * (number + 1))
+            frame = memoryview(bytearray(request(broker, version, 70 + number, records)))[4:]
+            found = connection.lanes.find(frame, version, broker.partitions.topology)
+            assert (found is not None) == (number > 0)
+            broker.shard.dispatcher.on_frame(connection, frame)
+            answers.append(answered(connection, version))
+        assert [correlation_id for correlation_id, _ in answers] == [70, 71, 72]
+        general = answers[0][1]
+        for (_, lane), base_offset in zip(answers[1:], (1, 3), strict=True):
+            assert lane.responses[0].partition_responses[0].base_offset == base_offset
+            lane.responses[0].partition_responses[0].base_offset = 0
+            assert lane == general
+
+    run(tmp_path, scenario)
+
+
+def test_what_is_wrong_is_answered_by_the_general_way(tmp_path: Path) -> None:
+    async def scenario(broker: BrokerServer, connection: Connection) -> None:
+        good = build_batch([Record(0, NOW_MS, None, b"x" * 200)])
+        broker.shard.dispatcher.on_frame(connection, memoryview(bytearray(request(broker, 9, 1, good)))[4:])
+        answered(connection, 9)
+        broken = good[:-1] + b"?"
+        broker.shard.dispatcher.on_frame(connection, memoryview(bytearray(request(broker, 9, 2, broken)))[4:])
+        _, refusal = answered(connection, 9)
+        assert refusal.responses[0].partition_responses[0].error_code == ErrorCode.CORRUPT_MESSAGE
+        partition = broker.partitions.get("t", 0)
+        assert partition is not None
+        assert partition.log_end_offset == 1
+        await broker.controller.delete_topic("t")
+        broker.shard.dispatcher.on_frame(connection, memoryview(bytearray(request_of_deleted(good)))[4:])
+        _, gone = answered(connection, 9)
+        assert gone.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def request_of_deleted(records: bytes) -> bytes:
+        data = [PartitionProduceData(index=0, records=records)]
+        asked = ProduceRequest(
+            acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=data)]
+        )
+        return encode_request(asked, 9, 3, "client")
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_frame_that_is_cut_anywhere_closes_the_connection_and_appends_nothing(
+    tmp_path: Path, version: int
+) -> None:
+    async def scenario(broker: BrokerServer, connection: Connection) -> None:
+        good = build_batch([Record(0, NOW_MS, None, b"x" * 150)])
+        frame = request(broker, version, 1, good)[4:]
+        broker.shard.dispatcher.on_frame(connection, memoryview(bytearray(frame)))
+        lanes = connection.lanes
+        partition = broker.partitions.get("t", 0)
+        assert partition is not None
+        for end in range(8, len(frame)):
+            listening = socket.create_server(("127.0.0.1", 0))
+            peer = socket.create_connection(listening.getsockname())
+            accepted, _ = listening.accept()
+            cut = Connection(broker.shard, accepted, "PLAINTEXT")
+            cut.lanes = lanes
+            broker.shard.dispatcher.on_frame(cut, memoryview(bytearray(frame[:end])))
+            assert cut.closed, end
+            assert partition.log_end_offset == 1
+            for sock in (peer, listening):
+                sock.close()
+
+    run(tmp_path, scenario)
