@@ -27,7 +27,13 @@ XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES: Final = 32 * 1024
 
+LZ4_FRAME_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
+"""Magic number, independent blocks and nothing else, 64 KB blocks, checksum of the two bytes before."""
+LZ4_BLOCK_BYTES: Final = 64 * 1024
+
 _INT32 = struct.Struct(">i")
+_UINT32_LE = struct.Struct("<I")
+_LZ4_STORED_BIT: Final = 1 << 31
 _first_guess_ratio: Final = 6
 
 
@@ -75,16 +81,9 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
         return packer.compress(data) + packer.flush()
     if codec == Codec.SNAPPY:
         return _compress_xerial(data)
-    cramjam = _cramjam()
     if codec == Codec.LZ4:
-        # Level 9 is Kafka's default and means its fast compressor; only other levels mean the slow one.
-        fast = level is None or level == 9
-        lz4 = cramjam.lz4.Compressor(
-            level=None if fast else level, content_checksum=False, block_linked=False
-        )
-        lz4.compress(bytes(data))
-        return bytes(lz4.finish())
-    return bytes(cramjam.zstd.compress(data, 3 if level is None else level))
+        return _compress_lz4(data, level)
+    return bytes(_cramjam().zstd.compress(data, 3 if level is None else level))
 
 
 def decompress(codec: Codec, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
@@ -117,6 +116,30 @@ def _compress_xerial(data: Buffer) -> bytes:
         block = bytes(pack(view[start : start + XERIAL_BLOCK_BYTES]))
         out += _INT32.pack(len(block))
         out += block
+    return bytes(out)
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    """A frame as Java writes it, without checksums of blocks or content.
+
+    Made here from bare blocks: the library's own frames carry block checksums, which Go's lz4 4.1.17 (in
+    sarama 1.38) takes for wrong.
+    """
+    pack = _cramjam().lz4.compress_block
+    # Level 9 is Kafka's default and means its fast compressor; only other levels mean the slow one.
+    options = {} if level is None or level == 9 else {"mode": "high_compression", "compression": level}
+    view = memoryview(data)
+    out = bytearray(LZ4_FRAME_HEADER)
+    for start in range(0, len(view), LZ4_BLOCK_BYTES):
+        block = view[start : start + LZ4_BLOCK_BYTES]
+        packed = bytes(pack(block, store_size=False, **options))
+        if len(packed) < len(block):
+            out += _UINT32_LE.pack(len(packed))
+            out += packed
+        else:
+            out += _UINT32_LE.pack(len(block) | _LZ4_STORED_BIT)
+            out += block
+    out += _UINT32_LE.pack(0)
     return bytes(out)
 
 
