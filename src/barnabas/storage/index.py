@@ -214,6 +214,18 @@ class TimeIndex(_Index):
         count = len(self)
         return self.entry(count - 1) if count else (-1, self.base_offset)
 
+    def peek_last(self) -> tuple[int, int]:
+        """`last`, without loading the file: retention asks it of every segment. Raises like `entries`."""
+        if self._entries is not None:
+            return self.last()
+        with open(self.path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            tail = os.pread(file.fileno(), 12, size - 12) if size >= 12 and size % 12 == 0 else b""
+        if len(tail) < 12 or not any(tail):
+            return self.last()  # empty, damaged, or with Kafka's room of zeros at its end
+        timestamp, delta = _TIME_ENTRY.unpack(tail)
+        return timestamp, self.base_offset + delta
+
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Adds an entry when it is younger than the last one."""
         entries = self._entries

@@ -132,13 +132,18 @@ class Log:
         """Makes the active segment ready for the first append: opened, timestamps known, limits set."""
         active = self._active
         active.open()
-        if active.size_bytes and not active.tail_offsets:
+        if not active.tail_offsets:
             active.load_tail()
         self._prepared = True
         self._set_limits()
 
+    def _make_ready(self) -> None:
+        if not self._prepared:
+            self._prepare()
+
     def _set_limits(self) -> None:
         active, config = self._active, self.config
+        active.interval = config.index_interval_bytes
         self._size_limit = config.segment_bytes
         if active.indexes_full:
             self._size_limit = 0
@@ -265,9 +270,7 @@ class Log:
             segment.first_timestamp = max_timestamp
             if max_timestamp >= 0:
                 self._roll_after = max_timestamp + self._roll_ms()
-        if segment.note_append(
-            base_offset, last_offset, position, size, max_timestamp, self.config.index_interval_bytes
-        ):
+        if segment.note_append(base_offset, last_offset, position, size, max_timestamp):
             self._size_limit = 0
 
     def _segment_for(
@@ -297,9 +300,19 @@ class Log:
 
     def _replace_empty_active(self, base_offset: int, now_ms: int) -> None:
         self._doom([self._active], now_ms)
-        created = Segment.create(self.folder, base_offset, self.config.segment_index_bytes, now_ms)
+        created = self._new_segment(base_offset, now_ms)
         self._set_segments([*self._segments[:-1], created])
         self._prepare()
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        config = self.config
+        return Segment.create(
+            self.folder,
+            base_offset,
+            config.segment_index_bytes,
+            now_ms,
+            interval=config.index_interval_bytes,
+        )
 
     def write_pending(self) -> None:
         """Writes what was gathered, in one piece. Raises LogDirOffline."""
@@ -350,7 +363,7 @@ class Log:
             return self._active
         try:
             self._active.finish()
-            created = Segment.create(self.folder, base_offset, self.config.segment_index_bytes, now_ms)
+            created = self._new_segment(base_offset, now_ms)
             self._set_segments([*self._segments, created])
             self._prepare()
             self.take_snapshot()
@@ -451,6 +464,7 @@ class Log:
         """
         self.write_pending()
         try:
+            self._make_ready()
             for segment in self._segments:
                 if segment.max_timestamp >= timestamp_ms:
                     found = segment.offset_for_timestamp(timestamp_ms, self.core.log_start_offset)
@@ -463,10 +477,11 @@ class Log:
     def max_timestamp(self) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record that has the greatest timestamp; None in an empty log."""
         self.write_pending()
-        youngest = max(self._segments, key=lambda segment: segment.max_timestamp)
-        if youngest.max_timestamp < 0:
-            return None
         try:
+            self._make_ready()
+            youngest = max(self._segments, key=lambda segment: segment.max_timestamp)
+            if youngest.max_timestamp < 0:
+                return None
             return youngest.offset_for_timestamp(youngest.max_timestamp, self.core.log_start_offset)
         except OSError as error:
             raise LogDirOffline(self.log_dir, error) from error
@@ -550,6 +565,8 @@ class Log:
         """How many segments from the oldest on may go, each below the high watermark."""
         config, core, segments = self.config, self.core, self._segments
         left_bytes = self.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else -1
+        if config.delete and config.retention_ms >= 0 and len(segments) == 1:
+            self._make_ready()
         count = 0
         for segment in segments:
             last = count == len(segments) - 1
@@ -621,11 +638,9 @@ class Log:
                 doomed = self._segments[keep:]
                 self._doom(doomed, now_ms)
                 self._set_segments(self._segments[:keep])
-                self._active.truncate_to(offset)
-                end_offset = (
-                    self._active.next_offset() if self._active.size_bytes else self._active.base_offset
-                )
-                self._reload(core.log_start_offset, min(end_offset, offset))
+                end_offset = self._active.truncate_to(offset)
+                self._reload(min(core.log_start_offset, end_offset), end_offset)
+                self._prepare()
             except OSError as error:
                 raise LogDirOffline(self.log_dir, error) from error
         return True
@@ -636,7 +651,7 @@ class Log:
         with self._flush_lock:
             try:
                 self._doom(self._segments, now_ms)
-                created = Segment.create(self.folder, offset, self.config.segment_index_bytes, now_ms)
+                created = self._new_segment(offset, now_ms)
                 self._set_segments([created])
                 self.core.epochs.clear()
                 self._reload(offset, offset)
@@ -671,9 +686,6 @@ class Log:
                 self.save_epochs()
             if self.recovery_point < self.core.log_end_offset:
                 self.flush()
-            for segment in self._segments:
-                segment.offset_index.write()
-                segment.time_index.write()
             self.take_snapshot()
             for path in [path for doomed in self.doomed for path in doomed.paths]:
                 remove_quietly(path)
@@ -693,13 +705,23 @@ class Log:
             segment.file = None
 
     def release(self) -> None:
-        """Closes files (as soon as no reader uses them) and gives index memory back; any use opens them."""
-        for segment in self._segments:
-            segment.file = None
-            segment.offset_index.unload()
-            segment.time_index.unload()
-        if not self._pending:
-            self._set_segments(self._segments)
+        """Closes files (as soon as no reader uses them) and gives index memory back; any use opens them.
+
+        Raises LogDirOffline.
+        """
+        self.write_pending()
+        try:
+            if self._prepared:
+                self._active.finish()
+            for segment in self._segments:
+                segment.offset_index.write()
+                segment.time_index.write()
+                segment.file = None
+                segment.offset_index.unload()
+                segment.time_index.unload()
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+        self._set_segments(self._segments)
 
     def __repr__(self) -> str:
         return f"Log({self.name}, {self.core.log_start_offset}..{self.core.log_end_offset})"

@@ -49,7 +49,9 @@ def create_log(folder: str, config: LogConfig, now_ms: int) -> Log:
     """A new, empty log in `folder`, which is made. Raises LogDirOffline."""
     try:
         os.makedirs(folder, exist_ok=True)
-        segment = Segment.create(folder, 0, config.segment_index_bytes, now_ms)
+        segment = Segment.create(
+            folder, 0, config.segment_index_bytes, now_ms, interval=config.index_interval_bytes
+        )
         segment.file = None  # opened again by the first append: thousands of idle partitions hold none
     except OSError as error:
         raise LogDirOffline(os.path.dirname(folder), error) from error
@@ -76,7 +78,8 @@ def open_log(
     try:
         sizes = _tidy(folder)
         segments = [
-            Segment(folder, base, size, config.segment_index_bytes) for base, size in sorted(sizes.items())
+            Segment(folder, base, size, config.segment_index_bytes, interval=config.index_interval_bytes)
+            for base, size in sorted(sizes.items())
         ]
         if not segments:
             segments = [Segment.create(folder, log_start_offset, config.segment_index_bytes, now_ms)]
@@ -148,7 +151,7 @@ class _Opening:
         """Rebuilds the indexes of segments that have lost one; the scan of unclean ones does it by itself."""
         for segment in self.segments:
             if segment.size_bytes and not (segment.offset_index.exists() and segment.time_index.exists()):
-                segment.rebuild("an index file is missing", self.config.index_interval_bytes)
+                segment.rebuild("an index file is missing")
                 rebuild_txn_index(self.folder, self.segments, segment, "an index file is missing")
 
     def _read_epochs(self) -> tuple[LeaderEpochs, bool]:
@@ -186,7 +189,7 @@ class _Opening:
         for slot in range(first, len(segments)):
             segment = segments[slot]
             size = segment.size_bytes
-            end_offset, reason = recover_segment(segment, self.config.index_interval_bytes, core)
+            end_offset, reason = recover_segment(segment, core)
             if reason is not None:
                 lost = size - segment.size_bytes + sum(one.size_bytes for one in segments[slot + 1 :])
                 self.truncated = Truncated(end_offset, lost, len(segments) - slot - 1, reason)
@@ -221,7 +224,7 @@ def _remove_snapshots(folder: str, above_offset: int) -> None:
             remove_quietly(producer_snapshot.path_of(folder, offset))
 
 
-def recover_segment(segment: Segment, interval: int, core: PartitionCore) -> tuple[int, str | None]:
+def recover_segment(segment: Segment, core: PartitionCore) -> tuple[int, str | None]:
     """Verifies a segment's batches, builds its indexes, cuts it before the first torn one; the core, which
     stands at the segment's base, learns the batches.
 
@@ -255,7 +258,6 @@ def recover_segment(segment: Segment, interval: int, core: PartitionCore) -> tup
                 found.position,
                 found.size_bytes,
                 header.max_timestamp,
-                interval,
             )
             end_offset, position = found.last_offset + 1, found.position + found.size_bytes
             _learn(core, segment, found, view, header)

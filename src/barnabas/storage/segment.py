@@ -63,6 +63,7 @@ class Segment:
         "file",
         "first_timestamp",
         "folder",
+        "interval",
         "offset_index",
         "size_bytes",
         "suffix",
@@ -74,9 +75,18 @@ class Segment:
     )
 
     def __init__(
-        self, folder: str, base_offset: int, size_bytes: int, index_bytes_max: int, *, suffix: str = ""
+        self,
+        folder: str,
+        base_offset: int,
+        size_bytes: int,
+        index_bytes_max: int,
+        *,
+        interval: int = 4096,
+        suffix: str = "",
     ) -> None:
+        """interval: bytes of log between two index entries, where this class writes them."""
         self.folder = folder
+        self.interval = interval
         self.base_offset = base_offset
         self.suffix = suffix
         self.size_bytes = size_bytes
@@ -99,10 +109,17 @@ class Segment:
 
     @classmethod
     def create(
-        cls, folder: str, base_offset: int, index_bytes_max: int, now_ms: int, *, suffix: str = ""
+        cls,
+        folder: str,
+        base_offset: int,
+        index_bytes_max: int,
+        now_ms: int,
+        *,
+        interval: int = 4096,
+        suffix: str = "",
     ) -> Segment:
         """A new, empty segment; a left-over file of the same name is emptied. Raises OSError."""
-        segment = cls(folder, base_offset, 0, index_bytes_max, suffix=suffix)
+        segment = cls(folder, base_offset, 0, index_bytes_max, interval=interval, suffix=suffix)
         segment.file = LogFile(segment.path(LOG_SUFFIX), create=True)
         os.ftruncate(segment.file.fd, 0)
         segment.created_ms = now_ms
@@ -162,7 +179,7 @@ class Segment:
 
     def _load_max_timestamp(self) -> None:
         try:
-            last = self.time_index.last()
+            last = self.time_index.peek_last()
             if not self._is_true(*last):
                 raise CorruptIndex("")
         except (CorruptIndex, FileNotFoundError):
@@ -171,12 +188,13 @@ class Segment:
         self._max_timestamp, self._offset_of_max_timestamp = last
 
     def _is_true(self, timestamp: int, offset: int) -> bool:
-        """Whether the batch that holds `offset` has the greatest timestamp that a time index entry says."""
-        if timestamp < 0:
-            return True
-        found = self.locate(offset)
+        """Whether the batch that holds `offset` has the greatest timestamp that a time index entry says.
+
+        No entry, (-1, base offset), is true only where the first batch has no timestamp either.
+        """
+        found = self.locate(offset) if self.base_offset <= offset <= OFFSET_MAX else None
         if found is None:
-            return False
+            return self.size_bytes == 0
         for _, view in self.intact(found if isinstance(found, int) else found.position):
             return check_batch(view).max_timestamp == timestamp
         return False
@@ -188,6 +206,7 @@ class Segment:
         if self.size_bytes == 0:
             self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
             self.first_timestamp, self.bytes_since_entry = -1, 0
+            self.start_indexes()
             return
         self._load_max_timestamp()
         position = self.offset_index.last()[1]
@@ -209,7 +228,7 @@ class Segment:
     # ------------------------------------------------------------------------------------------ appending
 
     def note_append(
-        self, base_offset: int, last_offset: int, position: int, size: int, max_timestamp: int, interval: int
+        self, base_offset: int, last_offset: int, position: int, size: int, max_timestamp: int
     ) -> bool:
         """Index work for a batch that lies at `position`; True when an index is full now.
 
@@ -219,7 +238,7 @@ class Segment:
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = last_offset
-        if self.bytes_since_entry > interval:
+        if self.bytes_since_entry > self.interval:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
             self.bytes_since_entry = 0
@@ -444,7 +463,7 @@ class Segment:
         """(timestamp, offset) of the first record at or after a time, and at or after `from_offset`."""
         try:
             entry = self.time_index.lookup(timestamp_ms)
-            if not self._is_true(*entry):
+            if entry[0] >= 0 and not self._is_true(*entry):
                 raise CorruptIndex("")
         except (CorruptIndex, FileNotFoundError):
             self.rebuild("its time index is missing or damaged")
@@ -482,7 +501,7 @@ class Segment:
 
     # ------------------------------------------------------------------------------------------ rebuilding
 
-    def rebuild(self, reason: str, interval: int = 4096) -> None:
+    def rebuild(self, reason: str) -> None:
         """Builds both indexes anew from the log. Raises OSError. Cost: one pass over the segment."""
         self.start_indexes()
         self.bytes_since_entry = 0
@@ -491,7 +510,7 @@ class Segment:
             timestamp = check_batch(view).max_timestamp
             if timestamp > self._max_timestamp:
                 self._max_timestamp, self._offset_of_max_timestamp = timestamp, found.last_offset
-            if self.bytes_since_entry > interval:
+            if self.bytes_since_entry > self.interval:
                 self.offset_index.append(found.last_offset, found.position)
                 self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
                 self.bytes_since_entry = 0
@@ -519,8 +538,11 @@ class Segment:
                 end_offset = min(offset, found.base_offset)
                 position = found.position
             self.cut(position)
-        self.offset_index.truncate_to(end_offset)
-        self.time_index.truncate_to(end_offset)
+        try:
+            self.offset_index.truncate_to(end_offset)
+            self.time_index.truncate_to(end_offset)
+        except (CorruptIndex, FileNotFoundError):
+            self.rebuild("an index is missing or damaged")
         self.txn_index.truncate_to(end_offset)
         self.load_tail()
         return end_offset
