@@ -11,7 +11,9 @@ from tests.support.process import BrokerProcess
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="rewrite scenario files with what the cores now say")
+    parser.addoption(
+        "--rewrite", action="store_true", help="rewrite scenario files with what the cores now say"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,9 @@ class FieldFormatter(logging.Formatter):
         fields = "".join(
             f" {name}={_shown(value)}" for name, value in record.__dict__.items() if name not in STANDARD
         )
-        line = f"{when}.{int(record.msecs):03d}Z {record.levelname} {record.name} {record.getMessage()}{fields}"
+        line = (
+            f"{when}.{int(record.msecs):03d}Z {record.levelname} {record.name} {record.getMessage()}{fields}"
+        )
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line

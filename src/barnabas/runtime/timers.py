@@ -16,7 +16,9 @@ class KeyedTimers:
     until they surface, where they are recognised by their deadline and dropped.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, fire: Callable[[Hashable], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, fire: Callable[[Hashable], None]
+    ) -> None:
         self._loop = loop
         self._clock = clock
         self._fire = fire
