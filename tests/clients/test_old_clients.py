@@ -1,0 +1,167 @@
+"""Clients older than 0.11 beside new ones on the same topics: each reads what each other wrote.
+
+One topic for each family of codecs, because not every client reads all. All write first, then all read; what
+librdkafka (a client of the 4.x era) reads is what the others must read too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.clients import foreign
+from tests.clients.drivers import AioKafka, Confluent, Message
+from tests.clients.old.programs import PROGRAMS, Program
+from tests.support.admin import create_topic
+from tests.support.process import BrokerProcess
+
+TOPICS = {"old-plain": ("none", "gzip"), "old-snappy": ("snappy",), "old-lz4": ("lz4",)}
+COUNT = 12
+AT_ONCE = 3
+
+Row = tuple[int, str | None, str | None]
+by_name = pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.name)
+
+
+class World:
+    """The broker, the programs that could be had, what each wrote, and what librdkafka reads."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.bootstrap = broker.bootstrap
+        self.commands: dict[str, list[str]] = {}
+        self.missing: dict[str, str] = {}
+        self.failed: dict[str, BaseException] = {}
+        self.written: dict[str, list[tuple[str, str | None, str | None]]] = {topic: [] for topic in TOPICS}
+        self.rows: dict[str, list[Row]] = {}
+        self.times: dict[str, list[int]] = {}
+
+    def command(self, program: Program) -> list[str]:
+        if program.name in self.missing:
+            pytest.skip(self.missing[program.name])
+        if program.name in self.failed:
+            raise AssertionError(f"{program.name} could not write") from self.failed[program.name]
+        return self.commands[program.name]
+
+    def prepare(self) -> None:
+        for program in PROGRAMS:
+            try:
+                self.commands[program.name] = program.command()
+            except pytest.skip.Exception as reason:
+                self.missing[program.name] = str(reason)
+
+    def write(self) -> None:
+        for topic in TOPICS:
+            create_topic(self.bootstrap, topic)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            writing = [
+                pool.submit(self._write, program) for program in PROGRAMS if program.name in self.commands
+            ]
+            for program, done in zip([p for p in PROGRAMS if p.name in self.commands], writing, strict=True):
+                if done.exception() is not None:
+                    self.failed[program.name] = done.exception()  # type: ignore[assignment]
+        for topic, codecs in TOPICS.items():
+            for codec in codecs:
+                self._write_new(topic, codec)
+
+    def _write(self, program: Program) -> None:
+        for topic, codecs in TOPICS.items():
+            mine = [codec for codec in codecs if codec in program.codecs]
+            if mine:
+                words = ["write", topic, str(COUNT), ",".join(mine), *_versions(program.versions)]
+                found = foreign.run(self.commands[program.name], self.bootstrap, *words)
+                self.written[topic] += [(who, key, value) for who, key, value in found["written"]]
+
+    def _write_new(self, topic: str, codec: str) -> None:
+        who = f"confluent-kafka {codec}"
+        sent = [
+            Message(0, b"key-%d" % n, f"{who}/{n}".encode(), (("header", b"is dropped for old readers"),))
+            for n in range(COUNT)
+        ]
+        assert Confluent().produce(self.bootstrap, topic, sent, codec=codec, acks=-1) == COUNT
+        self.written[topic] += [(who, _text(one.key), _text(one.value)) for one in sent]
+
+    def read(self) -> None:
+        for topic, written in self.written.items():
+            found = Confluent().consume(self.bootstrap, topic, 1, len(written))
+            self.rows[topic] = [_row(one) for one in found]
+            self.times[topic] = [one.timestamp_ms for one in found]
+
+
+def _versions(versions: tuple[str, ...]) -> list[str]:
+    return [",".join(versions)] if versions else []
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+def _row(one: Message) -> Row:
+    return one.offset, _text(one.key), _text(one.value)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    options = {"group.initial.rebalance.delay.ms": "0"}
+    broker = BrokerProcess(tmp_path_factory.mktemp("old-clients") / "data", options=options).start()
+    try:
+        world = World(broker)
+        world.prepare()
+        world.write()
+        world.read()
+        yield world
+    finally:
+        broker.stop()
+
+
+def test_new_clients_read_what_all_wrote(world: World) -> None:
+    for topic, written in world.written.items():
+        rows = world.rows[topic]
+        assert [offset for offset, _, _ in rows] == list(range(len(written)))
+        for who in {who for who, _, _ in written}:
+            sent = [(key, value) for other, key, value in written if other == who]
+            mine = [
+                (key, value) for _, key, value in rows if value is not None and value.startswith(who + "/")
+            ]
+            assert mine == [row for row in sent if row[1] is not None], who
+        nulls = sorted(key for _, key, value in rows if value is None)  # type: ignore[type-var]
+        assert nulls == sorted(key for _, key, value in written if value is None)  # type: ignore[type-var]
+        assert [_row(one) for one in AioKafka().consume(world.bootstrap, topic, 1, len(rows))] == rows
+
+
+@by_name
+def test_old_clients_read_what_all_wrote(world: World, program: Program) -> None:
+    command = world.command(program)
+    for topic, codecs in TOPICS.items():
+        if not set(codecs) <= set(program.codecs):
+            continue
+        versions = program.versions_with_lz4 if "lz4" in codecs else program.versions
+        rows = world.rows[topic]
+        found = foreign.run(command, world.bootstrap, "read", topic, str(len(rows)), *_versions(versions))[
+            "found"
+        ]
+        assert not versions or set(found) == set(versions)
+        for version, seen in found.items():
+            assert [(offset, key, value) for offset, _, key, value in seen] == rows, version
+            times = [time for _, time, _, _ in seen]
+            same = all(
+                mine == time or (mine is None and time < 0)
+                for mine, time in zip(times, world.times[topic], strict=True)
+            )
+            assert same or set(times) == {None}, version
+
+
+@by_name
+def test_old_clients_commit_and_go_on(world: World, program: Program) -> None:
+    if not program.commits:
+        pytest.skip("its reader is a member of a group already")
+    command = world.command(program)
+    count = len(world.rows["old-plain"])
+    found: dict[str, Any] = foreign.run(
+        command, world.bootstrap, "group", "old-plain", str(count), *_versions(program.versions)
+    )["positions"]
+    # sarama says -2 (the beginning) before the first commit; the others read to the end first.
+    wanted = [-2, count] if program.name.startswith("sarama") else [[count, count], [count, count], count]
+    assert found == dict.fromkeys(program.versions or found, wanted)
