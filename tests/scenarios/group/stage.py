@@ -281,7 +281,7 @@ class Stage:
                 int(options.get("epoch", person.epoch)),
                 person.name,
                 "/127.0.0.1",
-                person.instance,
+                None if "silent" in rest else person.instance,
                 None,
                 duration_ms(options["revoke"]) if "revoke" in options else -1,
                 frozenset(options["topics"].split(",")) if "topics" in options else None,

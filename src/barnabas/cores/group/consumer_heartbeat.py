@@ -75,7 +75,7 @@ def _nothing_changes(turn: Turn, event: ConsumerHeartbeat) -> bool:
         or member.epoch == JOIN_EPOCH
         or group.epoch != group.target_epoch
         or not group.is_reconciled(member)
-        or event.instance_id != member.instance_id
+        or event.instance_id not in (None, member.instance_id)
         or (event.topics is not None and event.topics != member.topics)
         or event.regex is not None
         or event.assignor not in (None, member.assignor)
@@ -98,7 +98,7 @@ def _heartbeat(turn: Turn, event: ConsumerHeartbeat) -> None:
     before = _identify(turn, group, event)
     member = replace(
         before,
-        instance_id=event.instance_id,
+        instance_id=before.instance_id if event.instance_id is None else event.instance_id,
         rack_id=before.rack_id if event.rack_id is None else event.rack_id,
         client_id=event.client_id,
         client_host=event.client_host,

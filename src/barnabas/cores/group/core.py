@@ -99,6 +99,15 @@ DECIDERS: Final[Mapping[type, Decider]] = {
 }
 
 
+def _refusal_of(event: Any, error: ErrorCode) -> ErrorCode:
+    if type(event) is CommitOffsets and error in (
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+    ):
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    return REFUSAL_FOR_APPEND_ERROR.get(error, error)
+
+
 class GroupCoordinatorCore:
     def __init__(self, limits: GroupLimits | None = None) -> None:
         self.state = State(limits or GroupLimits())
@@ -149,7 +158,6 @@ class GroupCoordinatorCore:
         for decision in reversed(decisions):
             touched.update(timer.key for timer in decision.timers)
             take_back(decision.undo)
-        refusal = REFUSAL_FOR_APPEND_ERROR.get(error, error)
         replies = []
         for decision in decisions:
             event = decision.event
@@ -157,7 +165,7 @@ class GroupCoordinatorCore:
                 self.state.deadlines[event.key] = now_ms + self.state.limits.retry_after_failed_append_ms
                 touched.add(event.key)
             elif event is not None and event.token is not None:
-                replies.append((event.token, event.refused(refusal)))
+                replies.append((event.token, event.refused(_refusal_of(event, error))))
         timers = tuple(Timer(key, self.state.deadlines.get(key)) for key in sorted(touched))
         return Decision(replies=tuple(replies), timers=timers)
 
