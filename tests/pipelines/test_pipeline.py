@@ -110,3 +110,39 @@ def test_the_example_is_a_good_pipeline():
     spec = load_spec(EXAMPLE / "pipeline.yaml")
     assert spec.name == "access-log"
     assert [query.name for query in spec.queries()] == ["access-json", "status-per-hour"]
+
+
+@pytest.mark.spark
+def test_duplicates_across_runs_and_open_fields(spark, bootstrap, client, new_topic, tmp_path):
+    source = new_topic(1)
+    spec = parse_spec(
+        f"""
+pipeline: {source}
+source: {{topic: {source}}}
+steps:
+  - parse: {{json: all}}
+  - deduplicate: {{by: [id], within: 1 hour}}
+outputs:
+  - topic: {source}-out
+    key: id
+  - topic: {source}-sums
+    aggregate: {{by: [kind], compute: {{n: count(*), total: sum(amount::double)}}}}
+""",
+        "x.yaml",
+    )
+
+    def run(*values):
+        send(client, source, [json.dumps(v).encode() if isinstance(v, dict) else v for v in values])
+        return run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
+
+    first = {"id": 1, "kind": "a", "amount": 2.5, "more": [1, {"x": None}]}
+    run(first, first, b"bad")
+    run(first, {"id": 2, "kind": "a", "amount": 1}, b"bad")
+    out = records_of(client, f"{source}-out")
+    assert [(row["key"], json.loads(row["value"])) for row in out] == [
+        (b"1", first),
+        (b"2", {"id": 2, "kind": "a", "amount": 1}),
+    ]
+    assert [row["value"] for row in records_of(client, f"{source}-dead-letters")] == [b"bad", b"bad"]
+    newest = {row["key"]: json.loads(row["value"]) for row in records_of(client, f"{source}-sums")}
+    assert newest == {b'{"kind":"a"}': {"kind": "a", "n": 2, "total": 3.5}}

@@ -9,6 +9,7 @@ the pipeline send the bad ones.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -16,13 +17,16 @@ from pyspark.sql import functions as F
 
 from barnabas.pipelines.columns import DDL_TYPES
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.spec import Output, PipelineSpec, Query, Step
+from barnabas.pipelines.spec import Output, PipelineSpec, Query, Step, Window
 from barnabas.pipelines.steps import STEPS
 from barnabas.pipelines.steps.base import (
     ERROR_TYPE,
+    OPEN,
+    OPEN_TYPE,
     RECORD_COLUMNS,
     Frame,
-    checked,
+    expression,
+    fail,
     quoted,
     spark_reason,
 )
@@ -62,10 +66,10 @@ def query_rows(spec: PipelineSpec, query: Query, rows: DataFrame) -> DataFrame:
     output = query.output
     frame = run_steps(opened(rows), spec.steps)
     if not query.sends_common:
-        frame = Frame(frame.data.where(F.col("_error").isNull()), frame.fields)
+        frame = replace(frame, data=frame.data.where(F.col("_error").isNull()))
     frame = run_steps(frame, output.steps)
     failed = F.count(F.when(F.col("_error").isNotNull(), 1)).alias("failed")
-    frame = Frame(frame.data.observe(METRICS, F.count(F.lit(1)).alias("rows"), failed), frame.fields)
+    frame = replace(frame, data=frame.data.observe(METRICS, F.count(F.lit(1)).alias("rows"), failed))
     if query.only_dead:
         return _dead(spec, frame)
     if output.aggregate is not None:
@@ -88,51 +92,71 @@ def _dead_columns(spec: PipelineSpec) -> dict[str, Column]:
     }
 
 
-def _where(spec: PipelineSpec, output: Output) -> str:
-    return f"{spec.where or spec.name}: output {output.name}"
-
-
-def _json_value(frame: Frame) -> Column:
-    if not frame.fields:
+def json_value(frame: Frame) -> Column:
+    """All fields as one JSON object; the record's own value when no step made any."""
+    if not frame.fields and not frame.open:
         return F.col("_value")
-    return F.to_json(F.struct(*[F.col(quoted(name)) for name in frame.fields]), JSON_OPTIONS)
+    declared = F.to_json(F.struct(*[F.col(quoted(name)) for name in frame.fields]), JSON_OPTIONS)
+    if not frame.open:
+        return declared
+    rest = F.to_json(F.coalesce(F.col(OPEN), F.create_map().cast(OPEN_TYPE)), JSON_OPTIONS)
+    if not frame.fields:
+        return rest
+    # Two objects one after the other: `{"a":1}` and `{"b":2}` to `{"a":1,"b":2}`.
+    joined = F.concat(
+        F.substr(declared, F.lit(1), F.length(declared) - 1), F.lit(","), F.substr(rest, F.lit(2))
+    )
+    return F.when(rest == "{}", declared).otherwise(joined)
+
+
+def _place(spec: PipelineSpec, output: Output, what: str) -> Step:
+    """Where an output's own expression stands, for messages."""
+    return Step("output", f"{output.name}: {what}", {}, spec.where or spec.name)
 
 
 def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
     """Good rows as the output says, bad ones as they came with headers that tell why."""
-    where = _where(spec, output)
-    data = frame.data
-    key = F.col("_key") if output.key is None else checked(data, output.key, f"{where}: key").cast("binary")
-    value = _json_value(frame) if output.value is None else checked(data, output.value, f"{where}: value")
-    headers = _headers(data, output, where)
+    key, headers = F.col("_key"), F.lit(None).cast(DDL_TYPES["headers"])
+    timestamp, value = F.col("_timestamp"), None
+    if output.key is not None:
+        frame, key = expression(frame, output.key, _place(spec, output, "key"))
+    if output.value is not None:
+        frame, value = expression(frame, output.value, _place(spec, output, "value"))
+    if output.timestamp is not None:
+        frame, timestamp = expression(frame, output.timestamp, _place(spec, output, "timestamp"))
+    if output.headers:
+        frame, headers = _headers(spec, output, frame)
     columns = {
         "topic": F.lit(output.topic),
-        "key": key,
-        "value": value.cast("binary"),
+        "key": _bytes(frame, key),
+        "value": _bytes(frame, json_value(frame) if value is None else value),
         "headers": headers,
+        "timestamp": timestamp.cast("timestamp"),
     }
-    if output.timestamp is not None:
-        columns["timestamp"] = checked(data, output.timestamp, f"{where}: timestamp").cast("timestamp")
-    columns.setdefault("timestamp", F.col("_timestamp"))
     bad = F.col("_error").isNotNull()
     dead = _dead_columns(spec)
-    return data.select(
+    return frame.data.select(
         *[F.when(bad, dead[name]).otherwise(column).alias(name) for name, column in columns.items()]
     )
 
 
-def _headers(data: DataFrame, output: Output, where: str) -> Column:
-    kind = "array<struct<key:string,value:binary>>"
-    if not output.headers:
-        return F.lit(None).cast(kind)
-    entries = [
-        F.struct(
-            F.lit(name).alias("key"),
-            checked(data, sql, f"{where}: headers.{name}").cast("string").cast("binary").alias("value"),
-        )
-        for name, sql in output.headers.items()
-    ]
-    return F.array(*entries).cast(kind)
+def _bytes(frame: Frame, column: Column) -> Column:
+    """Bytes of a key or value: text as UTF-8, objects as JSON, other values as their text."""
+    kind = frame.kind(column)
+    if kind == "binary":
+        return column
+    if kind.startswith(("struct", "map", "array")):
+        return F.to_json(column, JSON_OPTIONS).cast("binary")
+    return column.cast("string").cast("binary")
+
+
+def _headers(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Column]:
+    entries = []
+    for name, sql in output.headers.items():
+        frame, column = expression(frame, sql, _place(spec, output, f"headers.{name}"))
+        value = column.cast("string").cast("binary")
+        entries.append(F.struct(F.lit(name).alias("key"), value.alias("value")))
+    return frame, F.array(*entries).cast(DDL_TYPES["headers"])
 
 
 def dead_headers(pipeline: str) -> Column:
@@ -156,41 +180,45 @@ def dead_headers(pipeline: str) -> Column:
 def _aggregated(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
     assert output.aggregate is not None
     plan = output.aggregate
-    where = f"{_where(spec, output)}: aggregate"
-    data = frame.data.where(F.col("_error").isNull())
+    frame = replace(frame, data=frame.data.where(F.col("_error").isNull()))
     groups: list[Column] = []
-    if plan.window is not None:
-        window = plan.window
-        time = checked(data, window.of, f"{where}: window.of")
-        kind = data.select(time.alias("t")).schema["t"].dataType.simpleString()
-        if kind != "timestamp":
-            raise PipelineError(f"{where}: window.of: {window.of!r} is {kind}, not a timestamp")
-        data = data.withColumn("_time", time)
-        if plan.late is not None:
-            data = data.withWatermark("_time", plan.late)
-        groups.append(F.window("_time", window.every, window.slide or window.every).alias("_window"))
-    names = []
     for sql in plan.by:
-        groups.append(checked(data, sql, f"{where}: by").alias(sql))
-        names.append(sql)
-    results = [checked(data, sql, f"{where}: {name}").alias(name) for name, sql in plan.compute.items()]
+        frame, column = expression(frame, sql, _place(spec, output, "aggregate.by"))
+        # Spark does not group by variants: their text does as well.
+        groups.append((column.cast("string") if frame.kind(column) == "variant" else column).alias(sql))
+    if plan.window is not None:
+        frame, window = _window(spec, output, frame, plan.window)
+        groups.insert(0, window)
+    results = []
+    for name, sql in plan.compute.items():
+        frame, column = expression(frame, sql, _place(spec, output, f"aggregate.compute.{name}"))
+        results.append(column.alias(name))
+    data = frame.data
+    if plan.window is not None and plan.late is not None:
+        data = data.withWatermark("_time", plan.late)
     counted = data.groupBy(*groups).agg(*results)
-    fields = list(names)
+    fields = list(plan.by)
     if plan.window is not None:
         counted = counted.withColumn(plan.window.name, F.col("_window")["start"]).drop("_window")
         fields.insert(0, plan.window.name)
-    frame = Frame(counted, (*fields, *plan.compute))
-    key = checked(counted, output.key, f"{_where(spec, output)}: key") if output.key else _group_key(fields)
-    value = (
-        _json_value(frame)
-        if output.value is None
-        else checked(counted, output.value, f"{_where(spec, output)}: value")
-    )
-    return counted.select(
-        F.lit(output.topic).alias("topic"),
-        key.cast("binary").alias("key"),
-        value.cast("binary").alias("value"),
-    )
+    done = Frame(counted, (*fields, *plan.compute))
+    key = _group_key(fields)
+    if output.key is not None:
+        done, key = expression(done, output.key, _place(spec, output, "key"))
+    value = json_value(done)
+    if output.value is not None:
+        done, value = expression(done, output.value, _place(spec, output, "value"))
+    columns = {"topic": F.lit(output.topic), "key": _bytes(done, key), "value": _bytes(done, value)}
+    return done.data.select(*[column.alias(name) for name, column in columns.items()])
+
+
+def _window(spec: PipelineSpec, output: Output, frame: Frame, window: Window) -> tuple[Frame, Column]:
+    place = _place(spec, output, "aggregate.window.of")
+    frame, time = expression(frame, window.of, place)
+    if frame.kind(time) != "timestamp":
+        fail(place, f"{window.of!r} is {frame.kind(time)}, not a timestamp: use a time step before")
+    frame = replace(frame, data=frame.data.withColumn("_time", time))
+    return frame, F.window("_time", window.every, window.slide or window.every).alias("_window")
 
 
 def _group_key(fields: list[str]) -> Column:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import yaml
 
 from barnabas.pipelines.errors import PipelineError
+
+DURATION: Final = re.compile(r"\d+\s*(milliseconds?|seconds?|minutes?|hours?|days?|weeks?)")
+"""How long something takes, as Spark writes it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from barnabas.pipelines.document import Item, entries, load, parse, suggestion
+from barnabas.pipelines.document import DURATION, Item, entries, load, parse, suggestion
 from barnabas.pipelines.steps import STEPS
 
 TOP: Final = ("pipeline", "bootstrap", "source", "dead_letters", "steps", "outputs", "spark", "trigger")
@@ -54,7 +54,6 @@ OUTPUT: Final = (
 )
 AGGREGATE: Final = ("window", "by", "compute", "late")
 WINDOW: Final = ("of", "every", "slide", "as")
-DURATION: Final = re.compile(r"\d+\s*(milliseconds?|seconds?|minutes?|hours?|days?|weeks?)")
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 

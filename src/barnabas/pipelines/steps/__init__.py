@@ -7,6 +7,8 @@ from typing import Final
 
 from barnabas.pipelines.steps.base import StepRule
 from barnabas.pipelines.steps.fields import FIELD_STEPS
+from barnabas.pipelines.steps.nested import NESTED_STEPS
 from barnabas.pipelines.steps.parse import PARSE_STEPS
+from barnabas.pipelines.steps.text import TEXT_STEPS
 
-STEPS: Final[Mapping[str, StepRule]] = {**PARSE_STEPS, **FIELD_STEPS}
+STEPS: Final[Mapping[str, StepRule]] = {**PARSE_STEPS, **FIELD_STEPS, **TEXT_STEPS, **NESTED_STEPS}

@@ -1,19 +1,21 @@
 """What steps work on: a frame of fields beside the record they came from, and the first thing that went wrong.
 
-Fields are plain columns under their own names. The record itself and the error are columns that begin with an
-underscore. Once `_error` is set the later steps leave the row alone; the output sends it to the dead-letter
-topic as it came. No step drops a row that has an error.
+Fields are plain columns under their own names. Fields that nobody declared (JSON of any shape) lie in one more
+column, `_open`, a map of names to variants, until a step asks for one by name. The record itself and the
+error are columns that begin with an underscore. Once `_error` is set the later steps leave the row alone; the
+output sends it to the dead-letter topic as it came. No step drops a row that has an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.utils import AnalysisException
 
 from barnabas.pipelines.document import Item, suggestion
 from barnabas.pipelines.errors import PipelineError
@@ -23,51 +25,101 @@ if TYPE_CHECKING:
 
 RECORD_COLUMNS: Final = ("_key", "_value", "_topic", "_partition", "_offset", "_timestamp", "_headers")
 ERROR_TYPE: Final = "struct<step:string,reason:string>"
-RECORD_TEXT: Final = "_value"
+OPEN: Final = "_open"
+OPEN_TYPE: Final = "map<string,variant>"
+UNKNOWN_NAMES_MAX: Final = 100
+
+Reason = Callable[[Mapping[str, Column]], Column | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Rows under way. fields: the columns that are part of the result, in order."""
+    """Rows under way. fields: the declared columns of the result, in order. open: whether there are more."""
 
     data: DataFrame
     fields: tuple[str, ...] = ()
+    open: bool = False
 
     def source(self, name: str | None, step: Step) -> Column:
-        """A field, or the record's value as text when no name is given. Raises PipelineError."""
+        """A field, or the record's value as text when no name is given; of the open fields a variant, null
+        where a row has none of that name. Raises PipelineError."""
         if name is None:
-            return F.col(RECORD_TEXT).cast("string")
-        if name not in self.fields:
-            fail(
-                step,
-                f"there is no field {name!r} at this point; {suggestion(name, self.fields or ('(none)',))}",
-            )
-        return F.col(quoted(name))
+            return F.col("_value").cast("string")
+        if name in self.fields:
+            return F.col(quoted(name))
+        if self.open:
+            return F.col(OPEN)[name]
+        near = suggestion(name, self.fields) if self.fields else "a parse step makes the first ones"
+        fail(step, f"there is no field {name!r} at this point; {near}")
 
-    def put(
-        self, columns: Mapping[str, Column], error: Column | None = None, step: Step | None = None
-    ) -> Frame:
-        """New or replaced fields; `error` is a reason where something is wrong, null elsewhere.
+    def text(self, name: str | None, step: Step) -> Column:
+        """The same as text."""
+        return self.source(name, step).cast("string")
 
-        Where a row has an error, before or now, the fields stay what they are or become null.
+    def kind(self, column: Column) -> str:
+        """Spark's name of an expression's type."""
+        return str(self.data.select(column.alias("x")).schema["x"].dataType.simpleString())
+
+    def put(self, columns: Mapping[str, Column], step: Step, reason: Reason | None = None) -> Frame:
+        """New or replaced fields.
+
+        reason: gives, from the new columns, what is wrong where something is, null elsewhere. In a row with an
+        error, now or before, the fields become null. Every expression is evaluated once per row: Spark
+        keeps a projection of its own for what is used more than once.
         """
-        named = {name: F.when(F.col("_error").isNull(), column) for name, column in columns.items()}
-        data = self.data.withColumns(named)
-        if error is not None:
-            assert step is not None
-            data = flag(self.data, error, step).withColumns(named)
+        alive = F.col("_error").isNull()
+        fresh = {name: f"_new_{i}" for i, name in enumerate(columns)}
+        data = self.data.withColumns({fresh[name]: F.when(alive, column) for name, column in columns.items()})
+        if reason is not None:
+            why = reason({name: F.col(fresh[name]) for name in columns})
+            if why is not None:
+                data = flag(data, why, step)
+        data = data.withColumns({name: F.when(alive, F.col(fresh[name])) for name in columns})
+        data = data.drop(*fresh.values())
         added = tuple(name for name in columns if name not in self.fields)
-        return replace(self, data=data, fields=self.fields + added)
+        frame = replace(self, data=data, fields=self.fields + added)
+        return frame.forget(added) if self.open and added else frame
+
+    def forget(self, names: Iterable[str]) -> Frame:
+        """Takes names out of the open fields."""
+        gone = F.array(*[F.lit(name) for name in names])
+        left = F.map_filter(F.col(OPEN), lambda key, _: ~F.array_contains(gone, key))
+        return replace(self, data=self.data.withColumn(OPEN, left))
+
+    def spread(self, more: Column, step: Step, reason: Reason | None = None) -> Frame:
+        """Adds a map of names to variants to the open fields; new values replace old ones of the same name."""
+        data = self.data if self.open else self.data.withColumn(OPEN, F.lit(None).cast(OPEN_TYPE))
+        alive = F.col("_error").isNull()
+        data = data.withColumn("_more", F.when(alive, more))
+        if reason is not None:
+            why = reason({"": F.col("_more")})
+            if why is not None:
+                data = flag(data, why, step)
+        old = F.map_filter(F.col(OPEN), lambda key, _: ~F.map_contains_key(F.col("_more"), key))
+        merged = (
+            F.when(F.col("_more").isNull(), F.col(OPEN))
+            .when(F.col(OPEN).isNull(), F.col("_more"))
+            .otherwise(F.map_concat(old, F.col("_more")))
+        )
+        frame = replace(self, data=data.withColumn(OPEN, F.when(alive, merged)).drop("_more"), open=True)
+        return frame.forget(self.fields) if self.fields else frame
+
+    def declare(self, names: Iterable[str], step: Step) -> Frame:
+        """Makes columns of these open fields; declared ones stay what they are."""
+        frame = self
+        wanted = {name: frame.source(name, step) for name in names if name not in frame.fields}
+        return frame.put(wanted, step) if wanted else frame
 
 
 def flag(data: DataFrame, reason: Column, step: Step) -> DataFrame:
     """Sets `_error` where there is a reason and none was set before."""
-    made = F.struct(F.lit(step.label).alias("step"), reason.alias("reason"))
-    fresh = F.col("_error").isNull() & reason.isNotNull()
-    return data.withColumn("_error", F.when(fresh, made).otherwise(F.col("_error")))
+    data = data.withColumn("_reason", reason)
+    made = F.struct(F.lit(step.label).alias("step"), F.col("_reason").alias("reason"))
+    fresh = F.col("_error").isNull() & F.col("_reason").isNotNull()
+    return data.withColumn("_error", F.when(fresh, made).otherwise(F.col("_error"))).drop("_reason")
 
 
-def fail(step: Step, message: str) -> Any:
+def fail(step: Step, message: str) -> NoReturn:
     """Raises PipelineError at the step's place in the file."""
     raise PipelineError(
         f"{step.where}: step {step.label}: {message}" if step.where else f"{step.label}: {message}"
@@ -84,26 +136,50 @@ def short(column: Column, chars: int = 80) -> Column:
     return F.substring(column.cast("string"), 1, chars)
 
 
-def expression(frame: Frame, sql: str, step: Step) -> Column:
-    """A Spark SQL expression over the fields, tried out now so that a slip shows before anything runs."""
-    return checked(frame.data, sql, f"{step.where}: step {step.label}")
+def complaint(*parts: Column | str) -> Column:
+    """A message made of text and values; what is null shows as `null`."""
+    shown = [F.lit(p) if isinstance(p, str) else F.coalesce(short(p), F.lit("null")) for p in parts]
+    return F.concat(*shown)
 
 
-def checked(data: DataFrame, sql: str, where: str) -> Column:
-    """An expression that Spark accepts on this data. Raises PipelineError with Spark's reason in one line."""
-    try:
-        column = F.expr(sql)
-        data.select(column)
-    except Exception as error:
-        raise PipelineError(f"{where}: {sql!r}: {spark_reason(error)}") from error
-    return column
+def first_of(reasons: Iterable[Column]) -> Column | None:
+    """The first reason that is not null; None when there are none at all."""
+    found = list(reasons)
+    return F.coalesce(*found) if found else None
+
+
+def expression(frame: Frame, sql: str, step: Step) -> tuple[Frame, Column]:
+    """A Spark SQL expression over the fields, tried out now so that a slip shows before anything runs.
+
+    Open fields that it names become columns (variants): the frame that it belongs to comes back with it.
+    """
+    for _ in range(UNKNOWN_NAMES_MAX):
+        try:
+            column = F.expr(sql)
+            frame.data.select(column)
+            return frame, column
+        except AnalysisException as error:
+            name = unknown_name(error)
+            if not frame.open or name is None or name in frame.fields:
+                fail(step, f"{sql!r}: {spark_reason(error)}")
+            frame = frame.declare([name], step)
+        except Exception as error:
+            fail(step, f"{sql!r}: {spark_reason(error)}")
+    fail(step, f"{sql!r} names more than {UNKNOWN_NAMES_MAX} fields")
+
+
+def unknown_name(error: AnalysisException) -> str | None:
+    """The column that Spark could not find, as it was written; a path is its first name."""
+    if not str(error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+        return None
+    text = str((error.getMessageParameters() or {}).get("objectName", ""))
+    match = re.match(r"`((?:[^`]|``)+)`", text)
+    return match[1].replace("``", "`") if match else None
 
 
 def spark_reason(error: Exception) -> str:
     """The first useful line of a Spark error."""
-    text = str(error)
-    if isinstance(error, AnalysisException):
-        text = text.split(" SQLSTATE")[0]
+    text = str(error).split(" SQLSTATE")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
@@ -116,3 +192,7 @@ class StepRule:
     doc: str
     check: Callable[[Item], Mapping[str, Any]]
     apply: Callable[[Frame, Step], Frame]
+
+
+def rules(*made: StepRule) -> dict[str, StepRule]:
+    return {rule.name: rule for rule in made}

@@ -1,20 +1,43 @@
-"""Steps that change, add, remove and choose fields, and that drop rows."""
+"""Steps that change, add, remove and choose fields, and that drop rows.
+
+convert: {status: int}             types, see TYPES
+time: {field: t, format: "dd/MMM/yyyy:HH:mm:ss Z", to: at, zone: Europe/Berlin}
+format_time: {field: at, format: "yyyy-MM-dd", zone: Asia/Tokyo, to: day}
+set: {total: "price * count"}      Spark SQL expressions, one after the other
+constant: {source: shop}
+metadata: {from_topic: topic, at: timestamp}   what the record itself knows, see METADATA
+keep: [a, b]    drop: [a, b]    rename: {old: new}
+filter: "status >= 400"
+deduplicate: {by: [id], within: 10 minutes}
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.document import Item, suggestion
-from barnabas.pipelines.steps.base import Frame, StepRule, expression, fail, quoted, short
+from barnabas.pipelines.document import DURATION, Item, suggestion
+from barnabas.pipelines.steps.base import (
+    Frame,
+    StepRule,
+    complaint,
+    expression,
+    fail,
+    first_of,
+    quoted,
+    rules,
+)
 
 if TYPE_CHECKING:
     from barnabas.pipelines.spec import Step
 
 TYPES: Final[dict[str, str]] = {
     "string": "string",
+    "text": "string",
     "int": "int",
     "integer": "int",
     "long": "bigint",
@@ -26,14 +49,44 @@ TYPES: Final[dict[str, str]] = {
     "bool": "boolean",
     "date": "date",
     "timestamp": "timestamp",
+    "binary": "binary",
 }
+METADATA: Final[dict[str, str]] = {
+    "topic": "_topic",
+    "partition": "_partition",
+    "offset": "_offset",
+    "timestamp": "_timestamp",
+    "key": "cast(_key AS string)",
+    "value": "cast(_value AS string)",
+    "headers": "map_from_entries(transform(_headers, h -> struct(h.key, cast(h.value AS string))))",
+    "processed": "current_timestamp()",
+}
+
+
+def check_names(item: Item) -> Mapping[str, Any]:
+    """A list of field names, or one."""
+    if not item.value or isinstance(item.value, dict):
+        item.fail(f"{item.what} needs the names of fields")
+    return {"names": item.texts()}
+
+
+def check_new_name(name: str, item: Item) -> str:
+    """Names with an underscore in front are the record's own columns."""
+    if name.startswith("_") or not name:
+        item.fail(f"a field cannot be called {name!r}: an underscore in front marks the record's own columns")
+    return name
+
+
+def known(frame: Frame, names: tuple[str, ...], step: Step) -> None:
+    """Raises PipelineError for a name that cannot be there."""
+    for name in names:
+        if name not in frame.fields and not frame.open:
+            fail(step, f"there is no field {name!r} at this point; {suggestion(name, frame.fields)}")
 
 
 def _type(item: Item) -> str:
     text = item.text().lower()
-    if text.startswith("decimal"):
-        return text
-    return TYPES[item.choice(TYPES)] if text not in TYPES else TYPES[text]
+    return text if text.startswith("decimal") else TYPES[item.choice(TYPES) if text not in TYPES else text]
 
 
 def _check_convert(item: Item) -> Mapping[str, Any]:
@@ -44,104 +97,171 @@ def _check_convert(item: Item) -> Mapping[str, Any]:
 
 
 def _apply_convert(frame: Frame, step: Step) -> Frame:
-    reason = F.lit(None).cast("string")
-    columns = {}
-    for name, kind in step.options["types"].items():
-        field = frame.source(name, step)
-        columns[name] = field.try_cast(kind)
-        bad = field.isNotNull() & columns[name].isNull()
-        message = F.concat(F.lit(f"{name} is "), short(field), F.lit(f", not {kind}"))
-        reason = F.coalesce(reason, F.when(bad, message))
-    return frame.put(columns, reason, step)
+    types = step.options["types"]
+    olds = {name: frame.source(name, step) for name in types}
+    columns = {name: _converted(frame, old, types[name]) for name, old in olds.items()}
+
+    def reason(new: Mapping[str, Column]) -> Column | None:
+        return first_of(
+            F.when(
+                olds[name].cast("string").isNotNull() & new[name].isNull(),
+                complaint(f"{name} is ", olds[name], f", not {types[name]}"),
+            )
+            for name in types
+        )
+
+    return frame.put(columns, step, reason)
+
+
+def _converted(frame: Frame, old: Column, kind: str) -> Column:
+    """The value as another type, null where that is not possible. Text takes blanks around it."""
+    current = frame.kind(old)
+    if current == "timestamp" and kind in ("bigint", "double"):
+        return (F.unix_micros(old) / 1_000_000).cast(kind)
+    if current == "variant" and kind != "string":
+        return F.coalesce(old.try_cast(kind), F.trim(old.cast("string")).try_cast(kind))
+    return (F.trim(old) if current == "string" and kind != "string" else old).try_cast(kind)
 
 
 def _check_time(item: Item) -> Mapping[str, Any]:
     found = item.mapping(("field", "format", "to", "zone"), required=("field",))
     name = found["field"].text()
+    formats = found["format"].texts() if "format" in found else ()
     return {
         "field": name,
-        "format": found["format"].text() if "format" in found else None,
-        "to": found["to"].text() if "to" in found else name,
+        "formats": formats,
+        "to": check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
         "zone": found["zone"].text() if "zone" in found else None,
     }
 
 
 def _apply_time(frame: Frame, step: Step) -> Frame:
-    """Text to a point in time. A zone in the text counts; `zone` is for text without one (default UTC)."""
+    """Text to a point in time, by the first format that fits. A zone in the text counts; `zone` is for text
+    without one (default UTC). Formats: those of Spark, unix, unix_ms; without any, ISO 8601."""
     options = step.options
-    field = frame.source(options["field"], step)
-    layout = options["format"]
-    text = field.cast("string")
-    if layout in ("unix", "unix_ms"):
-        seconds = text.try_cast("double") / (1000 if layout == "unix_ms" else 1)
-        time = F.timestamp_micros((seconds * 1_000_000).cast("bigint"))
-    elif layout is None:
-        time = F.try_to_timestamp(text)
-    else:
-        time = F.try_to_timestamp(text, F.lit(layout))
+    text = frame.text(options["field"], step)
+    tries = [_time_of(text, layout) for layout in options["formats"]] or [F.try_to_timestamp(text)]
+    time = F.coalesce(*tries)
     if options["zone"] is not None:
+        _check_zone(frame, options["zone"], step)
         time = F.to_utc_timestamp(time, options["zone"])
-    bad = field.isNotNull() & time.isNull()
-    wanted = "a time" if layout is None else f"a time like {layout}"
-    reason = F.when(bad, F.concat(F.lit(f"{options['field']} is "), short(field), F.lit(f", not {wanted}")))
-    return frame.put({options["to"]: time}, reason, step)
+    wanted = f", not a time like {' or '.join(options['formats'])}" if options["formats"] else ", not a time"
+
+    def reason(new: Mapping[str, Column]) -> Column:
+        bad = text.isNotNull() & new[options["to"]].isNull()
+        return F.when(bad, complaint(f"{options['field']} is ", text, wanted))
+
+    return frame.put({options["to"]: time}, step, reason)
 
 
-def _check_names(item: Item) -> Mapping[str, Any]:
-    if not item.value or isinstance(item.value, dict):
-        item.fail(f"{item.what} needs the names of fields")
-    names = item.texts()
-    return {"names": names}
+def _time_of(text: Column, layout: str) -> Column:
+    if layout in ("unix", "unix_ms"):
+        seconds = text.try_cast("decimal(30,9)") / (1000 if layout == "unix_ms" else 1)
+        return F.timestamp_micros((seconds * 1_000_000).try_cast("bigint"))
+    return F.try_to_timestamp(text, F.lit(layout))
 
 
-def _known(frame: Frame, names: tuple[str, ...], step: Step) -> None:
-    for name in names:
-        if name not in frame.fields:
-            fail(step, f"there is no field {name!r} at this point; {suggestion(name, frame.fields)}")
+def _check_zone(frame: Frame, zone: str, step: Step) -> None:
+    try:
+        frame.data.sparkSession._jvm.java.time.ZoneId.of(zone)
+    except Exception:
+        fail(step, f"there is no time zone {zone!r}; use one like Europe/Berlin, or an offset like +02:00")
+
+
+def _check_format_time(item: Item) -> Mapping[str, Any]:
+    found = item.mapping(("field", "format", "to", "zone"), required=("field", "format"))
+    name = found["field"].text()
+    return {
+        "field": name,
+        "format": found["format"].text(),
+        "to": check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
+        "zone": found["zone"].text() if "zone" in found else None,
+    }
+
+
+def _apply_format_time(frame: Frame, step: Step) -> Frame:
+    options = step.options
+    time = frame.source(options["field"], step)
+    if frame.kind(time) not in ("timestamp", "date"):
+        fail(step, f"{options['field']} is {frame.kind(time)}, not a time: use a time step before")
+    if options["zone"] is not None:
+        _check_zone(frame, options["zone"], step)
+        time = F.from_utc_timestamp(time, options["zone"])
+    return frame.put({options["to"]: F.date_format(time, options["format"])}, step)
 
 
 def _apply_drop(frame: Frame, step: Step) -> Frame:
     names = step.options["names"]
-    _known(frame, names, step)
+    known(frame, names, step)
     left = tuple(name for name in frame.fields if name not in names)
-    return Frame(frame.data.drop(*names), left)
+    frame = replace(frame, data=frame.data.drop(*[n for n in names if n in frame.fields]), fields=left)
+    return frame.forget(names) if frame.open else frame
 
 
 def _apply_keep(frame: Frame, step: Step) -> Frame:
     names = step.options["names"]
-    _known(frame, names, step)
-    return Frame(frame.data.drop(*[name for name in frame.fields if name not in names]), tuple(names))
+    known(frame, names, step)
+    frame = frame.declare(names, step)
+    data = frame.data.drop(*[name for name in frame.fields if name not in names], "_open")
+    return Frame(data, tuple(names))
 
 
 def _check_rename(item: Item) -> Mapping[str, Any]:
-    return {"names": item.text_map()}
+    names = item.text_map()
+    for new in names.values():
+        check_new_name(new, item)
+    return {"names": names}
 
 
 def _apply_rename(frame: Frame, step: Step) -> Frame:
     names = step.options["names"]
-    _known(frame, tuple(names), step)
+    known(frame, tuple(names), step)
+    frame = frame.declare(names, step)
     fields = tuple(names.get(name, name) for name in frame.fields)
     for name in fields:
         if fields.count(name) > 1:
             fail(step, f"two fields would be called {name!r}")
-    return Frame(frame.data.withColumnsRenamed(dict(names)), fields)
+    frame = replace(frame, data=frame.data.withColumnsRenamed(dict(names)), fields=fields)
+    return frame.forget(names.values()) if frame.open else frame
 
 
 def _check_set(item: Item) -> Mapping[str, Any]:
     found = item.text_map()
     for name in found:
-        if name.startswith("_"):
-            item.fail(
-                f"the field name {name!r} begins with an underscore, which marks the record's own columns"
-            )
+        check_new_name(name, item)
     return {"fields": found}
 
 
 def _apply_set(frame: Frame, step: Step) -> Frame:
-    """Spark SQL expressions, one after the other: a later one sees the earlier ones' fields."""
     for name, sql in step.options["fields"].items():
-        frame = frame.put({name: expression(frame, sql, step)})
+        frame, column = expression(frame, sql, step)
+        frame = frame.put({name: column}, step)
     return frame
+
+
+def _check_constant(item: Item) -> Mapping[str, Any]:
+    found = item.mapping()
+    for name, entry in found.items():
+        check_new_name(name, entry)
+        if isinstance(entry.value, (dict, list)):
+            entry.fail(f"{name} is not one value")
+    return {"fields": {name: entry.value for name, entry in found.items()}}
+
+
+def _apply_constant(frame: Frame, step: Step) -> Frame:
+    return frame.put({name: F.lit(value) for name, value in step.options["fields"].items()}, step)
+
+
+def _check_metadata(item: Item) -> Mapping[str, Any]:
+    found = item.mapping()
+    for name, entry in found.items():
+        check_new_name(name, entry)
+        entry.choice(METADATA)
+    return {"fields": {name: METADATA[entry.text()] for name, entry in found.items()}}
+
+
+def _apply_metadata(frame: Frame, step: Step) -> Frame:
+    return frame.put({name: F.expr(sql) for name, sql in step.options["fields"].items()}, step)
 
 
 def _check_filter(item: Item) -> Mapping[str, Any]:
@@ -149,39 +269,50 @@ def _check_filter(item: Item) -> Mapping[str, Any]:
 
 
 def _apply_filter(frame: Frame, step: Step) -> Frame:
-    wanted = expression(frame, step.options["where"], step)
-    return Frame(frame.data.where(F.col("_error").isNotNull() | wanted), frame.fields)
+    frame, wanted = expression(frame, step.options["where"], step)
+    if frame.kind(wanted) != "boolean":
+        fail(step, f"{step.options['where']!r} is {frame.kind(wanted)}, not true or false")
+    return replace(frame, data=frame.data.where(F.col("_error").isNotNull() | wanted))
 
 
-def _check_unescape(item: Item) -> Mapping[str, Any]:
-    return _check_names(item)
+def _check_deduplicate(item: Item) -> Mapping[str, Any]:
+    found = item.mapping(("by", "within"), required=("by", "within"))
+    within = found["within"].text()
+    if not DURATION.fullmatch(within):
+        found["within"].fail(f"{found['within'].what} is {within!r}, not a duration like '10 minutes'")
+    return {"by": check_names(found["by"])["names"], "within": within}
 
 
-def _apply_unescape(frame: Frame, step: Step) -> Frame:
-    """A backslash before a quote or a backslash goes away, as web servers write them into logs."""
-    columns = {}
-    for name in step.options["names"]:
-        field = frame.source(name, step)
-        plain = F.regexp_replace(field, r'\\(["\\])', "$1")
-        columns[name] = F.when(F.contains(field, F.lit("\\")), plain).otherwise(field)
-    return frame.put(columns)
+def _apply_deduplicate(frame: Frame, step: Step) -> Frame:
+    """Drops rows whose fields were seen before, for at least as long as `within`.
 
-
-def field_columns(frame: Frame) -> list[str]:
-    """The fields as names that Spark takes."""
-    return [quoted(name) for name in frame.fields]
-
-
-FIELD_STEPS: Final[dict[str, StepRule]] = {
-    rule.name: rule
-    for rule in (
-        StepRule("convert", "Change the types of fields", _check_convert, _apply_convert),
-        StepRule("time", "Read a time out of text", _check_time, _apply_time),
-        StepRule("drop", "Remove fields", _check_names, _apply_drop),
-        StepRule("keep", "Remove all other fields", _check_names, _apply_keep),
-        StepRule("rename", "Give fields other names", _check_rename, _apply_rename),
-        StepRule("set", "Set fields to Spark SQL expressions", _check_set, _apply_set),
-        StepRule("filter", "Keep the rows for which an expression is true", _check_filter, _apply_filter),
-        StepRule("unescape", "Take backslashes away before quotes", _check_unescape, _apply_unescape),
+    By the time of arrival: by the records' own times Spark would also drop, untold, what comes too late.
+    """
+    frame = frame.declare(step.options["by"], step)
+    alive = F.col("_error").isNull()
+    values = F.to_json(F.struct(*[F.col(quoted(name)) for name in step.options["by"]]))
+    place = F.concat_ws("-", F.col("_topic"), F.col("_partition"), F.col("_offset"))  # unlike every other row
+    data = frame.data.withColumn("_seen", F.when(alive, F.concat(F.lit("v"), values)).otherwise(place))
+    if not data.isStreaming:
+        return replace(frame, data=data.dropDuplicates(["_seen"]).drop("_seen"))
+    data = data.withColumn("_arrived", F.current_timestamp()).withWatermark(
+        "_arrived", step.options["within"]
     )
-}
+    return replace(frame, data=data.dropDuplicatesWithinWatermark(["_seen"]).drop("_seen", "_arrived"))
+
+
+FIELD_STEPS: Final = rules(
+    StepRule("convert", "Change the types of fields", _check_convert, _apply_convert),
+    StepRule("time", "Read a time out of text", _check_time, _apply_time),
+    StepRule("format_time", "Write a time as text, in a zone", _check_format_time, _apply_format_time),
+    StepRule("set", "Set fields to Spark SQL expressions", _check_set, _apply_set),
+    StepRule("constant", "Set fields to fixed values", _check_constant, _apply_constant),
+    StepRule(
+        "metadata", "Fields for the record's topic, partition, offset, time", _check_metadata, _apply_metadata
+    ),
+    StepRule("drop", "Remove fields", check_names, _apply_drop),
+    StepRule("keep", "Remove all other fields", check_names, _apply_keep),
+    StepRule("rename", "Give fields other names", _check_rename, _apply_rename),
+    StepRule("filter", "Keep the rows for which an expression is true", _check_filter, _apply_filter),
+    StepRule("deduplicate", "Drop rows that were seen before", _check_deduplicate, _apply_deduplicate),
+)

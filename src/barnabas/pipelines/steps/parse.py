@@ -1,14 +1,38 @@
-"""Steps that take text apart into fields."""
+"""Steps that take text apart into fields.
+
+    parse: {pattern: combined-log}                     a pattern with a name, see regex.py
+    parse: {regex: '(?<user>\\w+)@(?<host>\\S+)'}      named groups become fields
+    parse: {grok: '%{IP:client} %{WORD:method}'}       see grok.py
+    parse: {json: {a: int, b: string}}                 declared fields of a JSON object
+    parse: {json: all}                                 every field of a JSON object, whatever its shape
+    parse: {csv: {a: int, b: string}, separator: ';'}
+    parse: {key_values: all, pairs: ' ', equals: '='}  or a list of the keys to take
+    split: {by: '"', into: [head, request, _, agent]}  pieces between separators; _ throws one away
+
+`from` names the field that is taken apart; without it, the record's value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from barnabas.pipelines.document import Item
-from barnabas.pipelines.steps.base import Frame, StepRule, fail, short
+from barnabas.pipelines.steps.base import (
+    OPEN_TYPE,
+    Frame,
+    StepRule,
+    complaint,
+    fail,
+    quoted,
+    rules,
+    short,
+    spark_reason,
+)
+from barnabas.pipelines.steps.grok import expand
 from barnabas.pipelines.steps.regex import NAMED_PATTERNS, PatternError, compile_pattern
 
 if TYPE_CHECKING:
@@ -16,53 +40,88 @@ if TYPE_CHECKING:
 
 MARK: Final = "\x01"
 """Stands between the groups of a match; text that holds it goes to the dead letters."""
+FORMATS: Final = ("pattern", "regex", "grok", "json", "csv", "key_values")
+CORRUPT: Final = "_corrupt"
 
 
 def _check_parse(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(("from", "pattern", "regex", "json"))
-    given = [name for name in ("pattern", "regex", "json") if name in found]
+    found = item.mapping((*FORMATS, "from", "prefix", "separator", "quote", "pairs", "equals"))
+    given = [name for name in FORMATS if name in found]
     if len(given) != 1:
-        item.fail("parse needs one of pattern, regex and json")
-    options: dict[str, Any] = {"from": found["from"].text() if "from" in found else None}
-    if "pattern" in found:
-        name = found["pattern"].choice(NAMED_PATTERNS)
-        options |= {"regex": NAMED_PATTERNS[name], "called": f"pattern {name}"}
-    elif "regex" in found:
-        options |= {"regex": found["regex"].text(), "called": "the regular expression"}
+        item.fail(f"parse needs one of {', '.join(FORMATS)}")
+    kind = given[0]
+    allowed = {"json": {"prefix"}, "csv": {"separator", "quote"}, "key_values": {"pairs", "equals", "prefix"}}
+    for name in found:
+        if name not in {kind, "from", *allowed.get(kind, ())}:
+            found[name].fail(f"{name} does not go with {kind}")
+    options: dict[str, Any] = {name: entry.text() for name, entry in found.items() if name != kind}
+    options.setdefault("from", None)
+    options["format"] = kind
+    entry = found[kind]
+    if kind in ("pattern", "regex", "grok"):
+        return options | _check_pattern(kind, entry)
+    if kind == "key_values":
+        options["fields"] = None if entry.value == "all" else entry.texts()
+    elif kind == "json" and entry.value == "all":
+        options["fields"] = None
     else:
-        options["json"] = found["json"].text_map()
-        if not options["json"]:
-            found["json"].fail("json is empty: name its fields with their types")
-    if "regex" in options:
-        try:
-            options["compiled"] = compile_pattern(options["regex"])
-        except PatternError as error:
-            found[given[0]].fail(f"{given[0]} {error}")
+        options["fields"] = entry.text_map()
+    if options["fields"] is not None and not options["fields"]:
+        entry.fail(
+            f"{kind} is empty: name its fields" + (" with their types" if kind != "key_values" else "")
+        )
     return options
 
 
+def _check_pattern(kind: str, entry: Item) -> dict[str, Any]:
+    called = "the regular expression" if kind == "regex" else f"the {kind} pattern"
+    if kind == "pattern":
+        name = entry.choice(NAMED_PATTERNS)
+        regex, called = NAMED_PATTERNS[name], f"pattern {name}"
+    else:
+        regex = entry.text()
+    try:
+        if kind == "grok":
+            regex = expand(regex)
+        return {"compiled": compile_pattern(regex), "called": called}
+    except PatternError as error:
+        entry.fail(f"{kind} {error}")
+
+
 def _apply_parse(frame: Frame, step: Step) -> Frame:
-    return _apply_json(frame, step) if "json" in step.options else _apply_regex(frame, step)
+    kind = step.options["format"]
+    if kind in ("pattern", "regex", "grok"):
+        return _apply_regex(frame, step)
+    if kind == "csv":
+        return _apply_csv(frame, step)
+    if kind == "key_values":
+        return _apply_key_values(frame, step)
+    return _apply_any_json(frame, step) if step.options["fields"] is None else _apply_json(frame, step)
 
 
 def _apply_regex(frame: Frame, step: Step) -> Frame:
     """One match per row: the groups come back between marks, so their number tells whether it matched."""
     pattern = step.options["compiled"]
-    text = frame.source(step.options["from"], step)
+    text = frame.text(step.options["from"], step)
     _try_regex(frame, pattern.regex, step)
     marked = F.regexp_replace(text, pattern.regex, "".join(f"{MARK}${n}" for n, _ in pattern.groups))
     data = frame.data.withColumn("_parts", F.split(F.coalesce(marked, F.lit("")), MARK))
     parts = F.col("_parts")
     called = step.options["called"]
-    reason = (
-        F.when(text.isNull(), F.lit(f"the text for {called} is null"))
-        .when(F.size(parts) == 1, F.lit(f"no match for {called}"))
-        .when(F.size(parts) != len(pattern.groups) + 1, F.lit("the text holds the control character U+0001"))
-        .when(parts[0] != "", F.lit(f"{called} matches only a part of the text"))
-    )
+
+    def reason(_: Mapping[str, Column]) -> Column:
+        return (
+            F.when(text.isNull(), F.lit(f"the text for {called} is null"))
+            .when(F.size(parts) == 1, F.lit(f"no match for {called}"))
+            .when(
+                F.size(parts) != len(pattern.groups) + 1, F.lit("the text holds the control character U+0001")
+            )
+            .when(parts[0] != "", F.lit(f"{called} matches only a part of the text"))
+        )
+
     columns = {name: F.nullif(parts[i + 1], F.lit("")) for i, (_, name) in enumerate(pattern.groups)}
-    done = Frame(data, frame.fields).put(columns, reason, step)
-    return Frame(done.data.drop("_parts"), done.fields)
+    done = Frame(data, frame.fields, frame.open).put(columns, step, reason)
+    return Frame(done.data.drop("_parts"), done.fields, done.open)
 
 
 def _try_regex(frame: Frame, regex: str, step: Step) -> None:
@@ -75,27 +134,174 @@ def _try_regex(frame: Frame, regex: str, step: Step) -> None:
         fail(step, f"the regular expression is wrong: {reason.rpartition('Exception: ')[2]}")
 
 
-def _apply_json(frame: Frame, step: Step) -> Frame:
-    text = frame.source(step.options["from"], step)
-    fields = step.options["json"]
-    schema = ", ".join(f"`{name}` {kind}" for name, kind in fields.items()) + ", `_corrupt` string"
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
-    try:
-        data = frame.data.withColumn("_json", F.from_json(text, schema, options))
-    except Exception as error:
-        fail(step, f"the types of json are wrong: {str(error).splitlines()[0]}")
-    parsed = F.col("_json")
-    trimmed = F.ltrim(text)
-    reason = (
+def _not_an_object(text: Column) -> Column:
+    """Why text is not a JSON object, once it is known not to be one."""
+    start = F.ltrim(text)
+    return (
         F.when(text.isNull(), F.lit("the text for json is null"))
-        .when(trimmed.startswith("["), F.lit("the JSON is an array, not an object"))
-        .when(parsed.isNull(), F.lit("not a JSON object"))
-        .when(parsed["_corrupt"].isNotNull(), F.concat(F.lit("not JSON of these types: "), short(text)))
+        .when(start.startswith("["), F.lit("the JSON is an array, not an object: its values have no names"))
+        .when(start.startswith("{"), complaint("not valid JSON: ", text))
+        .otherwise(complaint("not a JSON object: ", text))
     )
-    done = Frame(data, frame.fields).put({name: parsed[name] for name in fields}, reason, step)
-    return Frame(done.data.drop("_json"), done.fields)
 
 
-PARSE_STEPS: Final[dict[str, StepRule]] = {
-    "parse": StepRule("parse", "Take text apart into fields", _check_parse, _apply_parse),
-}
+def _schema(frame: Frame, fields: Mapping[str, str], step: Step) -> str:
+    """A schema of these fields that Spark accepts."""
+    for name, kind in fields.items():
+        try:
+            frame.data.select(F.lit(None).cast(kind))
+        except Exception as error:
+            fail(step, f"the type of {name} is {kind!r}: {spark_reason(error)}")
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in fields.items())
+
+
+def _apply_json(frame: Frame, step: Step) -> Frame:
+    text = frame.text(step.options["from"], step)
+    fields = step.options["fields"]
+    prefix = step.options.get("prefix", "")
+    schema = _schema(frame, fields, step) + f", {CORRUPT} string"
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    data = frame.data.withColumn("_json", F.from_json(text, schema, options))
+    parsed = F.col("_json")
+
+    def reason(_: Mapping[str, Column]) -> Column:
+        whole = F.ltrim(text).startswith("{") & F.rtrim(text).endswith("}")
+        return (
+            F.when(text.isNull() | parsed.isNull() | ~whole, _not_an_object(text))
+            .when(parsed[CORRUPT].isNotNull(), complaint("the JSON does not have the declared types: ", text))
+        )  # fmt: skip
+
+    done = Frame(data, frame.fields, frame.open).put(
+        {prefix + name: parsed[name] for name in fields}, step, reason
+    )
+    return Frame(done.data.drop("_json"), done.fields, done.open)
+
+
+def _apply_any_json(frame: Frame, step: Step) -> Frame:
+    text = frame.text(step.options["from"], step)
+    prefix = step.options.get("prefix", "")
+    whole = F.from_json(text, OPEN_TYPE)
+    if prefix:
+        whole = F.transform_keys(whole, lambda key, _: F.concat(F.lit(prefix), key))
+    done = frame.spread(whole, step, lambda new: F.when(new[""].isNull(), _not_an_object(text)))
+    used = step.options["from"]
+    return _without(done, used) if used is not None else done
+
+
+def _without(frame: Frame, name: str) -> Frame:
+    """The frame without the field that was taken apart."""
+    if name in frame.fields:
+        return Frame(frame.data.drop(name), tuple(f for f in frame.fields if f != name), frame.open)
+    return frame.forget([name])
+
+
+def _apply_csv(frame: Frame, step: Step) -> Frame:
+    text = frame.text(step.options["from"], step)
+    fields = step.options["fields"]
+    schema = _schema(frame, fields, step) + f", {CORRUPT} string"
+    options = {
+        "mode": "PERMISSIVE",
+        "columnNameOfCorruptRecord": CORRUPT,
+        "sep": step.options.get("separator", ","),
+        "quote": step.options.get("quote", '"'),
+    }
+    data = frame.data.withColumn("_csv", F.from_csv(text, schema, options))
+    parsed = F.col("_csv")
+
+    def reason(_: Mapping[str, Column]) -> Column:
+        return F.when(text.isNull(), F.lit("the text for csv is null")).when(
+            parsed.isNull() | parsed[CORRUPT].isNotNull(),
+            complaint(f"not {len(fields)} values of the declared types: ", text),
+        )
+
+    done = Frame(data, frame.fields, frame.open).put({name: parsed[name] for name in fields}, step, reason)
+    return Frame(done.data.drop("_csv"), done.fields, done.open)
+
+
+def _apply_key_values(frame: Frame, step: Step) -> Frame:
+    """`a=1 b="two words"`: pairs apart by `pairs`, keys and values by `equals`; quotes around values go."""
+    text = frame.text(step.options["from"], step)
+    pairs, equals = step.options.get("pairs", " "), step.options.get("equals", "=")
+    prefix = step.options.get("prefix", "")
+    key = f"[^{_java_quote(pairs + equals)}]+"
+    value = f'"[^"]*"|[^{_java_quote(pairs)}]*'
+    regex = f"({key}){_java_quote(equals)}({value})"
+    keys = F.regexp_extract_all(text, F.lit(regex), F.lit(1))
+    values = F.transform(F.regexp_extract_all(text, F.lit(regex), F.lit(2)), lambda v: F.btrim(v, F.lit('"')))
+    # A key that comes twice takes its last value: built from pairs, a map would refuse it.
+    found = F.map_from_arrays(
+        F.array_distinct(keys), F.transform(F.array_distinct(keys), _last(keys, values))
+    )
+
+    def reason(_: Mapping[str, Column]) -> Column:
+        return F.when(text.isNull(), F.lit("the text for key_values is null")).when(
+            ~F.regexp_like(text, F.lit(regex)), complaint(f"no key{equals}value in: ", text)
+        )
+
+    if step.options["fields"] is not None:
+        return frame.put({prefix + name: found[name] for name in step.options["fields"]}, step, reason)
+    named = F.transform_keys(found, lambda k, _: F.concat(F.lit(prefix), k)) if prefix else found
+    return frame.spread(named.cast(OPEN_TYPE), step, reason)
+
+
+def _last(keys: Column, values: Column) -> Callable[[Column], Column]:
+    def value(key: Column) -> Column:
+        return F.element_at(values, (F.size(keys) - F.array_position(F.reverse(keys), key) + 1).cast("int"))
+
+    return value
+
+
+def _java_quote(text: str) -> str:
+    """Text that stands for itself in a Java pattern, between brackets too."""
+    return "".join("\\" + char if not char.isalnum() else char for char in text)
+
+
+def _check_split(item: Item) -> Mapping[str, Any]:
+    found = item.mapping(("from", "by", "into", "keep_empty", "trim"), required=("by", "into"))
+    into = found["into"].texts()
+    kept = [name for name in into if name != "_"]
+    if not kept:
+        found["into"].fail("into keeps nothing: name at least one piece")
+    if len(set(kept)) != len(kept):
+        found["into"].fail("into names a piece twice")
+    by = found["by"].texts()
+    if not all(by):
+        found["by"].fail("by is empty: name the text that stands between the pieces")
+    return {
+        "from": found["from"].text() if "from" in found else None,
+        "by": by,
+        "into": into,
+        "keep_empty": found["keep_empty"].flag() if "keep_empty" in found else True,
+        "trim": found["trim"].flag() if "trim" in found else True,
+    }
+
+
+def _apply_split(frame: Frame, step: Step) -> Frame:
+    """Pieces in the order of `into`; fewer than that are an error, what comes after the last one is left."""
+    options = step.options
+    text = frame.text(options["from"], step)
+    pieces = F.split(text, "|".join(_java_quote(by) for by in options["by"]))
+    if not options["keep_empty"]:
+        pieces = F.filter(pieces, lambda piece: F.trim(piece) != "")
+    data = frame.data.withColumn("_parts", pieces)
+    parts = F.col("_parts")
+    count = len(options["into"])
+
+    def reason(_: Mapping[str, Column]) -> Column:
+        few = F.concat(F.size(parts).cast("string"), F.lit(f" pieces, not {count}, in: "), short(text))
+        return F.when(text.isNull(), F.lit("the text to split is null")).when(F.size(parts) < count, few)
+
+    def piece(i: int) -> Column:
+        return F.trim(F.get(parts, F.lit(i))) if options["trim"] else F.get(parts, F.lit(i))
+
+    columns = {name: piece(i) for i, name in enumerate(options["into"]) if name != "_"}
+    done = Frame(data, frame.fields, frame.open).put(columns, step, reason)
+    return Frame(done.data.drop("_parts"), done.fields, done.open)
+
+
+PARSE_STEPS: Final = rules(
+    StepRule(
+        "parse", "Take text apart into fields: patterns, JSON, CSV, key=value", _check_parse, _apply_parse
+    ),
+    StepRule("split", "Take text apart at separators", _check_split, _apply_split),
+)

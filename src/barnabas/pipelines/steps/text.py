@@ -1,0 +1,158 @@
+"""Steps that rewrite text in its place.
+
+trim: [a, b]    upper: [a]    lower: [a]    url_decode: [path]    unescape: [user_agent]
+replace: {field: path, find: "/old/", with: "/new/"}     or regex: instead of find:
+substring: {field: id, start: 1, length: 8, to: short}   start counts from 1, negative from the end
+mask: {fields: [card], left: 0, right: 4, with: "*"}     characters that stay, on each side
+hash: {fields: [email], algorithm: sha256, salt: "..."}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from barnabas.pipelines.document import Item
+from barnabas.pipelines.steps.base import Frame, StepRule, complaint, fail, first_of, rules
+from barnabas.pipelines.steps.fields import check_names, check_new_name
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.spec import Step
+
+ALGORITHMS: Final = ("sha256", "sha512", "md5", "crc32")
+
+
+def _each(change: Callable[[Column], Column]) -> Callable[[Frame, Step], Frame]:
+    """A step that rewrites each named field."""
+
+    def apply(frame: Frame, step: Step) -> Frame:
+        return frame.put({name: change(frame.text(name, step)) for name in step.options["names"]}, step)
+
+    return apply
+
+
+def _unescaped(text: Column) -> Column:
+    """A backslash before a quote or a backslash goes away, as web servers write them into logs."""
+    plain = F.regexp_replace(text, r'\\(["\\])', "$1")
+    return F.when(F.contains(text, F.lit("\\")), plain).otherwise(text)
+
+
+def _apply_url_decode(frame: Frame, step: Step) -> Frame:
+    texts = {name: frame.text(name, step) for name in step.options["names"]}
+
+    def reason(new: Mapping[str, Column]) -> Column | None:
+        return first_of(
+            F.when(text.isNotNull() & new[name].isNull(), complaint(f"{name} is ", text, ", not URL-encoded"))
+            for name, text in texts.items()
+        )
+
+    return frame.put({name: F.try_url_decode(text) for name, text in texts.items()}, step, reason)
+
+
+def _check_replace(item: Item) -> Mapping[str, Any]:
+    found = item.mapping(("field", "find", "regex", "with"), required=("field", "with"))
+    if ("find" in found) == ("regex" in found):
+        item.fail("replace needs one of find and regex")
+    how = "find" if "find" in found else "regex"
+    if not found[how].text():
+        found[how].fail(f"{how} is empty: name the text to replace")
+    return {"field": found["field"].text(), how: found[how].text(), "with": found["with"].text()}
+
+
+def _apply_replace(frame: Frame, step: Step) -> Frame:
+    options = step.options
+    text = frame.text(options["field"], step)
+    if "find" in options:
+        new = F.replace(text, F.lit(options["find"]), F.lit(options["with"]))
+    else:
+        try:
+            frame.data.sparkSession._jvm.java.util.regex.Pattern.compile(options["regex"])
+        except Exception as error:
+            fail(step, f"the regular expression is wrong: {str(error).splitlines()[-1]}")
+        new = F.regexp_replace(text, options["regex"], options["with"])
+    return frame.put({options["field"]: new}, step)
+
+
+def _check_substring(item: Item) -> Mapping[str, Any]:
+    found = item.mapping(("field", "start", "length", "to"), required=("field", "start"))
+    start = found["start"].value
+    if isinstance(start, bool) or not isinstance(start, int) or start == 0:
+        found["start"].fail(f"start is {start!r}; it counts from 1, or from the end with -1")
+    name = found["field"].text()
+    return {
+        "field": name,
+        "start": start,
+        "length": found["length"].number() if "length" in found else 1 << 30,
+        "to": check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
+    }
+
+
+def _apply_substring(frame: Frame, step: Step) -> Frame:
+    options = step.options
+    text = frame.text(options["field"], step)
+    return frame.put({options["to"]: F.substring(text, options["start"], options["length"])}, step)
+
+
+def _check_mask(item: Item) -> Mapping[str, Any]:
+    found = item.mapping(("fields", "left", "right", "with"), required=("fields",))
+    char = found["with"].text() if "with" in found else "*"
+    if len(char) != 1:
+        found["with"].fail(f"with is {char!r}, not one character")
+    return {
+        **check_names(found["fields"]),
+        "left": found["left"].number(0) if "left" in found else 0,
+        "right": found["right"].number(0) if "right" in found else 0,
+        "with": char,
+    }
+
+
+def _apply_mask(frame: Frame, step: Step) -> Frame:
+    """Text that is not longer than what would stay is masked whole: else it would be there to read."""
+    left, right, char = step.options["left"], step.options["right"], step.options["with"]
+
+    def masked(text: Column) -> Column:
+        length = F.char_length(text)
+        hidden = F.greatest(length - left - right, F.lit(0))
+        ends = [F.left(text, F.lit(left)), F.repeat(F.lit(char), hidden), F.right(text, F.lit(right))]
+        return F.when(length <= left + right, F.repeat(F.lit(char), length)).otherwise(F.concat(*ends))
+
+    return _each(masked)(frame, step)
+
+
+def _check_hash(item: Item) -> Mapping[str, Any]:
+    found = item.mapping(("fields", "algorithm", "salt"), required=("fields",))
+    return {
+        **check_names(found["fields"]),
+        "algorithm": found["algorithm"].choice(ALGORITHMS) if "algorithm" in found else "sha256",
+        "salt": found["salt"].text() if "salt" in found else "",
+    }
+
+
+def _apply_hash(frame: Frame, step: Step) -> Frame:
+    algorithm, salt = step.options["algorithm"], step.options["salt"]
+
+    def hashed(text: Column) -> Column:
+        salted = F.concat(F.lit(salt), text).cast("binary")
+        if algorithm == "md5":
+            return F.md5(salted)
+        if algorithm == "crc32":
+            return F.lower(F.lpad(F.hex(F.crc32(salted)), 8, "0"))
+        return F.sha2(salted, int(algorithm.removeprefix("sha")))
+
+    return _each(hashed)(frame, step)
+
+
+TEXT_STEPS: Final = rules(
+    StepRule("trim", "Take blanks away at both ends", check_names, _each(F.trim)),
+    StepRule("upper", "Upper case", check_names, _each(F.upper)),
+    StepRule("lower", "Lower case", check_names, _each(F.lower)),
+    StepRule("unescape", "Take backslashes away before quotes", check_names, _each(_unescaped)),
+    StepRule("url_decode", "Decode %20 and +", check_names, _apply_url_decode),
+    StepRule("replace", "Replace text, or what a regular expression matches", _check_replace, _apply_replace),
+    StepRule("substring", "A part of a text", _check_substring, _apply_substring),
+    StepRule("mask", "Hide a text but for its ends", _check_mask, _apply_mask),
+    StepRule("hash", "Replace a value by its hash", _check_hash, _apply_hash),
+)
