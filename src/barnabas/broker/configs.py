@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.config.describe import (
     Entry,
@@ -15,6 +15,7 @@ from barnabas.config.describe import (
 )
 from barnabas.config.dynamic import (
     Change,
+    Operation,
     Resource,
     TopicConfig,
     altered_broker_configs,
@@ -35,6 +36,14 @@ if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
 
 ConfigEntry = Entry
+
+RESOURCE_FOLDERS: Final[Mapping[int, str]] = {
+    Resource.TOPIC: "topics",
+    Resource.BROKER: "brokers",
+    Resource.GROUP: "groups",
+    Resource.CLIENT_METRICS: "client-metrics",
+}
+"""Where the options of each type of resource lie under /config."""
 
 
 class Configs:
@@ -115,6 +124,18 @@ class Configs:
             current = self._image.config("client-metrics", name)
             return "client-metrics", name, altered_client_metrics(current, lines)
         raise _unknown_resource(resource_type)
+
+    def replacing(
+        self, resource_type: int, name: str, texts: Mapping[str, str | None]
+    ) -> list[tuple[str, int, str | None]]:
+        """The changes that leave a resource with exactly `texts` of its own."""
+        kind = RESOURCE_FOLDERS.get(resource_type)
+        if kind is None:
+            raise _unknown_resource(resource_type)
+        entity = name or DEFAULT_ENTITY if kind == "brokers" else name
+        gone = [one for one in self._image.config(kind, entity) if one not in texts]
+        changes: list[tuple[str, int, str | None]] = [(one, Operation.DELETE, None) for one in gone]
+        return changes + [(one, Operation.SET, text) for one, text in texts.items()]
 
     def _altered_broker(self, name: str, lines: list[Change]) -> tuple[str, str, dict[str, str]]:
         if name:

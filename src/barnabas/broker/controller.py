@@ -60,6 +60,8 @@ class Controller:
         self.node_id = config.node_id
         self.configs = Configs(config, self.image)
         self.on_topics_deleted: Callable[[frozenset[str]], None] = lambda names: None
+        self.on_topics_changed: Callable[[], None] = lambda: None
+        self.on_configs_changed: Callable[[str, str], None] = lambda kind, entity: None
         self._clock = clock
         self._partitions = partitions
         self._changing = asyncio.Lock()
@@ -239,14 +241,32 @@ class Controller:
     ) -> None:
         """Change a resource's own options; (option, operation, value). Raises ApiError."""
         async with self._changing:
-            kind, entity, config = self.configs.altered(resource_type, name, changes)
-            if validate_only:
-                return
-            await self._change(decide_config(self.image, kind, entity, config))
-            self.configs.refresh_broker(self.node_id)
-            if kind == "topics":
-                self._partitions.reconfigure(entity)
-            else:
-                for topic in self.image.topics:
-                    self._partitions.reconfigure(topic)
-            log.info("options changed", extra={"kind": kind, "entity": entity})
+            altered = self.configs.altered(resource_type, name, changes)
+            if not validate_only:
+                await self._put_config(*altered)
+
+    async def replace_configs(
+        self,
+        resource_type: int,
+        name: str,
+        texts: Mapping[str, str | None],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Give a resource exactly these options of its own. Raises ApiError."""
+        async with self._changing:
+            changes = self.configs.replacing(resource_type, name, texts)
+            altered = self.configs.altered(resource_type, name, changes)
+            if not validate_only:
+                await self._put_config(*altered)
+
+    async def _put_config(self, kind: str, entity: str, config: Mapping[str, str]) -> None:
+        await self._change(decide_config(self.image, kind, entity, config))
+        self.configs.refresh_broker(self.node_id)
+        if kind == "topics":
+            self._partitions.reconfigure(entity)
+        elif kind == "brokers":
+            for topic in self.image.topics:
+                self._partitions.reconfigure(topic)
+        self.on_configs_changed(kind, entity)
+        log.info("options changed", extra={"kind": kind, "entity": entity})

@@ -27,6 +27,7 @@ DESCRIBE_TOPIC: Final[Authorize] = ("DESCRIBE", "TOPIC")
 CREATE_TOPIC: Final[Authorize] = ("CREATE", "TOPIC")
 DELETE_TOPIC: Final[Authorize] = ("DELETE", "TOPIC")
 ALTER_TOPIC: Final[Authorize] = ("ALTER", "TOPIC")
+DESCRIBE_CLUSTER: Final[Authorize] = ("DESCRIBE", "CLUSTER")
 WRITE_PRODUCER: Final[Authorize] = ("IDEMPOTENT_WRITE", "CLUSTER")
 
 
@@ -70,14 +71,19 @@ APIS: Final[tuple[Api, ...]] = (
     _row(18, "ApiVersions", "api_versions", 0, 4),
     _row(19, "CreateTopics", "create_topics", 0, 7, CREATE_TOPIC),
     _row(20, "DeleteTopics", "delete_topics", 0, 6, DELETE_TOPIC),
+    _row(21, "DeleteRecords", "delete_records", 0, 2, DELETE_TOPIC),
     _row(22, "InitProducerId", "init_producer_id", 0, 5, WRITE_PRODUCER),
     _row(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 0, 4, DESCRIBE_TOPIC),
     _row(32, "DescribeConfigs", "describe_configs", 0, 4),
+    _row(33, "AlterConfigs", "alter_configs", 0, 2),
+    _row(35, "DescribeLogDirs", "describe_log_dirs", 0, 5, DESCRIBE_CLUSTER),
     _row(37, "CreatePartitions", "create_partitions", 0, 3, ALTER_TOPIC),
     _row(42, "DeleteGroups", "delete_groups", 0, 2, DELETE_GROUP),
     _row(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
     _row(47, "OffsetDelete", "offset_delete", 0, 0, DELETE_GROUP),
     _row(60, "DescribeCluster", "describe_cluster", 0, 2),
+    _row(61, "DescribeProducers", "describe_producers", 0, 0, READ_TOPIC),
+    _row(74, "ListConfigResources", "list_config_resources", 0, 1),
     _row(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, DESCRIBE_TOPIC),
 )
 
