@@ -49,16 +49,6 @@ def chosen(workloads: list[Workload], patterns: list[str] | None) -> list[Worklo
     return [w for w in workloads if not patterns or any(fnmatch.fnmatch(w.name, p) for p in patterns)]
 
 
-def touch_memory(directory: Path, size_bytes: int = 2_000_000_000) -> None:
-    """Write and drop a large file: memory that a virtual machine touches for the first time is slow."""
-    path = directory / "touch"
-    block = os.urandom(1 << 20)
-    with path.open("wb") as file:
-        for _ in range(size_bytes >> 20):
-            file.write(block)
-    path.unlink()
-
-
 def start_all(names: list[str], directory: Path, results: Results, starts: int) -> list[Broker]:
     """Start each broker `starts` times, noting start-up time and idle memory; the last start stays up."""
     running = []
@@ -149,16 +139,17 @@ def main() -> int:
         return 0
     rounds = options.rounds or (3 if options.quick else 5)
     seconds = options.seconds or (0.5 if options.quick else 1.0)
-    pace = Pace(0.3, seconds, latency_seconds=2.0 if options.quick else 5.0)
+    pace = Pace(0.2, seconds, latency_seconds=2.0 if options.quick else 5.0)
     names = options.brokers.split(",") if options.brokers else [c.name for c in ALL]
     results = Results([], settings={"rounds": rounds, "seconds per sample": seconds})
     busy = round(os.getloadavg()[0], 1)
     results.settings["load average before"] = busy
     if busy > (os.cpu_count() or 1) / 2:
-        print(f"the machine is already busy (load average {busy}): expect noise, trust ratios only", flush=True)
+        print(
+            f"the machine is already busy (load average {busy}): expect noise, trust ratios only", flush=True
+        )
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.dir) as folder:
         directory = Path(folder)
-        touch_memory(directory)
         brokers = start_all(names, directory, results, starts=3 if options.quick else 5)
         if not brokers:
             print("no broker to measure")

@@ -45,7 +45,9 @@ def test_idempotent_producer(probe: list[str], bootstrap: str) -> None:
     foreign.run(probe, bootstrap, "franz-idempotent", str(RECORDS))
 
 
-@pytest.mark.parametrize("release", ["v0.11.0", "v1.0", "v2.0", "v2.1", "v2.4", "v2.8", "v3.3", "v3.9", "v4.0"])
+@pytest.mark.parametrize(
+    "release", ["v0.11.0", "v1.0", "v2.0", "v2.1", "v2.4", "v2.8", "v3.3", "v3.9", "v4.0"]
+)
 def test_the_request_versions_of_older_releases(probe: list[str], bootstrap: str, release: str) -> None:
     """franz-go bound to what a client of that release would ask: records, offsets, a group, admin."""
     foreign.run(probe, bootstrap, "franz-versions", release)
