@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import fnmatch
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -132,6 +133,7 @@ def show(results: Results) -> bool:
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the brokers are stopped then as well
     options = arguments()
     workloads = chosen(all_workloads(options.quick), options.only)
     if options.list:
