@@ -60,7 +60,12 @@ COMMANDS: Final = (
     Command("perf", "barnabas.cli.perf", "Measure producing, consuming, and from send to receive."),
     Command("agent", "barnabas.cli.agent.command", "Ship the lines of growing files into a topic."),
     Command("profile", "barnabas.cli.profile", "Show the clusters that are known by name."),
-    Command("pipeline", "barnabas.cli.pipeline", "Run a pipeline on Spark."),
+    Command(
+        "pipeline",
+        "barnabas.cli.pipeline",
+        "Run a pipeline on Spark; preview it; replay its dead letters.",
+        also=("barnabas.cli.pipeline_records",),
+    ),
     Command(
         "kafka", "barnabas.cli.kafka.main", "Kafka's own tools: kafka-topics and the others.", plain=True
     ),

@@ -12,12 +12,12 @@ from barnabas.cli.errors import CliError
 from barnabas.cli.options import AsJson
 from barnabas.cli.runner import example, new_app
 
-app = new_app("Run a pipeline on Spark.")
+app = new_app("Run a pipeline on Spark; preview it; replay its dead letters.")
 
 
 @app.callback()
 def pipeline() -> None:
-    """Run a pipeline on Spark."""
+    """Run a pipeline on Spark; preview it; replay its dead letters."""
 
 
 @app.command(epilog=example("barnabas pipeline run examples/access_log/pipeline.yaml --once"))

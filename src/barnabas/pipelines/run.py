@@ -151,7 +151,7 @@ def run_pipeline(
 
     from barnabas.pipelines.session import build_archive, start_session
 
-    address = bootstrap or spec.bootstrap or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+    address = address_of(spec, bootstrap)
     checkpoint = Path(checkpoint_dir or DEFAULT_CHECKPOINTS) / spec.name
     log_file = checkpoint / "spark.log"
     prepare(spec, address, once=once)
@@ -199,6 +199,11 @@ def stop_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def address_of(spec: PipelineSpec, bootstrap: str | None) -> str:
+    """The brokers to talk to: as given, else the file's, else the environment's, else the local one."""
+    return bootstrap or spec.bootstrap or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP
 
 
 def connection_options(spec: PipelineSpec, bootstrap: str) -> dict[str, str]:

@@ -1,0 +1,180 @@
+"""`barnabas pipeline check`, `preview` and `replay-dead-letters`: looking at a pipeline and its records."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barnabas.cli.errors import EXIT_OK, CliError
+from barnabas.cli.options import AsJson
+from barnabas.cli.output import count_of, note, print_json
+from barnabas.cli.pipeline import app
+from barnabas.cli.runner import example
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas.pipelines.spec import PipelineSpec
+
+File = Annotated[Path, typer.Argument(metavar="FILE.yaml", show_default=False)]
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "-b",
+        "--bootstrap",
+        envvar="BARNABAS_BOOTSTRAP",
+        metavar="HOST:PORT,...",
+        help="The cluster to talk to; wins over the file's.",
+        show_default=False,
+    ),
+]
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[PipelineSpec]:
+    """The checked pipeline of a file; what goes wrong inside ends the command with one line."""
+    if not file.is_file():
+        raise CliError(f"{file}: no such file")
+    try:
+        from barnabas.pipelines.errors import PipelineError
+        from barnabas.pipelines.spec import load_spec
+    except ImportError:
+        raise CliError("pipelines need PySpark: pip install 'barnabas[pipelines]'") from None
+    try:
+        yield load_spec(file)
+    except PipelineError as error:
+        raise CliError(str(error)) from None
+
+
+@contextmanager
+def session(spec: PipelineSpec) -> Iterator[SparkSession]:
+    """A Spark session for a short piece of work."""
+    from barnabas.pipelines.session import build_archive, start_session
+
+    archive = build_archive(lambda text: note(f"{text} ..."))
+    spark = start_session(f"barnabas {spec.name}", quick=True, conf=spec.spark, archive=archive)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@app.command(epilog=example("barnabas pipeline check pipeline.yaml"))
+def check(file: File) -> int:
+    """Check a pipeline file without running it or asking a broker."""
+    with opened(file) as spec:
+        outputs = ", ".join(output.topic for output in spec.outputs)
+        print(f"{file}: pipeline {spec.name}, {count_of(len(spec.steps), 'step')}, writes {outputs}")
+    return EXIT_OK
+
+
+@app.command(
+    epilog=example(
+        "barnabas pipeline preview examples/access_log/pipeline.yaml -n 2",
+        "barnabas pipeline preview pipeline.yaml --topic logs --oldest --json",
+    )
+)
+def preview(
+    file: File,
+    topic: Annotated[
+        str | None, typer.Option("-t", "--topic", help="Which topic of the source.", show_default=False)
+    ] = None,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="How many records.")] = 5,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", help="The output whose own steps are shown too.", show_default=False),
+    ] = None,
+    oldest: Annotated[bool, typer.Option("--oldest", help="The oldest records, not the newest.")] = False,
+    bootstrap: Bootstrap = None,
+    json: AsJson = False,
+) -> int:
+    """Show what each step does to real records. Nothing is written."""
+    with opened(file) as spec:
+        from barnabas.pipelines.preview import preview as preview_records
+        from barnabas.pipelines.preview import render
+        from barnabas.pipelines.run import address_of
+
+        with session(spec) as spark:
+            found = preview_records(
+                spark,
+                spec,
+                address_of(spec, bootstrap),
+                topic=topic,
+                count=count,
+                output=output,
+                oldest=oldest,
+            )
+    if json:
+        print_json([asdict(record) for record in found])
+    elif found:
+        print(render(found))
+    else:
+        note("the topic has no records yet")
+    return EXIT_OK
+
+
+@app.command(
+    "replay-dead-letters",
+    epilog=example(
+        "barnabas pipeline replay-dead-letters pipeline.yaml --dry-run",
+        "barnabas pipeline replay-dead-letters pipeline.yaml --where \"reason LIKE 'no match%'\" "
+        "--repair 'value || \\'\"\\''",
+    ),
+)
+def replay_dead_letters(
+    file: File,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="Which: over value, reason, step, topic, partition, offset, attempts, timestamp.",
+            show_default=False,
+        ),
+    ] = None,
+    repair: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help="The new value, out of the same names.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would happen.")] = False,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Also those that an earlier replay looked at.")
+    ] = False,
+    bootstrap: Bootstrap = None,
+    json: AsJson = False,
+) -> int:
+    """Put dead letters through again: what the pipeline can handle now goes back to its topic.
+
+    The rest moves to the end of the dead-letter topic, with its newest reason.
+    """
+    with opened(file) as spec:
+        from barnabas.pipelines.replay import replay
+        from barnabas.pipelines.run import address_of
+
+        with session(spec) as spark:
+            report = replay(
+                spark,
+                spec,
+                address_of(spec, bootstrap),
+                where=where,
+                repair=repair,
+                dry_run=dry_run,
+                from_beginning=from_beginning,
+            )
+    if json:
+        print_json(asdict(report))
+        return EXIT_OK
+    would = "would go" if dry_run else "went"
+    print(
+        f"{count_of(report.found, 'dead letter')} looked at, {report.replayed:,} {would} back to their topic"
+    )
+    for reason, number in sorted(report.still_bad.items(), key=lambda row: -row[1]):
+        print(f"  {number:>7,}  {reason}")
+    if report.left:
+        print(f"  {report.left:>7,}  not asked for", file=sys.stderr)
+    return EXIT_OK

@@ -1,0 +1,171 @@
+"""What each step of a pipeline does to real records: for the terminal, and as plain data for others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from barnabas.client.blocking import BlockingClient
+from barnabas.client.errors import ClientError
+from barnabas.pipelines.chain import json_value, opened, run_steps
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.options import client_options
+from barnabas.pipelines.records import as_rows, first_records, last_records
+from barnabas.pipelines.spec import PipelineSpec, Step
+from barnabas.pipelines.steps.base import Frame
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+@dataclass(slots=True)
+class StepResult:
+    """A record after one step. rows: its fields, once per row that came of it (none: it was filtered out,
+    several: it was exploded). reason: why the step could not handle it."""
+
+    step: str
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class RecordPreview:
+    """One record and what became of it, step by step, up to the step that failed."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: str | None
+    value: str | None
+    steps: list[StepResult] = field(default_factory=list)
+
+
+def preview(
+    spark: SparkSession,
+    spec: PipelineSpec,
+    bootstrap: str,
+    *,
+    topic: str | None = None,
+    count: int = 5,
+    output: str | None = None,
+    oldest: bool = False,
+) -> list[RecordPreview]:
+    """Runs the steps, one more each time, over `count` records of the source (the newest, or the oldest).
+
+    topic: of a pipeline that reads several. output: whose own steps come after the common ones; default the
+    first. Nothing is written. Raises PipelineError.
+    """
+    from barnabas.pipelines.run import connection_options
+
+    table = _records(connection_options(spec, bootstrap), spec, topic, count, oldest)
+    return preview_rows(spark, spec.steps + _output_steps(spec, output), table)
+
+
+def _output_steps(spec: PipelineSpec, output: str | None) -> tuple[Step, ...]:
+    names = [o.name for o in spec.outputs]
+    if output is not None and output not in names:
+        raise PipelineError(f"{spec.where}: there is no output {output!r}; there are {', '.join(names)}")
+    return spec.outputs[0 if output is None else names.index(output)].steps
+
+
+def _records(
+    options: dict[str, str], spec: PipelineSpec, topic: str | None, count: int, oldest: bool
+) -> pa.Table:
+    topics = (topic,) if topic is not None else spec.source.topics
+    if not topics:
+        raise PipelineError(f"{spec.where}: the source is a pattern: name one topic with --topic")
+    take: Callable[..., pa.Table] = first_records if oldest else last_records
+    try:
+        with BlockingClient(client_options(options)) as client:
+            return take(client, topics, count)
+    except ClientError as error:
+        raise PipelineError(str(error)) from error
+
+
+def preview_rows(spark: SparkSession, steps: tuple[Step, ...], table: pa.Table) -> list[RecordPreview]:
+    """The same over records that are there already."""
+    found: dict[tuple[str, int, int], RecordPreview] = {}
+    for row in table.to_pylist():
+        place = (row["topic"], row["partition"], row["offset"])
+        found[place] = RecordPreview(*place, _text(row["key"]), _text(row["value"]))
+    frame = opened(as_rows(spark, table))
+    for step in steps:
+        frame = run_steps(frame, (step,))
+        results: dict[tuple[str, int, int], StepResult] = {}
+        for place, reason, fields in _after(frame):
+            failed_before = any(result.reason for result in found[place].steps)
+            if failed_before:
+                continue
+            result = results.setdefault(place, StepResult(step.label))
+            if reason is not None:
+                result.reason = reason
+            else:
+                result.rows.append(fields)
+        for place, record in found.items():
+            if record.steps and (record.steps[-1].reason or not record.steps[-1].rows):
+                continue  # failed or filtered out by an earlier step
+            record.steps.append(results.get(place, StepResult(step.label)))
+    return list(found.values())
+
+
+def _after(frame: Frame) -> list[tuple[tuple[str, int, int], str | None, dict[str, Any]]]:
+    rows = frame.data.select(
+        "_topic",
+        "_partition",
+        "_offset",
+        F.col("_error")["reason"].alias("reason"),
+        json_value(frame).alias("json"),
+    ).collect()
+    done = []
+    for row in rows:
+        fields = {}
+        if row.reason is None and (frame.fields or frame.open):
+            fields = json.loads(row.json)
+        done.append(((row._topic, row._partition, row._offset), row.reason, fields))
+    return done
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def render(records: list[RecordPreview]) -> str:
+    """The preview as text: per step only what it changed."""
+    lines: list[str] = []
+    for record in records:
+        lines.append(f"{record.topic}-{record.partition} offset {record.offset}")
+        lines.append(f"  value  {_shown(record.value)}")
+        before: list[dict[str, Any]] = [{}]
+        for result in record.steps:
+            lines.append(f"  {result.step}")
+            lines += [f"    {line}" for line in _changes(before, result)]
+            before = result.rows
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def _changes(before: list[dict[str, Any]], result: StepResult) -> list[str]:
+    if result.reason is not None:
+        return [f"cannot be handled: {result.reason}", "-> dead letters"]
+    if not result.rows:
+        return ["left out"]
+    lines = []
+    if len(result.rows) != len(before):
+        lines.append(f"{len(result.rows)} rows")
+    for number, row in enumerate(result.rows):
+        old = before[number] if number < len(before) and len(before) == len(result.rows) else before[0]
+        for name, value in row.items():
+            if name not in old or old[name] != value:
+                lines.append(f"+ {name} = {_shown(value)}")
+        lines += [f"- {name}" for name in old if name not in row]
+    return lines or ["no change"]
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 160 else text[:157] + "..."
