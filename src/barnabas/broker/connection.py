@@ -7,17 +7,21 @@ read; a frame larger than the shared buffer is received straight into a buffer o
 
 While a request waits for its answer (a long poll, a join), or while the peer does not take its
 responses, no further request of this connection is begun: that keeps responses in order and bounds memory.
+For the same reason, and so that others get their turn, at most `ANSWERS_QUEUED_MAX` parts of answers are queued
+before they are written.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+import mmap
 import os
 import socket
 import ssl
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.produce_lane import ProduceLanes
@@ -32,6 +36,10 @@ SHARED_BUFFER_BYTES: Final = 256 * 1024
 # A slice below this is cheaper to read and send together with its header than to send with sendfile.
 SENDFILE_BYTES_MIN: Final = 96 * 1024
 SENDFILE_STEP_BYTES: Final = 1 << 20
+# Small slices are joined with what is around them, but no more than this is read from files at a time.
+GATHER_BYTES_MAX: Final = 1 << 20
+ANSWERS_QUEUED_MAX: Final = 64
+V4_IN_V6: Final = "::ffff:"
 INT32: Final = struct.Struct(">i")
 
 Part = bytes | bytearray | memoryview | FileSlice
@@ -41,9 +49,9 @@ class Connection:
     """State of one accepted socket. Owned by its shard's loop; never touched from another thread."""
 
     __slots__ = (
-        "_carry", "_large", "_large_bytes", "_out", "_waiting", "_writer_armed", "client_id", "client_software",
-        "closed", "fd", "lanes", "last_active_s", "listener", "local_host", "local_port", "peer", "principal", "sasl",
-        "shard", "sock",
+        "_carry", "_large", "_large_bytes", "_out", "_paused", "_waiting", "_writer_armed", "client_id",
+        "client_software", "closed", "fd", "lanes", "last_active_s", "listener", "local_host", "local_port", "parked",
+        "peer", "principal", "sasl", "shard", "sock",
     )  # fmt: skip
 
     def __init__(self, shard: Shard, sock: socket.socket, listener: str) -> None:
@@ -53,19 +61,23 @@ class Connection:
         self.listener = listener
         peer, local = sock.getpeername(), sock.getsockname()
         self.peer = f"{peer[0]}:{peer[1]}"
-        self.local_host: str = local[0]
+        # On a socket for both families an IPv4 peer appears as ::ffff:a.b.c.d; it wants to be told a.b.c.d.
+        self.local_host: str = local[0].removeprefix(V4_IN_V6)
         self.local_port: int = local[1]
         self.client_id: str | None = None
         self.client_software = ("", "")
         self.principal = "User:ANONYMOUS"
         self.sasl: object | None = None
         self.closed = False
+        self.parked: Callable[[], None] | None = None
+        """Gives up what waits for this connection; called when it closes."""
         self.lanes = ProduceLanes()
         self.last_active_s = shard.loop.time()
         self._carry = b""
         self._large: memoryview | None = None
         self._large_bytes = 0
         self._out: deque[Part] = deque()
+        self._paused = False
         self._waiting = False
         self._writer_armed = False
 
@@ -132,6 +144,7 @@ class Connection:
     def _take_frames(self, buffer: memoryview, end: int) -> None:
         """Handle every whole frame in buffer[:end]; keep the rest for the next read."""
         position = 0
+        out = self._out
         on_frame = self.shard.dispatcher.on_frame
         while end - position >= 4 and not self._waiting and not self.closed:
             (size_bytes,) = INT32.unpack_from(buffer, position)
@@ -146,6 +159,9 @@ class Connection:
                 break
             on_frame(self, buffer[position + 4 : after])
             position = after
+            if len(out) >= ANSWERS_QUEUED_MAX:
+                self._paused = True  # `flush` goes on when they are written
+                break
         if position < end and not self.closed:
             self._carry = bytes(buffer[position:end])
 
@@ -170,11 +186,16 @@ class Connection:
     def resume(self) -> None:
         """The parked request was answered: go on with what the peer sent behind it."""
         self._waiting = False
+        self.parked = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Handle the requests that were left in the carry, unless something holds this connection up."""
         carry = self._carry
-        if not carry or self.closed:
+        if not carry or self.closed or self._waiting or self._writer_armed:
             return
         self._carry = b""
-        if len(carry) >= SHARED_BUFFER_BYTES and not self._writer_armed:
+        if len(carry) >= SHARED_BUFFER_BYTES:
             self.shard.loop.add_reader(self.fd, self.on_readable)
         # A bytearray, because appends patch base offsets in place.
         self._take_frames(memoryview(bytearray(carry)), len(carry))
@@ -199,6 +220,10 @@ class Connection:
             self._arm_writer()
         except OSError as error:
             self.close(None if error.errno in (errno.ECONNRESET, errno.EPIPE) else str(error))
+            return
+        if self._paused:
+            self._paused = False
+            self.shard.loop.call_soon(self._go_on)
 
     def _write_queued(self) -> None:
         out = self._out
@@ -223,13 +248,15 @@ class Connection:
                 raise BlockingIOError
 
     def _gather(self) -> tuple[bytes, bool]:
-        """Join queued bytes (and small file slices) up to the next large slice; (bytes, a slice follows)."""
+        """Join queued bytes (and small file slices) up to the next large slice; (bytes, more follows)."""
         out = self._out
         parts: list[bytes | bytearray | memoryview] = []
+        read_bytes = 0
         while out:
             item = out[0]
             if isinstance(item, FileSlice):
-                if item.size >= SENDFILE_BYTES_MIN:
+                read_bytes += item.size
+                if item.size >= SENDFILE_BYTES_MIN or read_bytes > GATHER_BYTES_MAX:
                     return b"".join(parts), True
                 parts.append(item.read())
             else:
@@ -267,6 +294,10 @@ class Connection:
             return
         self.shard.loop.remove_writer(self.fd)
         self._writer_armed = False
+        self._paused = False
+        self._go_on()
+        if self.closed:
+            return
         if len(self._carry) < SHARED_BUFFER_BYTES:  # else `resume` makes room and reads on
             self.shard.loop.add_reader(self.fd, self.on_readable)
 
@@ -285,6 +316,9 @@ class Connection:
             loop.remove_writer(self.fd)
         self._out.clear()
         self._carry = b""
+        if self.parked is not None:
+            self.parked()
+            self.parked = None
         if self._large is not None:
             self.shard.large_buffers.give_back(self._large)
             self._large = None
@@ -296,7 +330,8 @@ class LargeBuffers:
     """Receive buffers for large frames, kept for the next frame of the same size.
 
     A fresh megabyte costs a page fault for every 4 KB; a producer of large batches sends the same size again
-    and again. At most `kept_bytes_max` are kept; the oldest go first.
+    and again. At most `kept_bytes_max` are kept; the oldest go first. They are mapped, not allocated: what a peer
+    announces takes no memory before it arrives.
     """
 
     def __init__(self, kept_bytes_max: int = 32 << 20) -> None:
@@ -309,7 +344,7 @@ class LargeBuffers:
         if free:
             self._kept_bytes -= size_bytes
             return free.pop()
-        return memoryview(bytearray(size_bytes))
+        return memoryview(mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
     def give_back(self, buffer: memoryview) -> None:
         size_bytes = len(buffer)

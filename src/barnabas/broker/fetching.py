@@ -110,10 +110,18 @@ class FetchWaiter:
             self._reading.read()
             self._finish()
 
+    def give_up(self) -> None:
+        """Nobody wants the answer any more."""
+        self._forget()
+        self.future.cancel()
+
     def _finish(self) -> None:
+        self._forget()
+        if not self.future.done():
+            self.future.set_result(self._reading)
+
+    def _forget(self) -> None:
         self._timer.cancel()
         for read in self._reading.reads:
             if read.partition is not None:
                 read.partition.waiters.pop(self, None)
-        if not self.future.done():
-            self.future.set_result(self._reading)

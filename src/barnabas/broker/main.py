@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -21,11 +23,19 @@ log = logging.getLogger("barnabas.main")
 def run(config: BrokerConfig) -> int:
     """Run a broker until SIGTERM or SIGINT; 0 after a clean stop, 1 when it could not start or go on."""
     logs.set_up()
+    _allow_all_files()
     for warning in config.warnings:
         log.warning(warning)
     runner = asyncio.Runner(loop_factory=_loop_factory())
     with runner:
         return runner.run(_serve(config))
+
+
+def _allow_all_files() -> None:
+    """As many open files as this process may have (the soft limit exists for programs that use select)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard if soft < hard else soft, hard))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -7,6 +7,7 @@ the same backwards; the clean-shutdown marker is written last.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import secrets
 import uuid
@@ -27,7 +28,7 @@ from barnabas.cores.group import GroupLimits
 from barnabas.cores.znode_layout import Endpoint as RegisteredEndpoint
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.storage.errors import StorageError
-from barnabas.wire.apis import APIS
+from barnabas.wire.apis import APIS, OWN_APIS, Api
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.api_versions import ApiVersion
 
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from barnabas.cores.cluster_image import ClusterImage
 
 log = logging.getLogger("barnabas.server")
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class StartError(Exception):
@@ -89,6 +94,7 @@ class BrokerServer:
         """Raises StartError."""
         self.loop = asyncio.get_running_loop()
         self.shard = Shard(self.loop, self.clock, self.config.get(broker_network.SOCKET_REQUEST_MAX_BYTES))
+        self.shard.limit_connections(self.config.get(broker_network.MAX_CONNECTIONS))
         self.shard.dispatcher = Dispatcher(self)
         self.partitions = Partitions(self.shard, self.config)
         self.shard.on_write_failed = self.partitions.write_failed
@@ -128,9 +134,10 @@ class BrokerServer:
             try:
                 self.ports[listener.name] = self.shard.listen(host, listener.port, listener.name, backlog)
             except OSError as error:
+                hint = "stop what listens there or choose" if error.errno == errno.EADDRINUSE else "choose"
                 raise StartError(
                     f"cannot listen on {host}:{listener.port}: {error.strerror or error}; "
-                    "stop what listens there or choose another address with --listen HOST:PORT"
+                    f"{hint} another address with --listen HOST:PORT"
                 ) from error
 
     async def stop(self) -> None:
@@ -148,7 +155,8 @@ class BrokerServer:
     def ready_line(self) -> str:
         """What `barnabas start` prints once connections are accepted."""
         addresses = ", ".join(
-            f"{listener.host or '0.0.0.0'}:{self.ports[listener.name]}" for listener in self.config.listeners
+            _address(listener.host or "0.0.0.0", self.ports[listener.name])
+            for listener in self.config.listeners
         )
         dirs = ", ".join(str(one) for one in self.config.log_dirs)
         return f"ready on {addresses} (node {self.controller.node_id}, data in {dirs})"

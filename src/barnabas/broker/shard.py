@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.broker.connection import SHARED_BUFFER_BYTES, Connection, LargeBuffers
+from barnabas.storage.files import OPEN_FILES
 
 if TYPE_CHECKING:
     from barnabas.broker.dispatch import Dispatcher
@@ -26,6 +28,12 @@ log = logging.getLogger("barnabas.shard")
 T = TypeVar("T")
 
 ACCEPTS_PER_TURN = 64
+ACCEPT_REST_S = 1.0
+# After a restart all clients come back at once; a full backlog costs each of them a second.
+BACKLOG_MIN = 1024
+FILES_RESERVED = 32
+"""Beside logs and connections: listeners, the tree, modules that are loaded when first needed."""
+CONNECTIONS_MIN = 8
 
 
 class Shard:
@@ -38,6 +46,7 @@ class Shard:
         self.loop = loop
         self.clock = clock
         self.request_bytes_max = request_bytes_max
+        self.connections_max = 1 << 31
         self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.large_buffers = LargeBuffers()
         self.connections: set[Connection] = set()
@@ -45,6 +54,13 @@ class Shard:
         self._to_wake: dict[Partition, None] = {}
         self._turn_ends = False
         self._listeners: list[tuple[socket.socket, str]] = []
+
+    def limit_connections(self, wanted_max: int) -> None:
+        """At most `wanted_max`, and no more than leave the logs and everything else their file descriptors."""
+        files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.connections_max = min(
+            wanted_max, max(files_max - OPEN_FILES.limit - FILES_RESERVED, CONNECTIONS_MIN)
+        )
 
     # --- listening -------------------------------------------------------------------------------------
 
@@ -58,7 +74,7 @@ class Shard:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             sock.setblocking(False)
             sock.bind((host, port))
-            sock.listen(max(backlog, 128))
+            sock.listen(max(backlog, BACKLOG_MIN))
         except OSError:
             sock.close()
             raise
@@ -73,14 +89,33 @@ class Shard:
 
     def _accept(self, listening: socket.socket, listener: str) -> None:
         for _ in range(ACCEPTS_PER_TURN):
+            if len(self.connections) >= self.connections_max:
+                self._rest_accepting(
+                    listening, listener, "as many connections as this broker may have are open"
+                )
+                return
             try:
                 sock, _ = listening.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                log.error("accept failed", extra={"reason": str(error)})
+                self._rest_accepting(listening, listener, str(error))
                 return
             self._admit(sock, listener)
+
+    def _rest_accepting(self, listening: socket.socket, listener: str, reason: str) -> None:
+        """Peers wait in the backlog for a while, and the loop does not spin over them."""
+        log.error(
+            "no more connections are accepted for now; raise the limit of open files (ulimit -n) or "
+            "max.connections if this goes on",
+            extra={"reason": reason, "connections": len(self.connections)},
+        )
+        self.loop.remove_reader(listening.fileno())
+        self.loop.call_later(ACCEPT_REST_S, self._accept_again, listening, listener)
+
+    def _accept_again(self, listening: socket.socket, listener: str) -> None:
+        if (listening, listener) in self._listeners:
+            self.loop.add_reader(listening.fileno(), self._accept, listening, listener)
 
     def _admit(self, sock: socket.socket, listener: str) -> None:
         try:

@@ -60,7 +60,9 @@ def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable
     )
     if reading.read() or request.max_wait_ms <= 0 or not plan.partitions:
         return _respond(plan, reading, by_topic_id)
-    return _later(FetchWaiter(broker.shard, reading, request.max_wait_ms), plan, by_topic_id)
+    waiter = FetchWaiter(broker.shard, reading, request.max_wait_ms)
+    context.connection.parked = waiter.give_up
+    return _later(waiter, plan, by_topic_id)
 
 
 async def _later(waiter: FetchWaiter, plan: FetchPlan, by_topic_id: bool) -> FetchResponse:

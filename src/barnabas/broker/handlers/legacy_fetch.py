@@ -45,7 +45,9 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
         wait_ms = (deadline_s - loop.time()) * 1000
         reading = _reading(context, request, wanted)
         if not reading.read() and wait_ms > 0 and wanted:
-            reading = await FetchWaiter(context.broker.shard, reading, int(wait_ms) + 1).future
+            waiter = FetchWaiter(context.broker.shard, reading, int(wait_ms) + 1)
+            context.connection.parked = waiter.give_up
+            reading = await waiter.future
         answers = await _converted(context, reading.reads, min(request.max_bytes, CONVERTED_BYTES_MAX))
         hidden = any(answer.next_offset > answer.read.asked.fetch_offset for answer in answers)
         if not hidden or any(answer.data or answer.error for answer in answers):
