@@ -357,3 +357,22 @@ def test_slips_that_spark_finds(spark, steps, message):
         run_steps(opened(rows(spark, ["{}"])), spec_of(steps).steps)
     assert str(caught.value).startswith("p.yaml:")
     assert "\n" not in str(caught.value)
+
+
+def test_routes(spark):
+    spec = spec_of(
+        "- parse: {json: all}",
+        "{topic: others, route: {by: level, topics: {ERROR: errors, WARN: warnings}}}",
+    )
+    (query,) = spec.queries()
+    values = ['{"level": "ERROR"}', '{"level": "WARN"}', '{"level": "x"}', "{}", "bad"]
+    found = {bytes(r.value).decode(): r.topic for r in query_rows(spec, query, rows(spark, values)).collect()}
+    assert found == {
+        '{"level":"ERROR"}': "errors", '{"level":"WARN"}': "warnings", '{"level":"x"}': "others",
+        "{}": "others", "bad": "p-dead-letters",
+    }  # fmt: skip
+    free = spec_of(
+        "- parse: {json: {level: string}}", "{topic: others, route: {by: \"concat('logs-', level)\"}}"
+    )
+    (query,) = free.queries()
+    assert {r.topic for r in query_rows(free, query, rows(spark, values[:1])).collect()} == {"logs-ERROR"}

@@ -117,7 +117,10 @@ def _place(spec: PipelineSpec, output: Output, what: str) -> Step:
 def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
     """Good rows as the output says, bad ones as they came with headers that tell why."""
     key, headers = F.col("_key"), F.lit(None).cast(DDL_TYPES["headers"])
-    timestamp, value = F.col("_timestamp"), None
+    timestamp, value = F.col("_timestamp"), F.col("_whole")
+    if output.value is None:
+        # Before the expressions: a field that they name must not show up where a record does not have it.
+        frame = replace(frame, data=frame.data.withColumn("_whole", json_value(frame)))
     if output.key is not None:
         frame, key = expression(frame, output.key, _place(spec, output, "key"))
     if output.value is not None:
@@ -126,10 +129,11 @@ def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
         frame, timestamp = expression(frame, output.timestamp, _place(spec, output, "timestamp"))
     if output.headers:
         frame, headers = _headers(spec, output, frame)
+    frame, topic = _topic(spec, output, frame)
     columns = {
-        "topic": F.lit(output.topic),
+        "topic": topic,
         "key": _bytes(frame, key),
-        "value": _bytes(frame, json_value(frame) if value is None else value),
+        "value": _bytes(frame, value),
         "headers": headers,
         "timestamp": timestamp.cast("timestamp"),
     }
@@ -138,6 +142,17 @@ def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
     return frame.data.select(
         *[F.when(bad, dead[name]).otherwise(column).alias(name) for name, column in columns.items()]
     )
+
+
+def _topic(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Column]:
+    if output.route is None:
+        return frame, F.lit(output.topic)
+    frame, by = expression(frame, output.route.by, _place(spec, output, "route.by"))
+    chosen = by.cast("string")
+    if output.route.topics:
+        pairs = [F.lit(text) for pair in output.route.topics.items() for text in pair]
+        chosen = F.try_element_at(F.create_map(*pairs), F.coalesce(chosen, F.lit("")))
+    return frame, F.coalesce(chosen, F.lit(output.topic))
 
 
 def _bytes(frame: Frame, column: Column) -> Column:

@@ -100,6 +100,17 @@ def suggestion(name: str, allowed: Collection[str]) -> str:
     return f"{hint}allowed: {', '.join(sorted(allowed))}"
 
 
+def from_python(value: Any, where: str, what: str = "the pipeline") -> Item:
+    """Plain Python values as an Item; `where` stands in messages instead of file and line."""
+    if isinstance(value, Mapping):
+        inner = "{}" if what == "the pipeline" else what + ".{}"
+        return Item({str(k): from_python(v, where, inner.format(k)) for k, v in value.items()}, where, what)
+    if isinstance(value, (list, tuple)):
+        rows = [from_python(row, where, f"{what}[{i + 1}]") for i, row in enumerate(value)]
+        return Item(rows, where, what)
+    return Item(value, where, what)
+
+
 def load(path: Path) -> Item:
     """The file as an Item. Raises PipelineError with file and line."""
     try:

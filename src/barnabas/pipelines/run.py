@@ -272,7 +272,8 @@ def prepare(spec: PipelineSpec, bootstrap: str, *, once: bool) -> None:
 def _new_topics(spec: PipelineSpec) -> list[NewTopic]:
     wanted = {spec.dead_letters: NewTopic(spec.dead_letters, 1)}
     for output in spec.outputs:
-        wanted[output.topic] = NewTopic(output.topic, output.partitions, configs=output.config)
+        for topic in output.topics():
+            wanted[topic] = NewTopic(topic, output.partitions, configs=output.config)
     return list(wanted.values())
 
 

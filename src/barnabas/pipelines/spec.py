@@ -41,6 +41,7 @@ SOURCE: Final = ("topic", "topics", "pattern", "start", "options")
 OUTPUT: Final = (
     "name",
     "topic",
+    "route",
     "key",
     "value",
     "headers",
@@ -89,6 +90,15 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class Route:
+    """Where each record goes. by: Spark SQL; topics: its values and their topics (empty: the value is the topic's
+    name). What is not among them goes to the output's own topic."""
+
+    by: str
+    topics: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """One streaming query. key, value, timestamp, headers: Spark SQL; value None is a JSON object of all
     columns."""
@@ -105,6 +115,12 @@ class Output:
     config: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     trigger: str | None = None
+    route: Route | None = None
+
+    def topics(self) -> tuple[str, ...]:
+        """Every topic that is known to be written."""
+        routed = self.route.topics.values() if self.route is not None else ()
+        return tuple(dict.fromkeys([self.topic, *routed]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +276,20 @@ def _output(item: Item) -> Output:
         config=found["config"].text_map() if "config" in found else {},
         options=found["options"].text_map() if "options" in found else {},
         trigger=_duration(found["trigger"]) if "trigger" in found else None,
+        route=_route(found["route"], "aggregate" in found) if "route" in found else None,
     )
+
+
+def _route(item: Item, aggregate: bool) -> Route:
+    if aggregate:
+        item.fail("an aggregate is not routed: use two outputs")
+    found = item.mapping(("by", "topics"), required=("by",))
+    topics = (
+        {name: _topic(entry) for name, entry in found["topics"].mapping().items()}
+        if "topics" in found
+        else {}
+    )
+    return Route(found["by"].text(), topics)
 
 
 def _aggregate(item: Item) -> Aggregate:

@@ -1,0 +1,104 @@
+"""A pipeline in Python, the same as in a file.
+
+    from barnabas.pipelines import Pipeline
+
+    access = (
+        Pipeline("access-log")
+        .source("access-log", start="earliest")
+        .parse(pattern="combined-log")
+        .convert(status="int")
+        .keep("remote_addr", "status", "path")
+        .to_topic("access-json", key="remote_addr")
+    )
+    access.run(once=True, bootstrap="localhost:9092")
+
+Every step of a pipeline file is a method of the same name: its options are the keywords, a single value or a list
+of names may be given plainly. Steps come before the outputs. Slips are told as for a file, with the pipeline's
+name in place of the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from barnabas.pipelines.document import from_python, suggestion
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.run import RunReport, run_pipeline
+from barnabas.pipelines.spec import PipelineSpec, read_spec
+from barnabas.pipelines.steps import STEPS
+
+
+class Pipeline:
+    """A pipeline under construction. Each method gives a new one; nothing is changed in place."""
+
+    def __init__(self, name: str, **settings: Any) -> None:
+        """settings: what a file may say at its top: dead_letters, bootstrap, spark, trigger."""
+        self._name = name
+        self._parts: dict[str, Any] = {"pipeline": name, **settings}
+        self._steps: tuple[Mapping[str, Any], ...] = ()
+        self._outputs: tuple[Mapping[str, Any], ...] = ()
+
+    def _copy(self) -> Pipeline:
+        made = Pipeline(self._name)
+        made._parts, made._steps, made._outputs = dict(self._parts), self._steps, self._outputs
+        return made
+
+    def source(self, *topics: str, **settings: Any) -> Pipeline:
+        """Topics to read, or pattern="..."; start, and options of the data source as options={...}."""
+        made = self._copy()
+        made._parts["source"] = {**({"topics": list(topics)} if topics else {}), **settings}
+        return made
+
+    def dead_letters(self, topic: str) -> Pipeline:
+        """The topic for records that a step cannot handle."""
+        made = self._copy()
+        made._parts["dead_letters"] = topic
+        return made
+
+    def step(self, kind: str, *values: Any, **options: Any) -> Pipeline:
+        """One more step of this kind."""
+        if self._outputs:
+            raise PipelineError(
+                f"Pipeline({self._name!r}): step {kind} comes after an output; steps go before"
+            )
+        if values and options:
+            raise PipelineError(
+                f"Pipeline({self._name!r}): step {kind} has plain values and keywords; use one"
+            )
+        given: Any = {_plain(k): v for k, v in options.items()}
+        if values:
+            given = values[0] if len(values) == 1 else list(values)
+        made = self._copy()
+        made._steps = (*self._steps, {kind: given})
+        return made
+
+    def __getattr__(self, name: str) -> Callable[..., Pipeline]:
+        if name in STEPS:
+            return lambda *values, **options: self.step(name, *values, **options)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(f"a pipeline has no step {name!r}; {suggestion(name, STEPS)}")
+
+    def to_topic(self, topic: str, **settings: Any) -> Pipeline:
+        """An output: key, value, headers, timestamp (Spark SQL), route, partitions, config, steps, ..."""
+        made = self._copy()
+        made._outputs = (*self._outputs, {"topic": topic, **settings})
+        return made
+
+    def spec(self) -> PipelineSpec:
+        """The checked pipeline. Raises PipelineError."""
+        where = f"Pipeline({self._name!r})"
+        parts = dict(self._parts)
+        if self._steps:
+            parts["steps"] = list(self._steps)
+        return read_spec(from_python({**parts, "outputs": list(self._outputs)}, where), where)
+
+    def run(self, **settings: Any) -> RunReport:
+        """Runs it; settings as for `run_pipeline`: once, bootstrap, checkpoint_dir, master, progress."""
+        return run_pipeline(self.spec(), **settings)
+
+
+def _plain(name: str) -> str:
+    """`from_` stands for `from`, `with_` for `with`: Python keeps these words for itself."""
+    return name.removesuffix("_")

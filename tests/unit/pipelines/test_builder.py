@@ -1,0 +1,57 @@
+"""A pipeline in Python is the same as one in a file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from barnabas.pipelines import Pipeline
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.spec import parse_spec
+
+FILE = """
+pipeline: access
+source: {topics: [a, b], start: latest}
+dead_letters: dead
+steps:
+  - parse: {json: {status: int, from: string}}
+  - split: {from: from, by: ",", into: [x, _]}
+  - keep: [status, x]
+  - drop: x
+outputs:
+  - topic: out
+    key: status
+    route: {by: status, topics: {"404": missing}}
+"""
+
+
+def test_the_same_pipeline():
+    built = (
+        Pipeline("access")
+        .source("a", "b", start="latest")
+        .dead_letters("dead")
+        .parse(json={"status": "int", "from": "string"})
+        .split(from_="from", by=",", into=["x", "_"])
+        .keep("status", "x")
+        .drop("x")
+        .to_topic("out", key="status", route={"by": "status", "topics": {404: "missing"}})
+        .spec()
+    )
+    filed = parse_spec(FILE)
+    assert [(s.kind, s.label) for s in built.steps] == [(s.kind, s.label) for s in filed.steps]
+    assert [s.options for s in built.steps] == [s.options for s in filed.steps]
+    assert replace(built, steps=(), where="") == replace(filed, steps=(), where="")
+    assert built.outputs[0].topics() == ("out", "missing")
+
+
+def test_slips():
+    start = Pipeline("p").source("a")
+    with pytest.raises(AttributeError, match="no step 'prase'; did you mean 'parse'"):
+        start.prase()
+    with pytest.raises(PipelineError, match=r"Pipeline\('p'\): parse needs one of"):
+        start.parse().to_topic("x").spec()
+    with pytest.raises(PipelineError, match="comes after an output"):
+        start.to_topic("x").drop("a")
+    with pytest.raises(PipelineError, match="outputs is empty"):
+        start.spec()
