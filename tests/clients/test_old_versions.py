@@ -15,6 +15,7 @@ from barnabas.records.compression import Codec, compress
 from barnabas.records.message_set import append_message, build_message_set, messages, read_message_set
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.header import decode_response_header, encode_request
+from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.wire.messages.describe_configs import (
@@ -60,6 +61,7 @@ from barnabas.wire.messages.produce import (
     TopicProduceData,
 )
 from barnabas.wire.schema import Message as WireMessage
+from tests.clients.cli_support import Cli
 from tests.clients.drivers import Confluent, Message
 from tests.support.admin import create_topic
 from tests.support.process import BrokerProcess
@@ -409,3 +411,32 @@ def test_where_a_leader_epoch_ended(broker: BrokerProcess, peer: Peer, version: 
     assert end_of("no-such-topic", 0)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if version >= 2:
         assert end_of(topic, 0, current=4)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_clients_are_shown_with_what_they_speak_and_cost(broker: BrokerProcess, peer: Peer, cli: Cli) -> None:
+    topic = new_topic(broker)
+    peer.produce(topic, build_message_set(lines(7), magic=0), 1)
+    peer.fetch(topic, 0, 2)
+    port = peer.sock.getsockname()[1]
+    shown = cli.json("clients")
+    (mine,) = (one for one in shown["clients"] if one["address"] == f"127.0.0.1:{port}")
+    assert (mine["client_id"], mine["software"]) == ("old-client", "")
+    assert mine["apis"] == {"Produce": 1, "Fetch": 2}
+    (asker,) = (one for one in shown["clients"] if "ConnectedClients" in one["apis"])
+    assert asker["software"].startswith("barnabas ")
+    for direction in ("up", "down"):
+        (cost,) = (
+            one
+            for one in shown["conversions"]
+            if (one["client_id"], one["direction"]) == ("old-client", direction)
+        )
+        assert cost["records"] >= 7
+    assert b"old-client" in cli.out("clients")
+
+
+def test_our_own_api_is_announced_to_nobody_else(peer: Peer) -> None:
+    for version in (0, 3):
+        request = ApiVersionsRequest(client_software_name="other", client_software_version="1")
+        answer = peer.ask(request, ApiVersionsResponse, version)
+        assert answer.api_keys
+        assert max(one.api_key for one in answer.api_keys) < 1000

@@ -49,9 +49,9 @@ class Connection:
     """State of one accepted socket. Owned by its shard's loop; never touched from another thread."""
 
     __slots__ = (
-        "_carry", "_large", "_large_bytes", "_out", "_paused", "_waiting", "_writer_armed", "client_id",
-        "client_software", "closed", "fd", "lanes", "last_active_s", "listener", "local_host", "local_port", "parked",
-        "peer", "principal", "sasl", "shard", "sock",
+        "_carry", "_large", "_large_bytes", "_out", "_paused", "_waiting", "_writer_armed", "api_versions",
+        "client_id", "client_software", "closed", "connected_s", "fd", "lanes", "last_active_s", "listener",
+        "local_host", "local_port", "parked", "peer", "principal", "sasl", "shard", "sock",
     )  # fmt: skip
 
     def __init__(self, shard: Shard, sock: socket.socket, listener: str) -> None:
@@ -66,13 +66,15 @@ class Connection:
         self.local_port: int = local[1]
         self.client_id: str | None = None
         self.client_software = ("", "")
+        self.api_versions: dict[int, int] = {}
+        """The version last used of each API key."""
         self.principal = "User:ANONYMOUS"
         self.sasl: object | None = None
         self.closed = False
         self.parked: Callable[[], None] | None = None
         """Gives up what waits for this connection; called when it closes."""
         self.lanes = ProduceLanes()
-        self.last_active_s = shard.loop.time()
+        self.connected_s = self.last_active_s = shard.loop.time()
         self._carry = b""
         self._large: memoryview | None = None
         self._large_bytes = 0

@@ -67,6 +67,7 @@ class Dispatcher:
             connection.close(f"{api.name} v{version} cannot be read: {error}")
             return
         connection.client_id = header.client_id
+        connection.api_versions[key] = version
         if key == PRODUCE_KEY:
             assert isinstance(request, ProduceRequest)
             connection.lanes.learn(frame, version, request, self._broker.partitions)

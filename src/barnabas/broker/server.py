@@ -58,6 +58,10 @@ class Endpoint(NamedTuple):
     rack: str | None
 
 
+def _range_of(api: Api) -> ApiVersion:
+    return ApiVersion(api_key=api.key, min_version=api.versions[0], max_version=api.versions[-1])
+
+
 class BrokerServer:
     """See the module. `await start()`, `await stop()`."""
 
@@ -81,10 +85,8 @@ class BrokerServer:
             config.get(broker_network.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS)
         )
         self.conversions = Conversions()
-        self._api_ranges = [
-            ApiVersion(api_key=api.key, min_version=api.versions[0], max_version=api.versions[-1])
-            for api in APIS
-        ]
+        self._api_ranges = [_range_of(api) for api in APIS]
+        self._own_api_ranges = [_range_of(api) for api in OWN_APIS]
         self._advertised: dict[str, Listener] = {one.name: one for one in config.advertised_listeners}
         self._housekeeping: Housekeeping | None = None
 
@@ -186,8 +188,9 @@ class BrokerServer:
     def controller_id(self) -> int:
         return self.controller.node_id
 
-    def api_ranges(self) -> list[ApiVersion]:
-        return self._api_ranges
+    def api_ranges(self, *, own: bool = False) -> list[ApiVersion]:
+        """What is announced; `own`: with the APIs that only our own client should see."""
+        return self._api_ranges + self._own_api_ranges if own else self._api_ranges
 
     def api_ranges_of(self, key: int) -> list[ApiVersion]:
         return [one for one in self._api_ranges if one.api_key == key]

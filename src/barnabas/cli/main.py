@@ -54,6 +54,7 @@ COMMANDS: Final = (
         also=("barnabas.cli.group_reset",),
     ),
     Command("cluster", "barnabas.cli.cluster", "Show brokers, topics and leaders of a cluster."),
+    Command("clients", "barnabas.cli.clients", "Show connected clients and the versions they speak."),
     Command("config", "barnabas.cli.config", "Show and change options of topics, brokers and groups."),
     Command("quota", "barnabas.cli.quota", "Show and change the quotas of users, clients and addresses."),
     Command("log", "barnabas.cli.log", "Sizes of partitions on disk; what segment files hold."),

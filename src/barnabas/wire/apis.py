@@ -87,4 +87,9 @@ APIS: Final[tuple[Api, ...]] = (
     _row(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, DESCRIBE_TOPIC),
 )
 
-BY_KEY: Final[Mapping[int, Api]] = {api.key: api for api in APIS}
+OWN_APIS: Final[tuple[Api, ...]] = (
+    _row(30000, "ConnectedClients", "connected_clients", 0, 0, DESCRIBE_CLUSTER),
+)
+"""Not Kafka's: announced to our own client only."""
+
+BY_KEY: Final[Mapping[int, Api]] = {api.key: api for api in (*APIS, *OWN_APIS)}

@@ -13,7 +13,7 @@ from struct import error as struct_error
 from typing import Any, Final, NamedTuple
 
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages import CATALOGUE
+from barnabas.wire.messages import CATALOGUE, OWN
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
 from barnabas.wire.primitives import Buffer, WireError, skip_tags
 from barnabas.wire.schema import Message
@@ -31,7 +31,7 @@ _NEVER: Final = 1 << 15
 _UNSUPPORTED_VERSION: Final = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 REQUEST_FLEXIBLE_FROM: Final = {
-    key: _NEVER if flexible is None else flexible for key, (_, _, flexible) in CATALOGUE.items()
+    key: _NEVER if flexible is None else flexible for key, (_, _, flexible) in {**CATALOGUE, **OWN}.items()
 }
 """The first version of each API whose headers carry tags."""
 

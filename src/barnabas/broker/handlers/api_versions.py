@@ -14,6 +14,7 @@ from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsR
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 SOFTWARE_SENT_FROM = 3
+OWN_SOFTWARE = "barnabas"
 
 
 def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -24,4 +25,6 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
                 error_code=ErrorCode.INVALID_REQUEST, api_keys=context.broker.api_ranges()
             )
         context.connection.client_software = (name, version)
-    return ApiVersionsResponse(api_keys=context.broker.api_ranges(), finalized_features_epoch=0)
+    # What no other client knows is announced to our own client only: a surprise could upset an old one.
+    own = context.connection.client_software[0] == OWN_SOFTWARE
+    return ApiVersionsResponse(api_keys=context.broker.api_ranges(own=own), finalized_features_epoch=0)

@@ -87,6 +87,17 @@ CATALOGUE: Final[Mapping[int, tuple[str, str, int | None]]] = {
 own controllers and ZooKeeper-era brokers speak, and those of Kafka Streams' own group protocol."""
 
 
+OWN: Final[Mapping[int, tuple[str, str, int | None]]] = {
+    30000: ("ConnectedClients", "connected_clients", 0),
+}
+"""APIs of our own, far from Kafka's keys, in the same form; announced to our own client only."""
+
+
+def api_name(key: int) -> str:
+    """The name of an API key; raises KeyError for one that is in neither catalogue."""
+    return (CATALOGUE.get(key) or OWN[key])[0]
+
+
 def request_class(key: int) -> type[Message]:
     """The request of an API key. Raises KeyError for a key outside the catalogue."""
     return _class(key, "Request")
@@ -99,14 +110,14 @@ def response_class(key: int) -> type[Message]:
 
 def message_class(name: str) -> type[Message]:
     """The class of a name such as "FetchRequest". Raises KeyError for an unknown one."""
-    for api_name, module, _flexible in CATALOGUE.values():
-        if name in (api_name + "Request", api_name + "Response"):
+    for api, module, _flexible in CATALOGUE.values():
+        if name in (api + "Request", api + "Response"):
             found: type[Message] = getattr(import_module(f"{__name__}.{module}"), name)
             return found
     raise KeyError(name)
 
 
 def _class(key: int, suffix: str) -> type[Message]:
-    name, module, _flexible = CATALOGUE[key]
+    name, module, _flexible = CATALOGUE.get(key) or OWN[key]
     found: type[Message] = getattr(import_module(f"{__name__}.{module}"), name + suffix)
     return found
