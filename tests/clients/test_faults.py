@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 import time
 from collections.abc import Callable
@@ -90,3 +91,28 @@ def test_committed_offsets_survive_kill_nine(own_broker: Callable[..., BrokerPro
     assert again.committed([TopicPartition("offsets", 0)], timeout=20)[0].offset == 42
     consumer.close()
     again.close()
+
+
+def test_a_broker_whose_only_disk_fails_ends_and_comes_back(own_broker: Callable[..., BrokerProcess]) -> None:
+    from tests.clients.drivers import Message
+
+    broker = own_broker()
+    create_topic(broker.bootstrap, "full", 1)
+    kept = [Message(0, None, b"%d" % number) for number in range(100)]
+    assert Confluent().produce(broker.bootstrap, "full", kept, codec="none", acks=-1) == 100
+    # A limit of file sizes does what a full disk does: a batch is written in part, then not at all.
+    resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (100_000, 100_000))
+    lost = [Message(0, None, bytes(10_000)) for _ in range(20)]
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 2000, "log_level": 0})
+    for one in lost:
+        producer.produce("full", one.value)
+    producer.flush(5)
+    assert broker.process is not None
+    assert broker.process.wait(timeout=10) == 1
+    assert "every log dir is offline" in broker.log()
+    assert "Traceback" not in broker.log()
+    broker.start()
+    found = Confluent().consume(broker.bootstrap, "full", 1, 100)
+    assert [one.value for one in found[:100]] == [one.value for one in kept]

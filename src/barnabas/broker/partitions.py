@@ -5,6 +5,7 @@ The loop owns partitions and logs. Opening (which may scan) and what syncs or re
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ class Partitions:
         self._shard = shard
         self._config = config
         self._by_topic: dict[str, dict[int, Partition]] = {}
+        self.on_all_offline: Callable[[], None] = lambda: None
         self._names: dict[UUID, str] = {}
         self._ids: dict[str, UUID] = {}
         self.topology = 0
@@ -157,10 +159,24 @@ class Partitions:
         self.logs.take_offline(error.log_dir, error.error if isinstance(error.error, OSError) else str(error))
 
     def _went_offline(self, log_dir: str, lost: list[TopicPartition]) -> None:
+        """Called on the loop when a write failed, or in the thread that flushed or wrote a checkpoint."""
+        loop = self._shard.loop
+        try:
+            on_loop = asyncio.get_running_loop() is loop
+        except RuntimeError:
+            on_loop = False
+        if on_loop:
+            self._take_offline(log_dir, lost)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(self._take_offline, log_dir, lost)
+
+    def _take_offline(self, log_dir: str, lost: list[TopicPartition]) -> None:
         for name in lost:
             partition = self._by_topic.get(name.topic, {}).get(name.partition)
             if partition is not None:
                 partition.go_offline(log_dir)
+        if len(self.logs.offline_dirs) == len(self.logs.dirs):
+            self.on_all_offline()
 
     async def flush(self, partition: Partition) -> None:
         """Force one partition's log to disk. Raises ApiError KAFKA_STORAGE_ERROR."""

@@ -89,6 +89,7 @@ class BrokerServer:
         self._own_api_ranges = [_range_of(api) for api in OWN_APIS]
         self._advertised: dict[str, Listener] = {one.name: one for one in config.advertised_listeners}
         self._housekeeping: Housekeeping | None = None
+        self._stopping = False
 
     # --- start and stop --------------------------------------------------------------------------------
 
@@ -99,6 +100,7 @@ class BrokerServer:
         self.shard.limit_connections(self.config.get(broker_network.MAX_CONNECTIONS))
         self.shard.dispatcher = Dispatcher(self)
         self.partitions = Partitions(self.shard, self.config)
+        self.partitions.on_all_offline = self._all_offline
         self.shard.on_write_failed = self.partitions.write_failed
         try:
             self.partitions.lock()
@@ -144,6 +146,7 @@ class BrokerServer:
 
     async def stop(self) -> None:
         """Stop accepting, answer what is answered, close every log cleanly."""
+        self._stopping = True
         if self._housekeeping is not None:
             await self._housekeeping.stop()
         await self.shard.dispatcher.close()
@@ -153,6 +156,12 @@ class BrokerServer:
         await self.controller.close()
         await self.loop.run_in_executor(None, self.partitions.close)
         log.info("stopped")
+
+    def _all_offline(self) -> None:
+        """No log dir is left: as Kafka does, the broker ends, so that whoever watches over it takes notice."""
+        if not self._stopping:
+            log.critical("every log dir is offline; the broker ends. Mend the disk and start it again")
+            self.on_fatal()
 
     def ready_line(self) -> str:
         """What `barnabas start` prints once connections are accepted."""

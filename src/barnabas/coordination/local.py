@@ -8,9 +8,10 @@ a read takes some ten microseconds, a change as long as the disk takes to sync.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -109,9 +110,8 @@ class LocalStore:
 
     def session(self) -> LocalTree:
         """A new session."""
-        self._db.execute("BEGIN IMMEDIATE")
-        session_id = self._count("session")
-        self._db.execute("COMMIT")
+        with self._transaction():
+            session_id = self._count("session")
         tree = LocalTree(self, session_id)
         self._sessions[session_id] = tree
         return tree
@@ -135,7 +135,9 @@ class LocalStore:
     def close(self) -> None:
         """End all sessions and release the file."""
         for session_id in list(self._sessions):
-            self.end(session_id)
+            # On a full disk nothing can be deleted; whoever opens the file next removes what is left.
+            with contextlib.suppress(TreeError):
+                self.end(session_id)
         self._db.close()
 
     def require_session(self, session_id: int) -> None:
@@ -165,20 +167,33 @@ class LocalStore:
         return {row[0]: (row[1], Stat._make(row[2:])) for row in rows}
 
     def apply(self, ops: Sequence[Op], session_id: int) -> list[Result]:
-        """Apply all changes or none, and tell the watchers."""
+        """Apply all changes or none, and tell the watchers. Raises TreeError."""
         events: list[Event] = []
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with self._transaction():
             zxid = self._count("zxid")
             results = [self._apply_one(op, session_id, zxid, events) for op in ops]
-            self._db.execute("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
         if events:
             for tree in list(self._sessions.values()):
                 tree.deliver(events)
         return results
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All or nothing. Raises TreeError when the file cannot be written."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise TreeError(self._name, f"cannot be written: {error}") from error
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:  # SQLite has ended it itself after some errors, a full disk for one
+            self._db.execute("ROLLBACK")
 
     def _count(self, name: str) -> int:
         row = self._db.execute(
