@@ -160,6 +160,13 @@ def test_illegal_topic_names(raw: Raw, name: str) -> None:
     assert described.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+def test_a_topic_id_in_a_version_that_asks_by_name_only(raw: Raw) -> None:
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=uuid.uuid4())])
+    answer = raw.ask(asked, MetadataResponse, 11)
+    assert isinstance(answer, MetadataResponse)
+    assert [(topic.error_code, topic.name) for topic in answer.topics] == [(ErrorCode.INVALID_REQUEST, "")]
+
+
 def test_a_frame_in_single_bytes_is_understood(raw: Raw) -> None:
     frame = encode_request(MetadataRequest(topics=[]), 12, 3, "slow")
     for byte in frame:

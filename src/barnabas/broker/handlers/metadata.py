@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NULL_MEANS_ALL_FROM: Final = 1
 AUTO_CREATE_SAID_FROM: Final = 4
+IDS_ALONE_FROM: Final = 12
 OPERATIONS_UNKNOWN: Final = -(1 << 31)
 # Every operation bit that Kafka defines for a topic and for the cluster: without an authorizer, all are allowed.
 TOPIC_OPERATIONS: Final = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -94,6 +95,8 @@ def _one(
     context: Context, asked: MetadataRequestTopic, refused: dict[str, ErrorCode], operations: int
 ) -> MetadataResponseTopic:
     image = context.broker.image
+    if context.version < IDS_ALONE_FROM and (asked.name is None or asked.topic_id != ZERO_UUID):
+        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "")
     if asked.name is None or asked.topic_id != ZERO_UUID:
         return _by_id(context, asked.topic_id, operations)
     topic = image.topics.get(asked.name)
