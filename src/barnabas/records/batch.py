@@ -388,17 +388,19 @@ def rebuild_batch(
     (or the old one where none is). `delete_horizon_ms` takes the base timestamp's place, as in Kafka.
     """
     kept = list(records)
+    if not kept:
+        return empty_batch(header)
     append_time = header.timestamp_type == TimestampType.LOG_APPEND_TIME
     horizon = delete_horizon_ms if delete_horizon_ms is not None else header.delete_horizon_ms
     if horizon is not None:
         base_timestamp = horizon
     else:
-        base_timestamp = kept[0].timestamp if kept else header.base_timestamp
+        base_timestamp = kept[0].timestamp
     block = bytearray()
     for record in kept:
         append_record(block, record.offset - header.base_offset, record.timestamp - base_timestamp, record)
     max_timestamp = header.max_timestamp
-    if kept and not append_time:
+    if not append_time:
         max_timestamp = max(record.timestamp for record in kept)
     attributes = header.attributes if codec is None else header.attributes & ~CODEC_MASK | codec
     return assemble(
@@ -414,6 +416,46 @@ def rebuild_batch(
         base_sequence=header.base_sequence,
         leader_epoch=header.partition_leader_epoch,
         level=level,
+    )
+
+
+def empty_batch(header: BatchHeader) -> bytes:
+    """The batch of `header` without its records: what compaction leaves to keep a last offset or sequence."""
+    return assemble(
+        b"",
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        record_count=0,
+        attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        leader_epoch=header.partition_leader_epoch,
+    )
+
+
+def build_batch_at(
+    records: Sequence[Record], *, last_offset: int, codec: Codec = Codec.NONE, leader_epoch: int = -1
+) -> bytes:
+    """A batch of `records` (at least one) at the offsets they have, gaps and all; it ends at `last_offset`."""
+    base_offset, base_timestamp = records[0].offset, records[0].timestamp
+    block = bytearray()
+    for record in records:
+        append_record(block, record.offset - base_offset, record.timestamp - base_timestamp, record)
+    return assemble(
+        block,
+        base_offset=base_offset,
+        last_offset_delta=last_offset - base_offset,
+        record_count=len(records),
+        attributes=int(codec),
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp for record in records),
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=-1,
+        base_sequence=NO_SEQUENCE,
+        leader_epoch=leader_epoch,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import threading
@@ -86,6 +87,19 @@ class FileSlice:
                 break
             data += more
         return data
+
+    def read_into(self, target: memoryview) -> None:
+        """Fill `target`, which is as long as the slice.
+
+        Raises OSError, also when the file was cut meanwhile: its length may be on the wire already, so that
+        the only honest thing left is to end the connection.
+        """
+        done = os.preadv(self.fd, [target], self.position)
+        while done < self.size:
+            more = os.preadv(self.fd, [target[done:]], self.position + done)
+            if not more:
+                raise OSError(errno.EIO, "a log segment was cut while it was being sent")
+            done += more
 
     def after(self, count: int) -> FileSlice:
         """What is left of the slice after its first `count` bytes."""

@@ -227,7 +227,9 @@ class TimeIndex(_Index):
         return timestamp, self.base_offset + delta
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Adds an entry when it is younger than the last one."""
+        """Adds an entry when it is younger than the last one; -1 is no time at all."""
+        if timestamp < 0:
+            return
         entries = self._entries
         if entries is None:
             entries = self._load()

@@ -25,7 +25,13 @@ from barnabas.storage import checkpoints, producer_snapshot
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import CorruptIndex, LogDirOffline, OffsetOutOfRange
 from barnabas.storage.files import FileSlice, fsync_dir, pwrite_all, remove_quietly
-from barnabas.storage.segment import DELETED_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Nothing, Segment
+from barnabas.storage.segment import (
+    DELETED_SUFFIX,
+    OFFSETS_IN_SEGMENT_MAX,
+    SWAP_SUFFIX,
+    Nothing,
+    Segment,
+)
 
 log = logging.getLogger("barnabas.storage")
 
@@ -59,6 +65,7 @@ class Log:
         "config",
         "core",
         "doomed",
+        "first_dirty_offset",
         "folder",
         "is_new",
         "last_flush_ms",
@@ -88,6 +95,8 @@ class Log:
         self.last_flush_ms = now_ms
         self.doomed: list[Doomed] = []
         self.is_new = False
+        self.first_dirty_offset = 0
+        """Below it the log has been compacted; kept in the log dir's cleaner checkpoint."""
         self._flush_lock = threading.Lock()
         self._pending = bytearray()
         self._pending_position = 0
@@ -155,11 +164,15 @@ class Log:
     def _roll_ms(self) -> int:
         """`segment.ms` less this segment's share of `segment.jitter.ms`: partitions made together shall not
         roll together, and the same segment must roll at the same time after a restart."""
-        jitter = self.config.segment_jitter_ms
-        if jitter <= 0:
-            return self.config.segment_ms
+        config = self.config
+        segment_ms = config.segment_ms
+        if config.compact:
+            # The active segment is never compacted: it must close in time for `max.compaction.lag.ms`.
+            segment_ms = min(segment_ms, config.max_compaction_lag_ms)
+        if config.segment_jitter_ms <= 0:
+            return segment_ms
         seed = zlib.crc32(f"{self.name}-{self._active.base_offset}".encode())
-        return max(self.config.segment_ms - seed % (min(jitter, self.config.segment_ms) + 1), 0)
+        return max(segment_ms - seed % (min(config.segment_jitter_ms, segment_ms) + 1), 0)
 
     def set_config(self, config: LogConfig) -> None:
         """Takes changed topic configs from now on."""
@@ -479,10 +492,18 @@ class Log:
         self.write_pending()
         try:
             self._make_ready()
-            youngest = max(self._segments, key=lambda segment: segment.max_timestamp)
-            if youngest.max_timestamp < 0:
-                return None
-            return youngest.offset_for_timestamp(youngest.max_timestamp, self.core.log_start_offset)
+            best: tuple[int, int] | None = None
+            by_age = sorted(self._segments, key=lambda segment: -segment.max_timestamp)
+            for segment in by_age:
+                if segment.max_timestamp < 0 or (best is not None and segment.max_timestamp <= best[0]):
+                    break
+                found = segment.offset_for_timestamp(segment.max_timestamp, self.core.log_start_offset)
+                if found is None:
+                    # The record with that timestamp was compacted away or lies below the log's start.
+                    found = segment.greatest_timestamp(self.core.log_start_offset)
+                if found is not None and (best is None or found[0] > best[0]):
+                    best = found
+            return best
         except OSError as error:
             raise LogDirOffline(self.log_dir, error) from error
 
@@ -599,7 +620,7 @@ class Log:
             self.save_epochs()
         return moved
 
-    def _doom(self, segments: list[Segment], now_ms: int) -> None:
+    def _doom(self, segments: list[Segment], now_ms: int, *, keep_snapshot_of: int = -1) -> None:
         """Renames a segment's files to `.deleted`; `remove_doomed` removes them after the delay."""
         paths = []
         for segment in segments:
@@ -607,10 +628,34 @@ class Log:
             segment.change_suffix(DELETED_SUFFIX)
             paths += segment.paths()
             snapshot = producer_snapshot.path_of(self.folder, segment.base_offset)
-            if segment.base_offset != self.last_snapshot_offset and os.path.exists(snapshot):
+            kept = segment.base_offset in (self.last_snapshot_offset, keep_snapshot_of)
+            if not kept and os.path.exists(snapshot):
                 os.replace(snapshot, snapshot + DELETED_SUFFIX)
                 paths.append(snapshot + DELETED_SUFFIX)
         self.doomed.append(Doomed(now_ms + self.config.file_delete_delay_ms, paths))
+
+    def replace_segments(self, new: Segment, old: list[Segment], now_ms: int) -> bool:
+        """Puts a compacted segment in the place of those that it was made from; False when they are not all
+        there any more, because retention or a truncation took some.
+
+        A crash at any point leaves the old segments or the new one: until the `.log` is called `.swap` the old
+        ones count, from then on the new one (recovery.finish_swaps). Raises LogDirOffline.
+        """
+        with self._flush_lock:
+            segments = self._segments
+            first = next((i for i, one in enumerate(segments) if one is old[0]), -1)
+            if first < 0 or segments[first : first + len(old)] != old or old[-1] is self._active:
+                return False
+            try:
+                new.change_suffix(SWAP_SUFFIX)
+                fsync_dir(self.folder)
+                self._doom(old, now_ms, keep_snapshot_of=new.base_offset)
+                new.change_suffix("")
+                fsync_dir(self.folder)
+            except OSError as error:
+                raise LogDirOffline(self.log_dir, error) from error
+            self._set_segments([*segments[:first], new, *segments[first + len(old) :]])
+        return True
 
     def remove_doomed(self, now_ms: int) -> None:
         """Removes the files whose delay is over. Raises OSError. Any thread, one at a time."""
@@ -668,6 +713,7 @@ class Log:
         self.core.reset(log_start_offset, log_end_offset)
         self.last_snapshot_offset = reload_producers(self.folder, self.core, self._segments)
         self.recovery_point = min(self.recovery_point, log_end_offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, log_end_offset)
         self._written_offset = log_end_offset
         self.save_epochs()
 

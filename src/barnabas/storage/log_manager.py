@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import MetaProperties, TopicPartition
+from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import (
     CorruptCheckpoint,
@@ -30,6 +31,7 @@ from barnabas.storage.errors import (
 from barnabas.storage.files import fsync_dir, remove_quietly, write_atomically
 from barnabas.storage.log import Log
 from barnabas.storage.recovery import create_log, open_log
+from barnabas.storage.throttle import Throttle
 
 log = logging.getLogger("barnabas.storage")
 
@@ -98,6 +100,8 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._topic_ids: dict[TopicPartition, uuid.UUID] = {}
         self._doomed_folders: list[tuple[int, str]] = []
+        self.cleaner = LogCleaner(lambda: self._logs, on_offline=self._cleaner_failed)
+        """Compaction; `new_cleaner` puts one with other options here."""
         self.on_offline: Callable[[str, list[TopicPartition]], None] = lambda _dir, _logs: None
 
     # ----------------------------------------------------------------------------------------------- open
@@ -217,6 +221,7 @@ class LogManager:
         recovery = self._read_offsets(one, checkpoints.RECOVERY_POINTS)
         starts = self._read_offsets(one, checkpoints.LOG_STARTS)
         high = self._read_offsets(one, checkpoints.HIGH_WATERMARKS)
+        cleaned = self._read_offsets(one, checkpoints.CLEANER_OFFSETS)
         # From here on a crash must be seen as one.
         remove_quietly(one.file(CLEAN_SHUTDOWN_FILE))
 
@@ -231,6 +236,7 @@ class LogManager:
                 log_start_offset=starts.get(name, 0),
                 high_watermark=high.get(name, 0),
             )
+            opened.first_dirty_offset = min(cleaned.get(name, 0), opened.log_end_offset)
             try:
                 topic_id = checkpoints.read_topic_id(folder)
             except CorruptCheckpoint as error:
@@ -438,11 +444,32 @@ class LogManager:
                 for name, each in logs.items()
                 if each.log_start_offset > each.segments[0].base_offset
             },
+            checkpoints.CLEANER_OFFSETS: {
+                name: each.first_dirty_offset for name, each in logs.items() if each.first_dirty_offset > 0
+            },
         }
         for file, offsets in files.items():
             if one.checkpointed.get(file) != offsets:
                 checkpoints.write_offsets(one.file(file), offsets)
                 one.checkpointed[file] = offsets
+
+    def new_cleaner(
+        self, *, dedupe_buffer_bytes: int, load_factor: float, io_bytes_per_second: float
+    ) -> LogCleaner:
+        """A cleaner over these logs with options of its own: `log.cleaner.dedupe.buffer.size` (divided by the
+        threads), `log.cleaner.io.buffer.load.factor`, `log.cleaner.io.max.bytes.per.second`."""
+        unbounded = io_bytes_per_second >= 1 << 60
+        self.cleaner = LogCleaner(
+            lambda: self._logs,
+            dedupe_buffer_bytes=dedupe_buffer_bytes,
+            load_factor=load_factor,
+            spend=(lambda _bytes: None) if unbounded else Throttle(io_bytes_per_second).spend,
+            on_offline=self._cleaner_failed,
+        )
+        return self.cleaner
+
+    def _cleaner_failed(self, error: LogDirOffline) -> None:
+        self.take_offline(error.log_dir, error)
 
     # -------------------------------------------------------------------------------------------- offline
 

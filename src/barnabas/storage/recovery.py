@@ -13,11 +13,12 @@ from typing import Final, NamedTuple
 
 from barnabas.cores.epochs import LeaderEpochs
 from barnabas.cores.partition import PartitionCore
-from barnabas.records.batch import BatchHeader, CorruptBatch, check_batch
+from barnabas.records.batch import BatchHeader, CorruptBatch
 from barnabas.storage import checkpoints, producer_snapshot
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import CorruptCheckpoint, LogDirOffline
 from barnabas.storage.files import remove_quietly
+from barnabas.storage.formats import verify
 from barnabas.storage.log import Log, marker_of
 from barnabas.storage.scan import Damaged, Found, scan
 from barnabas.storage.segment import (
@@ -242,7 +243,7 @@ def recover_segment(segment: Segment, core: PartitionCore) -> tuple[int, str | N
     try:
         for found, view in scan(segment.open(), 0, segment.size_bytes):
             try:
-                header = check_batch(view)
+                header = verify(view)
                 if found.base_offset < end_offset:
                     raise CorruptBatch(f"offset {found.base_offset} comes after {end_offset - 1}")
             except CorruptBatch as error:
@@ -340,10 +341,9 @@ def replay(core: PartitionCore, segments: list[Segment], epochs_from: int, produ
         if located is None:
             continue
         position = located if isinstance(located, int) else located.position
-        for found, view in segment.intact(position):
+        for found, header, view in segment.intact(position):
             if found.base_offset >= end_offset:
                 break
-            header = check_batch(view)
             if found.base_offset < producers_from:
                 core.assign_epoch(header.partition_leader_epoch, found.base_offset)
             else:
@@ -367,8 +367,8 @@ def rebuild_txn_index(folder: str, segments: list[Segment], segment: Segment, re
         break
     replay(core, segments[:slot], replay_from, replay_from)
     segment.txn_index.start_empty()
-    for found, view in segment.intact(0):
-        _learn(core, segment, found, view, check_batch(view))
+    for found, header, view in segment.intact(0):
+        _learn(core, segment, found, view, header)
     if segment.txn_index.entries:
         log.warning(
             "transaction index rebuilt",
@@ -407,29 +407,28 @@ def _tidy(folder: str) -> dict[int, int]:
 
 
 def finish_swaps(folder: str, names: set[str]) -> set[str]:
-    """Completes a replacement of segments that was interrupted: see cleaner.py. Raises OSError.
+    """Completes a replacement of segments that was interrupted, see Log.replace_segments. Raises OSError.
 
-    The old segments inside the range of the swapped ones go first; only then are the new ones renamed, so
+    A compacted segment reaches as far as what it was made from: its last batch stays even when it is empty.
+    So the old segments are those that begin in its range. They go first and the new one is renamed last, so
     that a second interruption finds the same state.
     """
-    swaps = sorted(int(n[:20]) for n in names if n.endswith(LOG_SUFFIX + SWAP_SUFFIX) and n[:20].isdecimal())
-    if swaps:
-        top = swaps[-1]
-        fd_path = os.path.join(folder, f"{top:020d}{LOG_SUFFIX}{SWAP_SUFFIX}")
-        newest = Segment(folder, top, os.stat(fd_path).st_size, 1 << 20, suffix=SWAP_SUFFIX)
-        last_offset = top
-        for found, _ in scan(newest.open(), 0, newest.size_bytes):
-            last_offset = max(last_offset, found.last_offset)
-        olds = sorted(int(n[:20]) for n in names if n[20:] == LOG_SUFFIX and n[:20].isdecimal())
-        for base in olds:
-            if swaps[0] <= base <= last_offset:
+    logs = {int(n[:20]) for n in names if n[20:] == LOG_SUFFIX + SWAP_SUFFIX and n[:20].isdecimal()}
+    olds = {int(n[:20]) for n in names if n[20:] == LOG_SUFFIX and n[:20].isdecimal()}
+    for base in sorted(logs):
+        size = os.stat(os.path.join(folder, f"{base:020d}{LOG_SUFFIX}{SWAP_SUFFIX}")).st_size
+        swap = Segment(folder, base, size, 1 << 20, suffix=SWAP_SUFFIX)
+        last_offset = base
+        for found, _ in scan(swap.open(), 0, size):
+            last_offset = found.last_offset
+        for old in olds:
+            if base <= old <= last_offset:
                 for kind in _KINDS:
-                    remove_quietly(os.path.join(folder, f"{base:020d}{kind}"))
-    for name in sorted(names, reverse=True):
+                    remove_quietly(os.path.join(folder, f"{old:020d}{kind}"))
+        swap.change_suffix("")
+        log.warning("interrupted compaction finished", extra={"file": swap.path(LOG_SUFFIX)})
+    for name in names:
         if name.endswith(SWAP_SUFFIX):
-            path = os.path.join(folder, name)
-            if swaps and name[:20].isdecimal() and int(name[:20]) in swaps:
-                os.replace(path, path[: -len(SWAP_SUFFIX)])
-            else:
-                remove_quietly(path)
+            # An index whose `.log` was not yet called so: the compaction had not come to its turning point.
+            remove_quietly(os.path.join(folder, name))
     return set(os.listdir(folder))

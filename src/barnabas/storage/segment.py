@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.cores.producers import CompletedTxn
-from barnabas.records.batch import LOG_OVERHEAD, CorruptBatch, check_batch, records_of
+from barnabas.records.batch import LOG_OVERHEAD, BatchHeader, CorruptBatch
 from barnabas.storage.errors import CorruptIndex
 from barnabas.storage.files import OPEN_FILES, FileSlice, LogFile, remove_quietly
+from barnabas.storage.formats import records_in, verify
 from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.scan import Damaged, Found, boundary_before, first_from, scan
 from barnabas.storage.txn_index import TxnIndex
@@ -121,7 +122,9 @@ class Segment:
         """A new, empty segment; a left-over file of the same name is emptied. Raises OSError."""
         segment = cls(folder, base_offset, 0, index_bytes_max, interval=interval, suffix=suffix)
         segment.file = LogFile(segment.path(LOG_SUFFIX), create=True)
-        os.ftruncate(segment.file.fd, 0)
+        if os.fstat(segment.file.fd).st_size:
+            # Only then: ext4 writes a file that was cut to nothing to disk in the middle of its close.
+            os.ftruncate(segment.file.fd, 0)
         segment.created_ms = now_ms
         segment.start_indexes()
         segment.txn_index.start_empty()
@@ -195,8 +198,8 @@ class Segment:
         found = self.locate(offset) if self.base_offset <= offset <= OFFSET_MAX else None
         if found is None:
             return self.size_bytes == 0
-        for _, view in self.intact(found if isinstance(found, int) else found.position):
-            return check_batch(view).max_timestamp == timestamp
+        for _, header, _ in self.intact(found if isinstance(found, int) else found.position):
+            return header.max_timestamp == timestamp
         return False
 
     def load_tail(self) -> None:
@@ -211,13 +214,20 @@ class Segment:
         self._load_max_timestamp()
         position = self.offset_index.last()[1]
         self.bytes_since_entry = self.size_bytes - position
-        for found, view in self.intact(position):
-            timestamp = check_batch(view).max_timestamp
-            if timestamp > self._max_timestamp:
-                self._max_timestamp, self._offset_of_max_timestamp = timestamp, found.last_offset
-        for _, view in self.intact(0):
-            self.first_timestamp = check_batch(view).max_timestamp
+        for found, header, _ in self.intact(position):
+            if header.max_timestamp > self._max_timestamp:
+                self.set_max_timestamp(header.max_timestamp, found.last_offset)
+        for _, header, _ in self.intact(0):
+            self.first_timestamp = header.max_timestamp
             break
+
+    def earliest_timestamp(self) -> int:
+        """The first batch's timestamp, which stands for the oldest; a far future where it has none."""
+        if self.first_timestamp < 0:
+            for _, header, _ in self.intact(0):
+                self.first_timestamp = header.max_timestamp
+                break
+        return self.first_timestamp if self.first_timestamp >= 0 else OFFSET_MAX
 
     def age_timestamp(self) -> int:
         """What retention goes by: the greatest timestamp, or the file's own where no record has one."""
@@ -405,7 +415,7 @@ class Segment:
                 if found.position in self.damaged:
                     return intact_to, skip_to
                 try:
-                    _check_any(view)
+                    verify(view)
                 except CorruptBatch as error:
                     self.note_damage(found.position, found.size_bytes, str(error))
                     return intact_to, skip_to
@@ -472,26 +482,35 @@ class Segment:
         if located is None:
             return None
         position = located if isinstance(located, int) else located.position
-        for found, view in self.intact(position):
+        for found, header, view in self.intact(position):
             if found.last_offset < from_offset:
                 continue
-            header = check_batch(view)
             if header.max_timestamp < timestamp_ms:
                 continue
-            for record in records_of(view, 0, header):
+            for record in records_in(view, header):
                 if record.timestamp >= timestamp_ms and record.offset >= from_offset:
                     return record.timestamp, record.offset
         return None
 
-    def intact(self, position: int) -> Iterator[tuple[Found, memoryview]]:
-        """The batches from `position` on whose checksum holds."""
+    def greatest_timestamp(self, from_offset: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record that has the greatest timestamp. Decodes the segment."""
+        best: tuple[int, int] | None = None
+        for found, header, view in self.intact(0):
+            if found.last_offset >= from_offset and (best is None or header.max_timestamp > best[0]):
+                for record in records_in(view, header):
+                    if record.offset >= from_offset and (best is None or record.timestamp > best[0]):
+                        best = record.timestamp, record.offset
+        return best
+
+    def intact(self, position: int) -> Iterator[tuple[Found, BatchHeader, memoryview]]:
+        """The batches from `position` on whose checksum holds; their bytes are valid for one step."""
         try:
             for found, view in scan(self.open(), position, self.size_bytes):
                 try:
-                    _check_any(view)
+                    header = verify(view)
                 except CorruptBatch:
                     continue
-                yield found, view
+                yield found, header, view
         except Damaged:
             return
 
@@ -506,10 +525,9 @@ class Segment:
         self.start_indexes()
         self.bytes_since_entry = 0
         self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
-        for found, view in self.intact(0):
-            timestamp = check_batch(view).max_timestamp
-            if timestamp > self._max_timestamp:
-                self._max_timestamp, self._offset_of_max_timestamp = timestamp, found.last_offset
+        for found, header, _ in self.intact(0):
+            if header.max_timestamp > self._max_timestamp:
+                self.set_max_timestamp(header.max_timestamp, found.last_offset)
             if self.bytes_since_entry > self.interval:
                 self.offset_index.append(found.last_offset, found.position)
                 self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
@@ -526,23 +544,22 @@ class Segment:
     def truncate_to(self, offset: int) -> int:
         """Drops the batches that hold `offset` or come after it; returns the log's new end. Raises OSError.
 
-        The batch that holds `offset` goes as a whole: the new end may lie below `offset`.
+        The batch that holds `offset` goes as a whole, and the end is that of the last batch left: where
+        compaction has made a gap it lies below `offset`, as a restart would find it.
         """
-        end_offset = offset
         found = self.locate(offset)
         if found is not None:
-            if isinstance(found, int):
-                end_offset = min(offset, self.tail_offsets[bisect_right(self.tail_offsets, offset) - 1])
-                position = found
-            else:
-                end_offset = min(offset, found.base_offset)
-                position = found.position
-            self.cut(position)
+            self.cut(found if isinstance(found, int) else found.position)
         try:
-            self.offset_index.truncate_to(end_offset)
-            self.time_index.truncate_to(end_offset)
-        except (CorruptIndex, FileNotFoundError):
+            self.offset_index.truncate_to(offset)
+            self.time_index.truncate_to(offset)
+            end_offset = self.next_offset() if self.size_bytes else self.base_offset
+        except (CorruptIndex, FileNotFoundError, Damaged):
             self.rebuild("an index is missing or damaged")
+            end_offset = self.next_offset() if self.size_bytes else self.base_offset
+        # An entry of the batch that went as a whole may lie below `offset`.
+        self.offset_index.truncate_to(end_offset)
+        self.time_index.truncate_to(end_offset)
         self.txn_index.truncate_to(end_offset)
         self.load_tail()
         return end_offset
@@ -564,8 +581,3 @@ class Segment:
 
     def __repr__(self) -> str:
         return f"Segment({Path(self.path(LOG_SUFFIX)).name}, {self.size_bytes} bytes)"
-
-
-def _check_any(view: memoryview) -> None:
-    """Raises CorruptBatch for a batch of any format whose checksum does not hold."""
-    check_batch(view)

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from barnabas.records.batch import CorruptBatch, Record, batches, check_batch, read_records
 from barnabas.records.compression import Codec
+from barnabas.storage.checkpoints import TopicPartition
+from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.config import LogConfig
 from barnabas.storage.log import Log
 from barnabas.storage.recovery import create_log, open_log
-from tests.unit.storage.building import T0_MS, append
+from tests.unit.storage.building import T0_MS, append, read_all
 
 CONFIG = LogConfig(
     segment_bytes=3000,
@@ -33,7 +35,8 @@ class Model:
 
     def __init__(self) -> None:
         self.records: dict[int, Record] = {}
-        self.batch_starts: list[int] = []
+        self.batches: dict[int, int] = {}
+        """First offset -> last offset."""
         self.start = 0
         self.end = 0
 
@@ -43,7 +46,11 @@ class Model:
     def cut(self, end: int) -> None:
         self.end = end
         self.records = {o: r for o, r in self.records.items() if o < end}
-        self.batch_starts = [o for o in self.batch_starts if o < end]
+        self.batches = {first: last for first, last in self.batches.items() if first < end}
+
+    def whole_below(self, offset: int) -> int:
+        """`offset`, or the start of the batch that it would cut."""
+        return next((first for first, last in self.batches.items() if first < offset <= last), offset)
 
 
 class Run:
@@ -56,6 +63,7 @@ class Run:
         self.now_ms = T0_MS
         self.model = Model()
         self.sequences: dict[int, int] = {}
+        self.tombstones_seen: dict[int, int] = {}
         self.log: Log = create_log(str(folder), config, self.now_ms)
         self.steps = {
             self.append: 40,
@@ -71,6 +79,8 @@ class Run:
             self.lose_indexes: 1,
             self.wait: 4,
         }
+        if config.compact:
+            self.steps[self.compact] = 6
 
     def go(self, steps: int) -> None:
         kinds, weights = list(self.steps), list(self.steps.values())
@@ -110,7 +120,7 @@ class Run:
         assert base == self.model.end
         if producer_id >= 0:
             self.sequences[producer_id] = sequence + len(rows)
-        self.model.batch_starts.append(base)
+        self.model.batches[base] = base + len(rows) - 1
         for i, row in enumerate(rows):
             self.model.records[base + i] = row._replace(offset=base + i)
         self.model.end = base + len(rows)
@@ -123,7 +133,7 @@ class Run:
         wanted = self.model.visible(offset)
         if upper is not None:
             # An upper offset lies at a batch's start in life; a batch that it would cut is left out whole.
-            whole = max((s for s in [*self.model.batch_starts, self.model.end] if s <= upper), default=0)
+            whole = self.model.whole_below(upper)
             wanted = [record for record in wanted if record.offset < whole]
         if found is None:
             assert not wanted
@@ -140,12 +150,8 @@ class Run:
         at_ms = self.now_ms - self.random.randint(-1000, 500_000)
         wanted = next(((r.timestamp, r.offset) for r in self.model.visible(0) if r.timestamp >= at_ms), None)
         assert self.log.offset_for_timestamp(at_ms) == wanted
-        visible = self.model.visible(0)
-        if visible:
-            newest = max(r.timestamp for r in visible)
-            got = self.log.max_timestamp()
-            # Batches below the log start still count for their segment, as in Kafka.
-            assert got is None or got[0] >= newest or self.model.start not in self.model.batch_starts
+        newest = max(((r.timestamp, -r.offset) for r in self.model.visible(0)), default=None)
+        assert self.log.max_timestamp() == (None if newest is None else (newest[0], -newest[1]))
 
     def truncate(self) -> None:
         if self.model.end - self.model.start < 2:
@@ -153,8 +159,11 @@ class Run:
         offset = self.random.randint(self.model.start, self.model.end)
         self.log.truncate_to(offset, self.now_ms)
         if offset < self.model.end:
-            whole = max((s for s in self.model.batch_starts if s <= offset), default=offset)
-            self.model.cut(min(whole, offset))
+            self.model.batches = {first: last for first, last in self.model.batches.items() if last < offset}
+            # In a gap that compaction has left, the end is that of the last batch below it.
+            end = self.log.log_end_offset
+            assert max(self.model.batches.values(), default=-1) < end <= offset
+            self.model.cut(end)
             self.model.start = min(self.model.start, self.model.end)
         self.forget_sequences()
 
@@ -169,6 +178,7 @@ class Run:
         start = self.log.log_start_offset
         assert start >= before
         expired = [r for r in self.model.visible(before) if r.offset < start]
+        assert self.config.delete or not expired
         assert (
             all(self.now_ms - r.timestamp > CONFIG.retention_ms for r in expired)
             or self.log.size_bytes >= CONFIG.retention_bytes - CONFIG.segment_bytes
@@ -230,10 +240,57 @@ class Run:
     def wait(self) -> None:
         self.now_ms += self.random.choice([10, 1000, 30_000])
 
+    # --- compaction ---------------------------------------------------------------------------------
+
+    def compact(self) -> None:
+        """One pass; then the log must hold what it held, less what a newer record of the same key made old."""
+        self.log.write_pending()
+        before = self.model.visible(0)
+        clean_to = self.log.first_dirty_offset
+        cleaner = LogCleaner(
+            lambda: {TopicPartition("t", 0): self.log},
+            dedupe_buffer_bytes=24 * self.random.choice([30, 1000]),
+            secret=lambda: self.random.randbytes(16),
+        )
+        if not cleaner.run(self.now_ms):
+            return
+        assert not cleaner.uncleanable
+        end = self.log.first_dirty_offset
+        assert end >= clean_to
+        after = read_all(self.log)
+        offsets = {record.offset for record in after}
+        assert after == [record for record in before if record.offset in offsets]
+        newest: dict[bytes | None, int] = {r.key: r.offset for r in before if r.offset < end}
+        for record in before:
+            if record.offset >= end:
+                assert record.offset in offsets
+            elif record.offset != newest[record.key]:
+                assert record.offset not in offsets, "a record that a newer one has made old"
+            elif record.value is not None:
+                assert record.offset in offsets, "the newest record of its key"
+            elif record.offset not in offsets:
+                first_seen = self.tombstones_seen[record.offset]
+                assert self.now_ms >= first_seen + self.config.delete_retention_ms, (
+                    "a tombstone went too early"
+                )
+            else:
+                self.tombstones_seen.setdefault(record.offset, self.now_ms)
+        self.model.records = {record.offset: record for record in after}
+        self.take_batches()
+
+    def take_batches(self) -> None:
+        """Which batches there are, from the files; their records have been compared."""
+        self.log.write_pending()
+        self.model.batches = {}
+        for segment in self.log.segments:
+            for _, header in batches(Path(segment.path(".log")).read_bytes()):
+                self.model.batches[header.base_offset] = header.last_offset
+
     # --- help ---------------------------------------------------------------------------------------
 
     def reopen(self, *, clean: bool) -> None:
         recovery_point = self.log.recovery_point
+        first_dirty = self.log.first_dirty_offset
         if not clean and self.random.random() < 0.3:
             recovery_point = 0
         self.log = open_log(
@@ -246,6 +303,8 @@ class Run:
             high_watermark=self.model.end,
         )
         self.log.core.advance_high_watermark(self.log.log_end_offset)
+        self.log.first_dirty_offset = min(first_dirty, self.log.log_end_offset)
+        self.tombstones_seen = {o: at for o, at in self.tombstones_seen.items() if o < self.model.end}
         self.forget_sequences()
 
     def forget_sequences(self) -> None:
@@ -259,13 +318,12 @@ class Run:
             self.sequences[producer_id] = producer.last_sequence + 1
 
     def check_all(self) -> None:
-        got: list[Record] = []
-        offset = self.log.log_start_offset
-        while (found := self.log.read(offset, 10_000)) is not None:
-            some = [r for r in read_records(found.read()) if r.offset >= offset]
-            got += some
-            offset = some[-1].offset + 1
-        assert got == self.model.visible(0)
+        assert read_all(self.log, max_bytes=self.random.choice([1, 1000, 100_000])) == self.model.visible(0)
+
+
+COMPACTED = replace(
+    CONFIG, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1, delete_retention_ms=50_000
+)
 
 
 def run(seed: int, steps: int, folder: Path, config: LogConfig = CONFIG) -> Run:

@@ -1,0 +1,615 @@
+"""Compaction: keeps the newest record of each key, in place of all that came before it.
+
+A pass over one log: an offset map is filled from the part that is new since the last pass (the dirty part),
+then all segments up to where the map reaches are copied, several small ones into one, without the records
+that a newer one of the same key has made old. A map that fills up ends early, and the next pass goes on from
+there. Offsets and order never change; the active segment, what `min.compaction.lag.ms` protects and what lies
+above the last stable offset are not touched.
+
+A tombstone stays for `delete.retention.ms` after the first pass that saw it: that pass writes the time at
+which it may go (the delete horizon) into its batch. Transaction markers go by the same rule when their
+transaction has no records left. The last batch of each new segment, and the last one of each producer, stay
+without records rather than not at all: offsets and sequence numbers must not be forgotten.
+
+The owner's thread decides and swaps; copying runs in another (`Step.work`). Source: Kafka's Cleaner.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.records.batch import (
+    CODEC_MASK,
+    DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
+    BatchHeader,
+    CorruptBatch,
+    assemble,
+    build_batch_at,
+    empty_batch,
+    rebuild_batch,
+    records_block,
+    records_of,
+)
+from barnabas.records.compression import Codec
+from barnabas.storage.checkpoints import TopicPartition
+from barnabas.storage.cleaned_txns import CleanedTxns
+from barnabas.storage.config import LONG_MAX
+from barnabas.storage.errors import LogDirOffline, StorageError
+from barnabas.storage.files import LogFile, pwrite_all
+from barnabas.storage.formats import records_in, verify
+from barnabas.storage.log import Log
+from barnabas.storage.scan import Damaged, Found, scan
+from barnabas.storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
+
+if TYPE_CHECKING:
+    from barnabas.storage.compaction import OffsetMap
+
+log = logging.getLogger("barnabas.cleaner")
+
+WRITE_BYTES: Final = 1 << 20
+DEDUPE_BUFFER_BYTES: Final = 134_217_728
+LOAD_FACTOR: Final = 0.9
+
+
+class CleaningAborted(StorageError):
+    """The log changed under a compaction; what was there stays, and the next pass tries again."""
+
+
+class Uncleanable(StorageError):
+    """The log cannot be compacted at all as things are."""
+
+
+class Cleanable(NamedTuple):
+    """What of a log a pass would look at: dirty from `first_dirty` on, up to `first_uncleanable`.
+
+    must: `max.compaction.lag.ms` is over for some record.
+    """
+
+    first_dirty: int
+    first_uncleanable: int
+    clean_bytes: int
+    dirty_bytes: int
+    must: bool
+
+    @property
+    def dirty_ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+@dataclass(slots=True)
+class CleanerStats:
+    """What one pass did."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    map_keys: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+
+
+@dataclass(slots=True)
+class Step:
+    """`work` in any thread, then `commit` on the owner's; neither raises: the pass learns of errors itself."""
+
+    _work: Callable[[], None]
+    _commit: Callable[[], None] = field(default=lambda: None)
+    error: BaseException | None = None
+
+    def work(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            self.error = error
+
+    def commit(self) -> None:
+        if self.error is None:
+            try:
+                self._commit()
+            except Exception as error:
+                self.error = error
+
+
+def cleanable(one: Log, now_ms: int) -> Cleanable:
+    """What of a compacted log can be compacted now. Reads only; whole segments."""
+    config, segments = one.config, one.segments
+    first_dirty = one.first_dirty_offset
+    if not segments[0].base_offset <= first_dirty <= one.log_end_offset:
+        first_dirty = segments[0].base_offset
+    first_dirty = max(first_dirty, one.log_start_offset)
+    # Below the last stable offset: what an open transaction wrote may not displace anything yet.
+    stable_to = one.core.last_stable_offset
+    clean: list[Segment] = []
+    dirty: list[Segment] = []
+    first_uncleanable = segments[0].base_offset
+    for segment, following in pairwise(segments):
+        if following.base_offset > stable_to:
+            break
+        if following.base_offset <= first_dirty:
+            clean.append(segment)
+        elif (
+            config.min_compaction_lag_ms > 0 and segment.max_timestamp > now_ms - config.min_compaction_lag_ms
+        ):
+            break
+        else:
+            dirty.append(segment)
+        first_uncleanable = following.base_offset
+    must = False
+    if config.max_compaction_lag_ms < LONG_MAX:
+        oldest = min((segment.earliest_timestamp() for segment in dirty), default=-1)
+        must = oldest >= 0 and now_ms - oldest > config.max_compaction_lag_ms
+    return Cleanable(
+        first_dirty,
+        first_uncleanable,
+        sum(segment.size_bytes for segment in clean),
+        sum(segment.size_bytes for segment in dirty),
+        must,
+    )
+
+
+class LogCleaner:
+    """Chooses the log that most needs it, and compacts it, over and over.
+
+        for step in cleaner.steps(now_ms):                 # on the owner's thread
+            await loop.run_in_executor(pool, step.work)
+            step.commit()
+
+    Several such loops may run at once (`log.cleaner.threads`); each takes another log.
+    """
+
+    def __init__(
+        self,
+        logs: Callable[[], Mapping[TopicPartition, Log]],
+        *,
+        dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
+        load_factor: float = LOAD_FACTOR,
+        spend: Callable[[int], None] = lambda _bytes: None,
+        secret: Callable[[], bytes] = lambda: os.urandom(16),
+        on_offline: Callable[[LogDirOffline], None] = lambda _error: None,
+    ) -> None:
+        """spend: Throttle.spend, told the bytes that are read and written."""
+        self._logs = logs
+        self._map_bytes = dedupe_buffer_bytes
+        self._load_factor = load_factor
+        self._spend = spend
+        self._secret = secret
+        self._on_offline = on_offline
+        self._busy: set[TopicPartition] = set()
+        self.uncleanable: dict[TopicPartition, str] = {}
+        """Logs that failed, with the reason; they are left alone until the broker starts again."""
+        self.last_stats: CleanerStats | None = None
+
+    def filthiest(self, now_ms: int) -> tuple[TopicPartition, Log, Cleanable] | None:
+        """The log to compact next: the one with the largest dirty share of those that are due."""
+        best: tuple[TopicPartition, Log, Cleanable] | None = None
+        for name, one in self._logs().items():
+            if not one.config.compact or name in self._busy or name in self.uncleanable:
+                continue
+            if len(one.segments) < 2:
+                continue
+            state = cleanable(one, now_ms)
+            if state.dirty_bytes == 0 or state.first_uncleanable <= state.first_dirty:
+                continue
+            if not state.must and state.dirty_ratio <= one.config.min_cleanable_dirty_ratio:
+                continue
+            if best is None or state.dirty_ratio > best[2].dirty_ratio:
+                best = (name, one, state)
+        return best
+
+    def steps(self, now_ms: int) -> Iterator[Step]:
+        """One pass over the filthiest log; no step when none is due."""
+        chosen = self.filthiest(now_ms)
+        if chosen is None:
+            return
+        name, one, state = chosen
+        self._busy.add(name)
+        cleaning = Cleaning(one, state, now_ms, self._new_map, self._spend)
+        try:
+            for step in cleaning.steps():
+                yield step
+                if step.error is not None:
+                    self._failed(name, step.error)
+                    return
+            self.last_stats = cleaning.stats
+            log.info(
+                "log compacted",
+                extra={
+                    "partition": str(name),
+                    "from": state.first_dirty,
+                    "to": cleaning.end_offset,
+                    "bytes_before": cleaning.stats.bytes_read,
+                    "bytes_after": cleaning.stats.bytes_written,
+                    "records_before": cleaning.stats.records_read,
+                    "records_after": cleaning.stats.records_kept,
+                },
+            )
+        finally:
+            cleaning.tidy()
+            self._busy.discard(name)
+
+    def run(self, now_ms: int) -> bool:
+        """One pass in this thread, for tools and tests; False when no log was due."""
+        ran = False
+        for step in self.steps(now_ms):
+            ran = True
+            step.work()
+            step.commit()
+        return ran
+
+    def _new_map(self) -> OffsetMap:
+        from barnabas.storage.compaction import OffsetMap
+
+        return OffsetMap(self._map_bytes, self._secret(), self._load_factor)
+
+    def _failed(self, name: TopicPartition, error: BaseException) -> None:
+        if isinstance(error, LogDirOffline):
+            self._on_offline(error)
+        elif isinstance(error, CleaningAborted):
+            log.info("compaction given up", extra={"partition": str(name), "reason": str(error)})
+        else:
+            self.uncleanable[name] = str(error)
+            log.error(
+                "log cannot be compacted and grows until it is mended",
+                extra={"partition": str(name), "reason": str(error)},
+            )
+
+
+class Cleaning:
+    """One pass over one log."""
+
+    def __init__(
+        self,
+        one: Log,
+        state: Cleanable,
+        now_ms: int,
+        new_map: Callable[[], OffsetMap],
+        spend: Callable[[int], None],
+    ) -> None:
+        self._log = one
+        self._state = state
+        self._now_ms = now_ms
+        self._new_map = new_map
+        self._spend = spend
+        self.stats = CleanerStats()
+        self.end_offset = state.first_dirty
+        self._map: OffsetMap | None = None
+        self._cleaned: Segment | None = None
+        segments = one.segments
+        # Files are held open from here on: retention may rename them meanwhile.
+        self._sources = [
+            _Source(segment, segment.open(), segment.size_bytes, following.base_offset)
+            for segment, following in pairwise(segments)
+            if following.base_offset <= state.first_uncleanable
+        ]
+        first_offset = segments[0].base_offset
+        self._aborted = [
+            txn
+            for txn in one.aborted_transactions(first_offset, state.first_uncleanable)
+            if txn.last_offset >= first_offset
+        ]
+
+    def steps(self) -> Iterator[Step]:
+        """The map first, then one step for each new segment."""
+        yield Step(self._build_map)
+        assert self._map is not None
+        self.end_offset = self._map.latest_offset + 1
+        txns = CleanedTxns(self._aborted)
+        for group in self._groups():
+            self.stats.segments_before += len(group)
+            copy = _Copy(self, group, txns, self._map, self._last_of_producers())
+            yield Step(copy.work, copy.commit)
+        self._log.first_dirty_offset = self.end_offset
+
+    def tidy(self) -> None:
+        """Removes an unfinished new segment, gives the map's memory back."""
+        self._map = None
+        if self._cleaned is not None and self._cleaned.suffix == CLEANED_SUFFIX:
+            try:
+                self._cleaned.delete_files()
+            except OSError as error:
+                log.warning(
+                    "an unfinished compaction is left to the next start",
+                    extra={"file": self._cleaned.path(LOG_SUFFIX), "reason": str(error)},
+                )
+
+    def _last_of_producers(self) -> dict[int, tuple[int, int]]:
+        """Producer id -> (last data offset or -1, epoch), as of now."""
+        return {one.producer_id: (one.last_offset, one.epoch) for one in self._log.core.producers}
+
+    def _build_map(self) -> None:
+        state = self._state
+        newest = self._new_map()
+        # Those that ended below the dirty part are not met there, and would taint later ones of their producer.
+        txns = CleanedTxns(txn for txn in self._aborted if txn.last_offset >= state.first_dirty)
+        full = False
+        for source in self._sources:
+            if full or source.end_offset <= state.first_dirty:
+                continue
+            for found, header, view in source.batches(self._spend):
+                if found.last_offset < state.first_dirty:
+                    continue
+                if not self._index(newest, header, view, txns):
+                    full = True
+                    break
+                newest.latest_offset = found.last_offset
+            else:
+                newest.latest_offset = source.end_offset - 1
+        self.stats.map_keys = newest.size
+        if newest.latest_offset < state.first_dirty:
+            raise Uncleanable(
+                "not one batch fits the offset map; raise log.cleaner.dedupe.buffer.size or lower "
+                "log.cleaner.threads"
+            )
+        self._map = newest
+
+    def _index(self, newest: OffsetMap, header: BatchHeader, view: memoryview, txns: CleanedTxns) -> bool:
+        """Notes one batch's keys; False when the map is full."""
+        if header.is_control and header.magic == 2:
+            txns.on_control(header, view)
+            return True
+        if header.magic < 2:
+            return all(
+                newest.put(record.key, record.offset)
+                for record in records_in(view, header)
+                if record.key is not None and record.offset >= self._state.first_dirty
+            )
+        if txns.on_batch(header) or header.record_count == 0:
+            return True
+        block = records_block(view, 0, header)
+        return newest.put_block(block, header.base_offset, header.record_count, self._state.first_dirty)
+
+    def _groups(self) -> Iterator[list[_Source]]:
+        """Neighbouring segments that fit into one, as large as a segment may be."""
+        limit = self._log.config.segment_bytes
+        group: list[_Source] = []
+        size = 0
+        for source in self._sources:
+            if source.segment.base_offset >= self.end_offset:
+                break
+            wide = group and source.end_offset - group[0].segment.base_offset > OFFSETS_IN_SEGMENT_MAX
+            if group and (size + source.size_bytes > limit or wide):
+                yield group
+                group, size = [], 0
+            group.append(source)
+            size += source.size_bytes
+        if group:
+            yield group
+
+
+class _Source(NamedTuple):
+    """A segment to compact, as it was when the pass began; `end_offset` is where the next one begins."""
+
+    segment: Segment
+    file: LogFile
+    size_bytes: int
+    end_offset: int
+
+    def batches(self, spend: Callable[[int], None]) -> Iterator[tuple[Found, BatchHeader, memoryview]]:
+        """Raises CorruptBatch, LogDirOffline: what is damaged is not rewritten."""
+        where = self.segment.path(LOG_SUFFIX)
+        end = 0
+        try:
+            for found, view in scan(self.file, 0, self.size_bytes):
+                spend(found.size_bytes)
+                try:
+                    yield found, verify(view), view
+                except CorruptBatch as error:
+                    raise CorruptBatch(f"{where}, byte {found.position}: {error}") from error
+                end = found.position + found.size_bytes
+        except Damaged as damage:
+            raise CorruptBatch(f"{where}: {damage}") from damage
+        except OSError as error:
+            raise LogDirOffline(os.path.dirname(self.segment.folder), error) from error
+        if end != self.size_bytes:
+            raise CorruptBatch(f"{where}: the batch at byte {end} is cut off")
+
+
+class _Copy:
+    """Copies a group of segments into a new one."""
+
+    def __init__(
+        self,
+        cleaning: Cleaning,
+        group: list[_Source],
+        txns: CleanedTxns,
+        newest: OffsetMap,
+        last_of_producers: dict[int, tuple[int, int]],
+    ) -> None:
+        self._cleaning = cleaning
+        self._group = group
+        self._txns = txns
+        self._newest = newest
+        self._latest_offset = newest.latest_offset
+        self._last_of_producers = last_of_producers
+        self._out = bytearray()
+        self._out_position = 0
+        self._changed = len(group) > 1
+        self._target: Segment | None = None
+
+    # --- in the thread ------------------------------------------------------------------------------
+
+    def work(self) -> None:
+        cleaning = self._cleaning
+        one = cleaning._log
+        try:
+            target = Segment.create(
+                one.folder,
+                self._group[0].segment.base_offset,
+                one.config.segment_index_bytes,
+                cleaning._now_ms,
+                interval=one.config.index_interval_bytes,
+                suffix=CLEANED_SUFFIX,
+            )
+            self._target = cleaning._cleaned = target
+            for source in self._group:
+                for found, header, view in source.batches(cleaning._spend):
+                    cleaning.stats.bytes_read += found.size_bytes
+                    is_last = found.position + found.size_bytes == source.size_bytes
+                    is_last = is_last and source is self._group[-1]
+                    self._batch(found, header, view, is_last)
+            self._write_out()
+            for txn in self._txns.retained:
+                target.txn_index.append(txn)
+            self._txns.retained.clear()
+            target.finish()
+            target.sync()
+            target.trusted_from = 0
+            modified = os.fstat(self._group[-1].file.fd)
+            os.utime(target.path(LOG_SUFFIX), ns=(modified.st_atime_ns, modified.st_mtime_ns))
+        except OSError as error:
+            raise LogDirOffline(one.log_dir, error) from error
+
+    def _batch(self, found: Found, header: BatchHeader, view: memoryview, is_last: bool) -> None:
+        stats = self._cleaning.stats
+        if header.magic < 2:
+            self._old_format(found, header, view, is_last)
+            return
+        stats.records_read += header.record_count
+        now_ms = self._cleaning._now_ms
+        horizon = header.delete_horizon_ms
+        keep_header = is_last or self._is_last_of_producer(header)
+        if header.is_control:
+            discardable = self._txns.on_control(header, view)
+            if discardable and header.record_count and horizon is None:
+                horizon = now_ms + self._cleaning._log.config.delete_retention_ms
+                marked = rebuild_batch(header, records_of(view, 0, header), delete_horizon_ms=horizon)
+                stats.records_kept += header.record_count
+                self._emit(found, header, marked, changed=True)
+            elif discardable and (horizon is None or horizon <= now_ms):
+                self._emptied(found, header, keep_header)
+            else:
+                stats.records_kept += header.record_count
+                self._emit(found, header, view, changed=False)
+            return
+        if self._txns.on_batch(header):
+            self._emptied(found, header, keep_header)
+        elif header.base_offset > self._latest_offset:
+            stats.records_kept += header.record_count
+            self._emit(found, header, view, changed=False)
+        elif header.record_count == 0:
+            self._emptied(found, header, keep_header)
+        else:
+            self._data(found, header, view, keep_header)
+
+    def _data(self, found: Found, header: BatchHeader, view: memoryview, keep_header: bool) -> None:
+        from barnabas.storage.compaction import keep_block, shift_timestamps
+
+        now_ms = self._cleaning._now_ms
+        horizon = header.delete_horizon_ms
+        block = records_block(view, 0, header)
+        drop_tombstones = horizon is not None and horizon <= now_ms
+        kept = keep_block(
+            block, header.base_offset, header.record_count, self._newest, self._latest_offset, drop_tombstones
+        )
+        self._cleaning.stats.records_kept += kept.count
+        if kept.count == 0:
+            self._emptied(found, header, keep_header)
+            return
+        new_horizon = kept.has_tombstones and horizon is None and found.last_offset <= self._latest_offset
+        if kept.block is None and not new_horizon:
+            self._emit(found, header, view, changed=False)
+            return
+        stay = block if kept.block is None else kept.block
+        base_timestamp, attributes = header.base_timestamp, header.attributes
+        max_timestamp = base_timestamp + kept.max_timestamp_delta
+        if attributes & LOG_APPEND_TIME_BIT:
+            max_timestamp = header.max_timestamp
+        if new_horizon:
+            base_timestamp = now_ms + self._cleaning._log.config.delete_retention_ms
+            stay = shift_timestamps(stay, kept.count, header.base_timestamp - base_timestamp)
+            attributes |= DELETE_HORIZON_BIT
+        batch = assemble(
+            stay,
+            base_offset=header.base_offset,
+            last_offset_delta=header.last_offset_delta,
+            record_count=kept.count,
+            attributes=attributes,
+            base_timestamp=base_timestamp,
+            max_timestamp=max_timestamp,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            leader_epoch=header.partition_leader_epoch,
+        )
+        self._emit(found, header._replace(max_timestamp=max_timestamp), batch, changed=True)
+
+    def _old_format(self, found: Found, header: BatchHeader, view: memoryview, is_last: bool) -> None:
+        """A message of magic 0 or 1: what stays of it is written as magic 2."""
+        records = list(records_in(view, header))
+        self._cleaning.stats.records_read += len(records)
+        kept = [
+            record
+            for record in records
+            if record.offset > self._latest_offset
+            or (record.key is not None and record.offset >= self._newest.get(record.key))
+        ]
+        self._cleaning.stats.records_kept += len(kept)
+        self._changed = True
+        if kept:
+            codec = Codec(header.attributes & CODEC_MASK)
+            batch = build_batch_at(kept, last_offset=found.last_offset, codec=codec)
+            rebuilt = verify(memoryview(batch))
+            self._emit(found._replace(base_offset=rebuilt.base_offset), rebuilt, batch, changed=True)
+        elif is_last:
+            bare = header._replace(attributes=0, partition_leader_epoch=-1)
+            self._emit(found, bare, empty_batch(bare), changed=True)
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        """Whether the batch holds the newest sequence number (or the newest epoch) of an active producer."""
+        last = self._last_of_producers.get(header.producer_id) if header.producer_id >= 0 else None
+        if last is None:
+            return False
+        last_offset, epoch = last
+        if last_offset >= 0:
+            return header.last_offset == last_offset
+        return header.is_control and header.producer_epoch == epoch
+
+    def _emptied(self, found: Found, header: BatchHeader, keep_header: bool) -> None:
+        self._changed = self._changed or header.record_count > 0 or not keep_header
+        if keep_header:
+            self._emit(found, header, empty_batch(header), changed=header.record_count > 0)
+
+    def _emit(self, found: Found, header: BatchHeader, data: bytes | memoryview, *, changed: bool) -> None:
+        target = self._target
+        assert target is not None
+        self._changed = self._changed or changed
+        position = target.size_bytes
+        target.note_append(found.base_offset, found.last_offset, position, len(data), header.max_timestamp)
+        target.size_bytes = position + len(data)
+        self._out += data
+        if len(self._out) >= WRITE_BYTES:
+            self._write_out()
+
+    def _write_out(self) -> None:
+        target = self._target
+        assert target is not None
+        if self._out:
+            file = target.open()
+            pwrite_all(file.fd, self._out, self._out_position)
+            self._out_position += len(self._out)
+            self._cleaning.stats.bytes_written += len(self._out)
+            self._cleaning._spend(len(self._out))
+            self._out.clear()
+
+    # --- on the owner's thread ----------------------------------------------------------------------
+
+    def commit(self) -> None:
+        cleaning, target = self._cleaning, self._target
+        assert target is not None
+        cleaning.stats.segments_after += 1
+        if not self._changed:
+            target.delete_files()
+            cleaning._cleaned = None
+            return
+        old = [source.segment for source in self._group]
+        if not cleaning._log.replace_segments(target, old, cleaning._now_ms):
+            raise CleaningAborted(f"{cleaning._log.name} was cut or shortened meanwhile")
+        cleaning._cleaned = None

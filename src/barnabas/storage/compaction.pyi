@@ -1,0 +1,29 @@
+from barnabas.records.compression import Buffer
+
+class OffsetMap:
+    slot_count: int
+    capacity: int
+    size: int
+    latest_offset: int
+    def __init__(self, memory_bytes: int, secret: bytes, load_factor: float = 0.9) -> None: ...
+    def __len__(self) -> int: ...
+    def get(self, key: bytes) -> int: ...
+    def put(self, key: bytes, offset: int) -> bool: ...
+    def put_block(self, block: Buffer, base_offset: int, count: int, from_offset: int) -> bool: ...
+
+class Kept:
+    count: int
+    has_tombstones: bool
+    max_timestamp_delta: int
+    block: bytes | None
+
+def siphash(data: bytes, key: bytes) -> bytes: ...
+def keep_block(
+    block: Buffer,
+    base_offset: int,
+    count: int,
+    newest: OffsetMap,
+    latest_offset: int,
+    drop_tombstones: bool,
+) -> Kept: ...
+def shift_timestamps(block: Buffer, count: int, shift_ms: int) -> bytes: ...
