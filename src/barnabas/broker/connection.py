@@ -37,7 +37,7 @@ SHARED_BUFFER_BYTES: Final = 256 * 1024
 SENDFILE_BYTES_MIN: Final = 96 * 1024
 SENDFILE_STEP_BYTES: Final = 1 << 20
 # Small slices are joined with what is around them, but no more than this is read from files at a time.
-GATHER_BYTES_MAX: Final = 1 << 20
+SEND_BUFFER_BYTES: Final = 256 * 1024
 ANSWERS_QUEUED_MAX: Final = 64
 V4_IN_V6: Final = "::ffff:"
 INT32: Final = struct.Struct(">i")
@@ -243,38 +243,54 @@ class Connection:
             try:
                 sent = self.sock.send(data, socket.MSG_MORE) if more else self.sock.send(data)
             except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError):
-                out.appendleft(data)  # the socket took nothing of it
+                out.appendleft(self._kept(data, 0))  # the socket took nothing of it
                 raise
             if sent < len(data):
-                out.appendleft(memoryview(data)[sent:])
+                out.appendleft(self._kept(data, sent))
                 raise BlockingIOError
 
-    def _gather(self) -> tuple[bytes, bool]:
-        """Join queued bytes (and small file slices) up to the next large slice; (bytes, more follows)."""
+    def _kept(self, data: bytes | bytearray | memoryview, sent: int) -> bytes | memoryview:
+        """What is left of `data` to send later: copied where it lies in the send buffer."""
+        left = memoryview(data)[sent:]
+        return bytes(left) if left.obj is self.shard.send_buffer.obj else left
+
+    def _gather(self) -> tuple[bytes | bytearray | memoryview, bool]:
+        """Put queued bytes and small file slices together, up to the next large one; (bytes, more follows).
+
+        They lie in the shard's send buffer, which is borrowed until the next write.
+        """
         out = self._out
-        parts: list[bytes | bytearray | memoryview] = []
-        read_bytes = 0
+        buffer = self.shard.send_buffer
+        filled = 0
         while out:
             item = out[0]
             if isinstance(item, FileSlice):
-                read_bytes += item.size
-                if item.size >= SENDFILE_BYTES_MIN or read_bytes > GATHER_BYTES_MAX:
-                    return b"".join(parts), True
-                parts.append(item.read())
+                end = filled + item.size
+                if item.size >= SENDFILE_BYTES_MIN or end > SEND_BUFFER_BYTES:
+                    break
+                item.read_into(buffer[filled:end])
             else:
-                parts.append(item)
+                end = filled + len(item)
+                if end > SEND_BUFFER_BYTES:
+                    break
+                buffer[filled:end] = item
+            filled = end
             out.popleft()
-        return b"".join(parts), False
+        if not filled:
+            data = out.popleft()
+            assert not isinstance(data, FileSlice), "the caller sends a leading slice by itself"
+            return data, bool(out)
+        return buffer[:filled], bool(out)
 
     def _write_slice(self, item: FileSlice) -> None:
         out = self._out
         if item.size < SENDFILE_BYTES_MIN or not self.shard.sendfile_allowed(self):
-            out[0] = item.read()
+            data = bytearray(item.size)
+            item.read_into(memoryview(data))
+            out[0] = data
             return
         sent = os.sendfile(self.fd, item.fd, item.position, min(item.size, SENDFILE_STEP_BYTES))
-        if sent == 0:
-            # The file is shorter than the slice: it was truncated under us. The frame's length is
-            # already on the wire, so the only honest thing left is to end the connection.
+        if sent == 0:  # the file is shorter than the slice, as in FileSlice.read_into
             raise OSError(errno.EIO, "a log segment was cut while it was being sent")
         if sent == item.size:
             out.popleft()

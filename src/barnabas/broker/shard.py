@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.broker.connection import SHARED_BUFFER_BYTES, Connection, LargeBuffers
+from barnabas.broker.connection import SEND_BUFFER_BYTES, SHARED_BUFFER_BYTES, Connection, LargeBuffers
 from barnabas.storage.files import OPEN_FILES
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Shard:
         self.request_bytes_max = request_bytes_max
         self.connections_max = 1 << 31
         self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.send_buffer = memoryview(bytearray(SEND_BUFFER_BYTES))
         self.large_buffers = LargeBuffers()
         self.connections: set[Connection] = set()
         self._to_flush: list[Connection] = []
