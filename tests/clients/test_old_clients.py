@@ -18,6 +18,9 @@ from tests.clients.old.programs import PROGRAMS, Program
 from tests.support.admin import create_topic
 from tests.support.process import BrokerProcess
 
+# The first run fetches and builds them all.
+pytestmark = pytest.mark.timeout(300)
+
 TOPICS = {"old-plain": ("none", "gzip"), "old-snappy": ("snappy",), "old-lz4": ("lz4",)}
 COUNT = 12
 AT_ONCE = 3
@@ -46,11 +49,12 @@ class World:
         return self.commands[program.name]
 
     def prepare(self) -> None:
-        for program in PROGRAMS:
-            try:
-                self.commands[program.name] = program.command()
-            except pytest.skip.Exception as reason:
-                self.missing[program.name] = str(reason)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for program, done in [(one, pool.submit(one.command)) for one in PROGRAMS]:
+                try:
+                    self.commands[program.name] = done.result()
+                except pytest.skip.Exception as reason:
+                    self.missing[program.name] = str(reason)
 
     def write(self) -> None:
         for topic in TOPICS:

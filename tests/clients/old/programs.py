@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,8 @@ from tests.clients import foreign
 
 OLD = Path(__file__).parent
 PYTHON_CODECS = ("lz4", "xxhash", "python-snappy", "six")
+ONE_PIP = threading.Lock()
+"""Releases of kafka-python share the folder of their codecs."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,20 @@ def kafka_python(release: str) -> Callable[[], list[str]]:
             (f"python-codecs-{sys.version_info[0]}.{sys.version_info[1]}", PYTHON_CODECS),
         ):
             target = foreign.CACHE / folder
-            if not (target / ".complete").exists():
-                pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(target), *packages]
-                foreign.fetch_or_skip(pip, OLD, f"pip cannot fetch {' '.join(packages)}")
-                (target / ".complete").touch()
+            with ONE_PIP:
+                if not (target / ".complete").exists():
+                    pip = [
+                        sys.executable,
+                        "-m",
+                        "pip",
+                        "install",
+                        "--quiet",
+                        "--target",
+                        str(target),
+                        *packages,
+                    ]
+                    foreign.fetch_or_skip(pip, OLD, f"pip cannot fetch {' '.join(packages)}")
+                    (target / ".complete").touch()
             paths.append(target)
         places = ":".join(str(path) for path in paths)
         return [

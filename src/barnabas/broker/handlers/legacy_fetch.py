@@ -21,7 +21,8 @@ from barnabas.wire.messages.fetch import FetchableTopicResponse, FetchRequest, F
 
 MAGIC_1_FROM: Final = 2
 CONVERTED_BYTES_MAX: Final = 8 << 20
-"""Converted records that one response may hold in memory; requests before version 3 set no such bound."""
+"""Converted records that one response may hold in memory; requests before version 3 set no such bound. As much
+is read for one partition at a time."""
 
 
 class Answer(NamedTuple):
@@ -35,10 +36,19 @@ class Answer(NamedTuple):
 
 async def handle(context: Context, request: FetchRequest) -> FetchResponse:
     wanted = [
-        FetchPartition(topic.topic, asked.partition, asked.fetch_offset, asked.partition_max_bytes)
+        FetchPartition(
+            topic.topic,
+            asked.partition,
+            asked.fetch_offset,
+            min(asked.partition_max_bytes, CONVERTED_BYTES_MAX),
+        )
         for topic in request.topics
         for asked in topic.partitions
     ]
+    # Old consumers name their partitions in the same order each time, and bytes run out before the end of
+    # a long list. So each request begins with another partition.
+    first = context.correlation_id % max(len(wanted), 1)
+    wanted = wanted[first:] + wanted[:first]
     loop = context.broker.loop
     deadline_s = loop.time() + max(request.max_wait_ms, 0) / 1000
     while True:
@@ -51,7 +61,8 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
         answers = await _converted(context, reading.reads, min(request.max_bytes, CONVERTED_BYTES_MAX))
         hidden = any(answer.next_offset > answer.read.asked.fetch_offset for answer in answers)
         if not hidden or any(answer.data or answer.error for answer in answers):
-            return _response(request, answers)
+            as_asked = len(answers) - first
+            return _response(request, answers[as_asked:] + answers[:as_asked])
         # All that was read are transaction markers and what compaction emptied. The consumer cannot learn
         # that it may go on behind them: answered with nothing, it would ask for the same again at once,
         # and for ever. So its fetch goes on from there.
@@ -70,17 +81,11 @@ def _reading(context: Context, request: FetchRequest, wanted: list[FetchPartitio
 
 
 async def _converted(context: Context, reads: Sequence[PartitionRead], max_bytes: int) -> list[Answer]:
-    """The answers in the order of `reads`; converted in another order, which differs from request to request.
-
-    So the partitions at the end of a long list get their turn in spite of `max_bytes`.
-    """
-    answers: list[Answer | None] = [None] * len(reads)
-    left_bytes = max_bytes
-    for turn in range(len(reads)):
-        at = (context.correlation_id + turn) % len(reads)
-        answers[at] = answer = await _one(context, reads[at], left_bytes)
-        left_bytes -= len(answer.data)
-    return [answer for answer in answers if answer is not None]
+    answers: list[Answer] = []
+    for read in reads:
+        answers.append(await _one(context, read, max_bytes))
+        max_bytes -= len(answers[-1].data)
+    return answers
 
 
 async def _one(context: Context, read: PartitionRead, left_bytes: int) -> Answer:
