@@ -43,9 +43,17 @@ class Member(threading.Thread):
 
     def __init__(self, bootstrap: str, group: str, topic: str, **config: Any) -> None:
         super().__init__(daemon=True)
+        self.consumer = self.make(bootstrap, group, config)
+        self.values: list[bytes] = []
+        self.stopping = threading.Event()
+        self.owned: set[int] = set()
+        self.topics: set[str] = set()
+        self.consumer.subscribe([topic])
+
+    def make(self, bootstrap: str, group: str, config: dict[str, Any]) -> Any:
         from confluent_kafka import Consumer
 
-        self.consumer = Consumer(
+        return Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
@@ -57,17 +65,15 @@ class Member(threading.Thread):
                 **config,
             }
         )
-        self.values: list[bytes] = []
-        self.stopping = threading.Event()
-        self.owned: set[int] = set()
-        self.consumer.subscribe([topic])
 
     def run(self) -> None:
         while not self.stopping.is_set():
             for one in self.consumer.consume(1000, 0.1):
                 if one.error() is None:
                     self.values.append(one.value())
-            self.owned = {part.partition for part in self.consumer.assignment()}
+            assigned = self.consumer.assignment()
+            self.owned = {part.partition for part in assigned}
+            self.topics = {part.topic for part in assigned}
         self.consumer.close()
 
     def leave(self) -> None:

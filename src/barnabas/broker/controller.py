@@ -60,7 +60,6 @@ class Controller:
         self.node_id = config.node_id
         self.configs = Configs(config, self.image)
         self.on_topics_deleted: Callable[[frozenset[str]], None] = lambda names: None
-        self.on_topics_changed: Callable[[], None] = lambda: None
         self.on_configs_changed: Callable[[str, str], None] = lambda kind, entity: None
         self._clock = clock
         self._partitions = partitions

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.group_limits import limits_of_one
 from barnabas.cores.group import (
     Decision,
     ExpireOffsets,
     GroupCoordinatorCore,
     GroupLimits,
     TimerFired,
+    TopicInfo,
     TopicsDeleted,
 )
 from barnabas.cores.group.records import CorruptRecord
@@ -52,6 +54,8 @@ class GroupShard:
 
     def __init__(self, partition: Partition, limits: GroupLimits) -> None:
         self.partition = partition
+        self.topics_seen = -1
+        """The topology that the core was last told of."""
         self.core = GroupCoordinatorCore(limits)
 
     def load(self, now_ms: int) -> Decision:
@@ -97,6 +101,8 @@ class GroupCoordinator:
         self._timers = KeyedTimers(broker.loop, broker.clock, self._fire)
         self._preparing: asyncio.Task[None] | None = None
         self._partition_count = 0
+        self._topics: Mapping[str, TopicInfo] = {}
+        self._topics_of = -1
 
     # --- the offsets topic -----------------------------------------------------------------------------
 
@@ -115,32 +121,36 @@ class GroupCoordinator:
             log.error("the offsets topic cannot be prepared", extra={"reason": str(task.exception())})
 
     async def _prepare(self) -> None:
-        count = await self._broker.ensure_internal_topic(OFFSETS_TOPIC)
-        for index in range(count):
-            partition = self._broker.partitions.get(OFFSETS_TOPIC, index)
-            if partition is not None:
-                self._load(index, partition)
-        self._partition_count = count
+        self._load_all(await self._broker.ensure_internal_topic(OFFSETS_TOPIC))
 
     def load_existing(self) -> None:
         """At start: load what an earlier run left, so that groups keep their offsets and members their time."""
-        count = self._broker.partitions.count(OFFSETS_TOPIC)
+        self._load_all(self._broker.partitions.count(OFFSETS_TOPIC))
+
+    def _load_all(self, count: int) -> None:
+        self._partition_count = count
         for index in range(count):
             partition = self._broker.partitions.get(OFFSETS_TOPIC, index)
             if partition is not None:
                 self._load(index, partition)
-        self._partition_count = count
 
     def _load(self, index: int, partition: Partition) -> None:
         shard = self._shards[index] = GroupShard(partition, self._limits)
+        self._tell_topics(shard)
+        for kind, name in self._broker.image.configs:
+            if kind == "groups" and self._index_of(name) == index:
+                self._set_group_limits(shard, name)
         self._carry_out(index, shard, shard.load(self._broker.clock.now_ms()))
+
+    def _index_of(self, group_id: str) -> int:
+        return java_hash(group_id) % self._partition_count
 
     # --- asking ----------------------------------------------------------------------------------------
 
     async def ask(self, make_event: MakeEvent, group_id: str) -> Any:
         """The core's reply to an event about one group; it may come much later."""
         await self.prepare()
-        index = java_hash(group_id) % self._partition_count
+        index = self._index_of(group_id)
         return await self._ask(index, make_event)
 
     async def ask_all(self, make_event: MakeEvent) -> list[Any]:
@@ -159,6 +169,8 @@ class GroupCoordinator:
         return token
 
     def _step(self, index: int, shard: GroupShard, event: Any) -> None:
+        if shard.topics_seen != self._broker.partitions.topology:
+            self._tell_topics(shard)
         decision = shard.core.step(event)
         if decision.records:
             now_ms = self._broker.clock.now_ms()
@@ -206,6 +218,29 @@ class GroupCoordinator:
     def on_topics_deleted(self, topics: frozenset[str]) -> None:
         for index, shard in self._shards.items():
             self._step(index, shard, TopicsDeleted(None, self._broker.clock.now_ms(), topics))
+
+    def on_configs_changed(self, kind: str, entity: str) -> None:
+        """An administrator has changed options: those of one group hold from its next event on."""
+        if kind == "groups" and self._partition_count:
+            shard = self._shards.get(self._index_of(entity))
+            if shard is not None:
+                self._set_group_limits(shard, entity)
+
+    def _set_group_limits(self, shard: GroupShard, group_id: str) -> None:
+        texts = self._broker.image.config("groups", group_id)
+        shard.core.set_group_limits(group_id, limits_of_one(self._limits, texts))
+
+    def _tell_topics(self, shard: GroupShard) -> None:
+        """Shards learn of new, grown and deleted topics with their next event; idle ones cost nothing."""
+        topology = self._broker.partitions.topology
+        if self._topics_of != topology:
+            self._topics_of = topology
+            self._topics = {
+                name: TopicInfo(topic.topic_id, len(topic.partitions))
+                for name, topic in self._broker.image.topics.items()
+            }
+        shard.topics_seen = topology
+        shard.core.set_topics(self._topics)
 
     def close(self) -> None:
         self._timers.close()

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.broker.controller import Controller
 from barnabas.broker.conversion import Conversions
 from barnabas.broker.dispatch import Dispatcher
+from barnabas.broker.features import Features
 from barnabas.broker.group_coordinator import GroupCoordinator
+from barnabas.broker.group_limits import limits_of_all
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.shard import Shard
-from barnabas.config import broker_groups, broker_identity, broker_log, broker_network
+from barnabas.config import broker_identity, broker_log, broker_network
 from barnabas.cores.fetch import SessionCache
-from barnabas.cores.group import GroupLimits
 from barnabas.cores.znode_layout import Endpoint as RegisteredEndpoint
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.storage.errors import StorageError
@@ -87,6 +88,7 @@ class BrokerServer:
         self.conversions = Conversions()
         self._api_ranges = [_range_of(api) for api in APIS]
         self._own_api_ranges = [_range_of(api) for api in OWN_APIS]
+        self.features = Features(config)
         self._advertised: dict[str, Listener] = {one.name: one for one in config.advertised_listeners}
         self._housekeeping: Housekeeping | None = None
         self._stopping = False
@@ -112,8 +114,9 @@ class BrokerServer:
             self.partitions.close()
             raise StartError(str(error)) from error
         self.producer_ids = ProducerIds(self.controller.tree, self.controller.node_id)
-        self.groups = GroupCoordinator(self, self._group_limits())
+        self.groups = GroupCoordinator(self, limits_of_all(self.config))
         self.controller.on_topics_deleted = self.groups.on_topics_deleted
+        self.controller.on_configs_changed = self.groups.on_configs_changed
         try:
             self._listen()
         except StartError:
@@ -171,17 +174,6 @@ class BrokerServer:
         )
         dirs = ", ".join(str(one) for one in self.config.log_dirs)
         return f"ready on {addresses} (node {self.controller.node_id}, data in {dirs})"
-
-    def _group_limits(self) -> GroupLimits:
-        config = self.config
-        return GroupLimits(
-            group_min_session_timeout_ms=config.get(broker_groups.GROUP_MIN_SESSION_TIMEOUT_MS),
-            group_max_session_timeout_ms=config.get(broker_groups.GROUP_MAX_SESSION_TIMEOUT_MS),
-            group_initial_rebalance_delay_ms=config.get(broker_groups.GROUP_INITIAL_REBALANCE_DELAY_MS),
-            group_max_size=config.get(broker_groups.GROUP_MAX_SIZE),
-            offset_metadata_max_bytes=config.get(broker_groups.OFFSET_METADATA_MAX_BYTES),
-            offsets_retention_ms=config.get(broker_groups.OFFSETS_RETENTION_MINUTES) * 60_000,
-        )
 
     # --- what handlers ask -----------------------------------------------------------------------------
 

@@ -83,6 +83,8 @@ APIS: Final[tuple[Api, ...]] = (
     _row(47, "OffsetDelete", "offset_delete", 0, 0, DELETE_GROUP),
     _row(60, "DescribeCluster", "describe_cluster", 0, 2),
     _row(61, "DescribeProducers", "describe_producers", 0, 0, READ_TOPIC),
+    _row(68, "ConsumerGroupHeartbeat", "consumer_group_heartbeat", 0, 1, READ_GROUP),
+    _row(69, "ConsumerGroupDescribe", "consumer_group_describe", 0, 1, DESCRIBE_GROUP),
     _row(74, "ListConfigResources", "list_config_resources", 0, 1),
     _row(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, DESCRIBE_TOPIC),
 )

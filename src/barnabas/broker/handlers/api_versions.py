@@ -27,4 +27,10 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
         context.connection.client_software = (name, version)
     # What no other client knows is announced to our own client only: a surprise could upset an old one.
     own = context.connection.client_software[0] == OWN_SOFTWARE
-    return ApiVersionsResponse(api_keys=context.broker.api_ranges(own=own), finalized_features_epoch=0)
+    features = context.broker.features
+    return ApiVersionsResponse(
+        api_keys=context.broker.api_ranges(own=own),
+        supported_features=features.supported(),
+        finalized_features_epoch=0,
+        finalized_features=features.finalized(),
+    )

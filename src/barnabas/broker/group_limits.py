@@ -1,0 +1,49 @@
+"""What the group cores obey, from the broker's options and from those of single groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from barnabas.config import broker_groups, broker_share
+from barnabas.config.group_options import GROUP
+from barnabas.cores.group import GroupLimits
+
+if TYPE_CHECKING:
+    from barnabas.config.loader import BrokerConfig
+
+OF_ONE_GROUP: Final[Mapping[str, str]] = {
+    "consumer.session.timeout.ms": "consumer_session_timeout_ms",
+    "consumer.heartbeat.interval.ms": "consumer_heartbeat_interval_ms",
+    "share.session.timeout.ms": "share_session_timeout_ms",
+    "share.heartbeat.interval.ms": "share_heartbeat_interval_ms",
+}
+"""Option of resource type GROUP -> the limit that it sets for that group."""
+
+
+def limits_of_all(config: BrokerConfig) -> GroupLimits:
+    """What holds for every group that has no options of its own."""
+    get = config.get
+    return GroupLimits(
+        group_min_session_timeout_ms=get(broker_groups.GROUP_MIN_SESSION_TIMEOUT_MS),
+        group_max_session_timeout_ms=get(broker_groups.GROUP_MAX_SESSION_TIMEOUT_MS),
+        group_initial_rebalance_delay_ms=get(broker_groups.GROUP_INITIAL_REBALANCE_DELAY_MS),
+        group_max_size=get(broker_groups.GROUP_MAX_SIZE),
+        offset_metadata_max_bytes=get(broker_groups.OFFSET_METADATA_MAX_BYTES),
+        offsets_retention_ms=get(broker_groups.OFFSETS_RETENTION_MINUTES) * 60_000,
+        consumer_session_timeout_ms=get(broker_groups.GROUP_CONSUMER_SESSION_TIMEOUT_MS),
+        consumer_heartbeat_interval_ms=get(broker_groups.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),
+        consumer_max_size=get(broker_groups.GROUP_CONSUMER_MAX_SIZE),
+        consumer_assignors=get(broker_groups.GROUP_CONSUMER_ASSIGNORS),
+        consumer_migration_policy=get(broker_groups.GROUP_CONSUMER_MIGRATION_POLICY).lower(),
+        share_session_timeout_ms=get(broker_share.GROUP_SHARE_SESSION_TIMEOUT_MS),
+        share_heartbeat_interval_ms=get(broker_share.GROUP_SHARE_HEARTBEAT_INTERVAL_MS),
+        share_max_size=get(broker_share.GROUP_SHARE_MAX_SIZE),
+    )
+
+
+def limits_of_one(limits: GroupLimits, texts: Mapping[str, str]) -> GroupLimits | None:
+    """`limits` with a group's own options over them; None when it has none that count here."""
+    own = {field: GROUP[name].parse(texts[name]) for name, field in OF_ONE_GROUP.items() if name in texts}
+    return replace(limits, **own) if own else None

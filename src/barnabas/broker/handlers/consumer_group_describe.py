@@ -1,0 +1,80 @@
+"""ConsumerGroupDescribe (key 69), versions 0 and 1: KIP-848 groups with what each member has and should have.
+
+Since 1 a member that still speaks the classic protocol is marked as such.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from barnabas.broker.context import Context
+from barnabas.cores.group import ConsumerDescribeReply, DescribeConsumerGroup, DescribedConsumer
+from barnabas.wire.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+CLASSIC_MEMBER: Final = 0
+CONSUMER_MEMBER: Final = 1
+
+
+async def handle(context: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+    groups = []
+    for group_id in request.group_ids:
+        reply: ConsumerDescribeReply = await context.broker.groups.ask(partial(_event, group_id), group_id)
+        groups.append(
+            DescribedGroup(
+                error_code=reply.error,
+                error_message=reply.message,
+                group_id=reply.group_id,
+                group_state=reply.state,
+                group_epoch=reply.group_epoch,
+                assignment_epoch=reply.assignment_epoch,
+                assignor_name=reply.assignor,
+                members=[_member(context, one) for one in reply.members],
+            )
+        )
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _event(group_id: str, token: Any, now_ms: int) -> DescribeConsumerGroup:
+    return DescribeConsumerGroup(token, now_ms, group_id)
+
+
+def _member(context: Context, one: DescribedConsumer) -> Member:
+    return Member(
+        member_id=one.member_id,
+        instance_id=one.instance_id,
+        rack_id=one.rack_id,
+        member_epoch=one.member_epoch,
+        client_id=one.client_id,
+        client_host=one.client_host,
+        subscribed_topic_names=list(one.topics),
+        subscribed_topic_regex=one.regex,
+        assignment=_assignment(context, one.assignment),
+        target_assignment=_assignment(context, one.target),
+        member_type=CLASSIC_MEMBER if one.is_classic else CONSUMER_MEMBER,
+    )
+
+
+def _assignment(context: Context, partitions: Iterable[tuple[UUID, int]]) -> Assignment:
+    """Topics that were deleted since have no name any more and are left out."""
+    by_topic: defaultdict[UUID, list[int]] = defaultdict(list)
+    for topic_id, index in sorted(partitions):
+        by_topic[topic_id].append(index)
+    named = ((context.broker.partitions.name_of(one), one, indexes) for one, indexes in by_topic.items())
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
+            for name, topic_id, indexes in named
+            if name is not None
+        ]
+    )
