@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from barnabas.pipelines.columns import DDL_TYPES
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.spec import Output, PipelineSpec, Query, Step, Window
+from barnabas.pipelines.model import Output, PipelineSpec, Query, Step, Window
 from barnabas.pipelines.steps import STEPS
 from barnabas.pipelines.steps.base import (
     ERROR_TYPE,
@@ -61,28 +61,52 @@ def run_steps(frame: Frame, steps: Iterable[Step]) -> Frame:
     return frame
 
 
-def query_rows(spec: PipelineSpec, query: Query, rows: DataFrame) -> DataFrame:
-    """What this query writes: topic, key, value, headers (and timestamp)."""
-    output = query.output
+def query_frame(spec: PipelineSpec, query: Query, rows: DataFrame) -> Frame:
+    """What this query's output is made of: the rows after all steps, observed for their numbers."""
     frame = run_steps(opened(rows), spec.steps)
     if not query.sends_common:
         frame = replace(frame, data=frame.data.where(F.col("_error").isNull()))
-    frame = run_steps(frame, output.steps)
+    frame = run_steps(frame, query.output.steps)
     failed = F.count(F.when(F.col("_error").isNotNull(), 1)).alias("failed")
-    frame = replace(frame, data=frame.data.observe(METRICS, F.count(F.lit(1)).alias("rows"), failed))
+    return replace(frame, data=frame.data.observe(METRICS, F.count(F.lit(1)).alias("rows"), failed))
+
+
+def query_rows(spec: PipelineSpec, query: Query, rows: DataFrame) -> DataFrame:
+    """What this query writes to topics: topic, key, value, headers (and timestamp)."""
+    frame = query_frame(spec, query, rows)
     if query.only_dead:
         return _dead(spec, frame)
+    if query.output.aggregate is not None:
+        return _aggregate_rows(spec, query.output, frame)
+    return _addressed(spec, query.output, frame)
+
+
+def query_deliverable(spec: PipelineSpec, query: Query, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
+    """What this query delivers to a target that is no topic, and the names of the fields in it."""
+    from barnabas.pipelines.delivery.base import deliverable
+
+    output = query.output
+    frame = query_frame(spec, query, rows)
+    identity = None if output.target is None else output.target.options.get("id")
     if output.aggregate is not None:
-        return _aggregated(spec, output, frame)
-    return _addressed(spec, output, frame)
+        frame = aggregated(spec, output, frame)
+        key = F.to_json(F.struct(*[F.col(quoted(name)) for name in group_fields(output)]), JSON_OPTIONS)
+        frame = replace(frame, data=frame.data.withColumn("_group", key))
+        identity = identity or "_group"
+    elif frame.open:
+        needed = output.target.options.get("partition_by", ()) if output.target is not None else ()
+        frame = frame.declare(needed, _place(spec, output, "partition_by"))
+    if identity is not None:
+        expression(frame, identity, _place(spec, output, "id"))
+    return deliverable(frame, identity), frame.fields
 
 
 def _dead(spec: PipelineSpec, frame: Frame) -> DataFrame:
     bad = frame.data.where(F.col("_error").isNotNull())
-    return bad.select(*[column.alias(name) for name, column in _dead_columns(spec).items()])
+    return bad.select(*[column.alias(name) for name, column in dead_columns(spec).items()])
 
 
-def _dead_columns(spec: PipelineSpec) -> dict[str, Column]:
+def dead_columns(spec: PipelineSpec) -> dict[str, Column]:
     return {
         "topic": F.lit(spec.dead_letters),
         "key": F.col("_key"),
@@ -138,7 +162,7 @@ def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
         "timestamp": timestamp.cast("timestamp"),
     }
     bad = F.col("_error").isNotNull()
-    dead = _dead_columns(spec)
+    dead = dead_columns(spec)
     return frame.data.select(
         *[F.when(bad, dead[name]).otherwise(column).alias(name) for name, column in columns.items()]
     )
@@ -192,7 +216,8 @@ def dead_headers(pipeline: str) -> Column:
     return F.concat(own, F.array(*entries).cast("array<struct<key:string,value:binary>>"))
 
 
-def _aggregated(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
+def aggregated(spec: PipelineSpec, output: Output, frame: Frame) -> Frame:
+    """Groups and their results as fields; rows with an error are left out."""
     assert output.aggregate is not None
     plan = output.aggregate
     frame = replace(frame, data=frame.data.where(F.col("_error").isNull()))
@@ -216,8 +241,19 @@ def _aggregated(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
     if plan.window is not None:
         counted = counted.withColumn(plan.window.name, F.col("_window")["start"]).drop("_window")
         fields.insert(0, plan.window.name)
-    done = Frame(counted, (*fields, *plan.compute))
-    key = _group_key(fields)
+    return Frame(counted, (*fields, *plan.compute))
+
+
+def group_fields(output: Output) -> list[str]:
+    """The fields that name a group."""
+    assert output.aggregate is not None
+    window = output.aggregate.window
+    return [*([] if window is None else [window.name]), *output.aggregate.by]
+
+
+def _aggregate_rows(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
+    done = aggregated(spec, output, frame)
+    key = _group_key(group_fields(output))
     if output.key is not None:
         done, key = expression(done, output.key, _place(spec, output, "key"))
     value = json_value(done)

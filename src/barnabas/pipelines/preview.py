@@ -13,9 +13,9 @@ from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import ClientError
 from barnabas.pipelines.chain import json_value, opened, run_steps
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.model import PipelineSpec, Step
 from barnabas.pipelines.options import client_options
 from barnabas.pipelines.records import as_rows, first_records, last_records
-from barnabas.pipelines.spec import PipelineSpec, Step
 from barnabas.pipelines.steps.base import Frame
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from barnabas.client.errors import ClientError, UnknownTopic
 from barnabas.pipelines.chain import HEADER_PREFIX, dead_headers, opened, run_steps
 from barnabas.pipelines.columns import DDL_TYPES
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.model import PipelineSpec, Step
 from barnabas.pipelines.options import client_options
 from barnabas.pipelines.records import as_rows, read_ranges
 from barnabas.pipelines.run import connection_options
-from barnabas.pipelines.spec import PipelineSpec, Step
 from barnabas.pipelines.steps.base import Frame, expression
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.client.blocking import BlockingClient, NewTopic
 from barnabas.client.errors import BrokerUnavailable, ClientError
 from barnabas.client.options import ClientOptions
+from barnabas.pipelines.delivery import TARGETS
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.options import OptionError, client_options, source_options
 from barnabas.pipelines.spec import PipelineSpec, Query, load_spec
@@ -249,6 +251,9 @@ def prepare(spec: PipelineSpec, bootstrap: str, *, once: bool) -> None:
             source_options(source_settings(spec, query, bootstrap))
     except OptionError as error:
         raise PipelineError(f"{spec.where}: {error}") from error
+    for output in spec.outputs:
+        if output.target is not None:
+            TARGETS[output.target.kind].reach(output.target.options)
     options = ClientOptions(
         base.bootstrap, base.client_id, base.tls, base.sasl, contact_timeout_s=CONTACT_SECONDS
     )
@@ -295,7 +300,7 @@ def _run(
         for query in spec.queries():
             if stopped.is_set():
                 break
-            line = QueryReport(query.name, query.output.topic)
+            line = QueryReport(query.name, query.output.destination)
             report.queries.append(line)
             running.append((_start(spark, spec, query, bootstrap, checkpoint, once), line))
         _watch(running, progress, stopped)
@@ -312,24 +317,37 @@ def _run(
 def _start(
     spark: SparkSession, spec: PipelineSpec, query: Query, bootstrap: str, checkpoint: Path, once: bool
 ) -> StreamingQuery:
-    from barnabas.pipelines.chain import query_rows
+    from barnabas.pipelines.chain import query_deliverable, query_rows
+    from barnabas.pipelines.delivery.base import deliver_batch
 
     reader = spark.readStream.format("barnabas").options(
         **source_settings(spec, query, bootstrap, checkpoint)
     )
-    rows = query_rows(spec, query, reader.load())
     settings = {**connection_options(spec, bootstrap), **query.output.options}
+    name = f"{spec.name}.{query.name}"
+    append = query.output.aggregate is None or query.only_dead
+    target = None if query.only_dead else query.output.target
+    fields: tuple[str, ...] = ()
+    if target is None:
+        rows = query_rows(spec, query, reader.load())
+    else:
+        rows, fields = query_deliverable(spec, query, reader.load())
     writer = (
-        rows.writeStream.queryName(f"{spec.name}.{query.name}")
+        rows.writeStream.queryName(name)
         .option("checkpointLocation", str(checkpoint / query.name))
-        .outputMode("append" if query.output.aggregate is None or query.only_dead else "update")
+        .outputMode("append" if append else "update")
     )
     pause = query.output.trigger or spec.trigger
     if once:
         writer = writer.trigger(availableNow=True)
     elif pause is not None:
         writer = writer.trigger(processingTime=pause)
-    if query.output.aggregate is None or query.only_dead:
+    if target is not None:
+        deliver = partial(
+            deliver_batch, spec=spec, query=name, target=target, fields=fields, settings=settings
+        )
+        return writer.foreachBatch(deliver).start()
+    if append:
         return writer.format("barnabas").options(**settings).start()
     return writer.foreachBatch(write_each_batch(settings)).start()
 

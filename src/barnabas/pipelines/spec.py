@@ -28,13 +28,38 @@ Errors are PipelineError: `file:line: what is wrong; what is allowed`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from barnabas.pipelines.delivery import TARGETS
 from barnabas.pipelines.document import DURATION, Item, entries, load, parse, suggestion
+from barnabas.pipelines.model import (
+    Aggregate,
+    Output,
+    PipelineSpec,
+    Query,
+    Route,
+    Source,
+    Step,
+    Target,
+    Window,
+)
 from barnabas.pipelines.steps import STEPS
+
+__all__ = [
+    "Aggregate",
+    "Output",
+    "PipelineSpec",
+    "Query",
+    "Route",
+    "Source",
+    "Step",
+    "Target",
+    "Window",
+    "load_spec",
+    "parse_spec",
+    "read_spec",
+]
 
 TOP: Final = ("pipeline", "bootstrap", "source", "dead_letters", "steps", "outputs", "spark", "trigger")
 SOURCE: Final = ("topic", "topics", "pattern", "start", "options")
@@ -56,128 +81,6 @@ OUTPUT: Final = (
 AGGREGATE: Final = ("window", "by", "compute", "late")
 WINDOW: Final = ("of", "every", "slide", "as")
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step. label: its place and kind, `2 parse`, as dead letters name it. where: file and line."""
-
-    kind: str
-    label: str
-    options: Mapping[str, Any]
-    where: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Time windows: column `of` in windows of `every` (beginning each `slide`); `name` is the start's column."""
-
-    of: str
-    every: str
-    slide: str | None
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """compute: result columns to Spark SQL aggregates. late: how late a record may come and still count; None
-    keeps every window open for ever."""
-
-    window: Window | None
-    by: tuple[str, ...]
-    compute: Mapping[str, str]
-    late: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Where each record goes. by: Spark SQL; topics: its values and their topics (empty: the value is the topic's
-    name). What is not among them goes to the output's own topic."""
-
-    by: str
-    topics: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """One streaming query. key, value, timestamp, headers: Spark SQL; value None is a JSON object of all
-    columns."""
-
-    name: str
-    topic: str
-    key: str | None = None
-    value: str | None = None
-    timestamp: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    steps: tuple[Step, ...] = ()
-    aggregate: Aggregate | None = None
-    partitions: int = -1
-    config: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, str] = field(default_factory=dict)
-    trigger: str | None = None
-    route: Route | None = None
-
-    def topics(self) -> tuple[str, ...]:
-        """Every topic that is known to be written."""
-        routed = self.route.topics.values() if self.route is not None else ()
-        return tuple(dict.fromkeys([self.topic, *routed]))
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What is read: exactly one of topics and pattern."""
-
-    topics: tuple[str, ...] = ()
-    pattern: str | None = None
-    start: str = "earliest"
-    options: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One streaming query. sends_common: records that failed in the pipeline's common steps are its to send.
-    only_dead: it sends nothing but bad records."""
-
-    name: str
-    output: Output
-    sends_common: bool = False
-    only_dead: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineSpec:
-    """A whole pipeline. where: the file, for messages."""
-
-    name: str
-    source: Source
-    outputs: tuple[Output, ...]
-    dead_letters: str
-    steps: tuple[Step, ...] = ()
-    bootstrap: str | None = None
-    spark: Mapping[str, str] = field(default_factory=dict)
-    trigger: str | None = None
-    where: str = ""
-
-    def queries(self) -> tuple[Query, ...]:
-        """What runs: a query per output, and where no output can send bad records, one that does only that.
-
-        A record that fails in the common steps is sent to the dead letters once, by the first output
-        that is not an aggregate.
-        """
-        found: list[Query] = []
-        plain = [output for output in self.outputs if output.aggregate is None]
-        for output in self.outputs:
-            found.append(Query(output.name, output, sends_common=bool(plain) and output is plain[0]))
-            if output.aggregate is not None and output.steps:
-                found.append(Query(f"{output.name}.dead-letters", output, only_dead=True))
-        if not plain:
-            nothing = Output("dead-letters", self.dead_letters)
-            found.append(Query("dead-letters", nothing, sends_common=True, only_dead=True))
-        return tuple(found)
-
-    def group(self, query: Query) -> str:
-        """The consumer group that shows a query's progress."""
-        return self.name if len(self.queries()) == 1 else f"{self.name}.{query.name}"
 
 
 def load_spec(path: Path | str) -> PipelineSpec:
@@ -261,10 +164,20 @@ def _steps(item: Item) -> tuple[Step, ...]:
 
 
 def _output(item: Item) -> Output:
-    found = item.mapping(OUTPUT, required=("topic",))
-    topic = _topic(found["topic"])
+    found = item.mapping((*OUTPUT, *TARGETS))
+    given = [name for name in ("topic", *TARGETS) if name in found]
+    if len(given) != 1:
+        item.fail(f"{item.what} needs one of topic, {', '.join(sorted(TARGETS))}")
+    topic, target = "", None
+    if given[0] == "topic":
+        topic = _topic(found["topic"])
+    else:
+        target = Target(given[0], TARGETS[given[0]].check(found[given[0]]))
+        for name in ("key", "value", "headers", "timestamp", "route", "partitions", "config"):
+            if name in found:
+                found[name].fail(f"{name} goes with a topic, not with {given[0]}")
     return Output(
-        name=_name(found["name"]) if "name" in found else topic,
+        name=_name(found["name"]) if "name" in found else given[0] if target is not None else topic,
         topic=topic,
         key=found["key"].text() if "key" in found else None,
         value=found["value"].text() if "value" in found else None,
@@ -277,6 +190,7 @@ def _output(item: Item) -> Output:
         options=found["options"].text_map() if "options" in found else {},
         trigger=_duration(found["trigger"]) if "trigger" in found else None,
         route=_route(found["route"], "aggregate" in found) if "route" in found else None,
+        target=target,
     )
 
 

@@ -21,7 +21,7 @@ from barnabas.pipelines.document import Item, suggestion
 from barnabas.pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.spec import Step
+    from barnabas.pipelines.model import Step
 
 RECORD_COLUMNS: Final = ("_key", "_value", "_topic", "_partition", "_offset", "_timestamp", "_headers")
 ERROR_TYPE: Final = "struct<step:string,reason:string>"

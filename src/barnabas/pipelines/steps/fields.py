@@ -33,7 +33,7 @@ from barnabas.pipelines.steps.base import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.spec import Step
+    from barnabas.pipelines.model import Step
 
 TYPES: Final[dict[str, str]] = {
     "string": "string",

@@ -33,7 +33,7 @@ from barnabas.pipelines.steps.base import (
 from barnabas.pipelines.steps.fields import check_names, check_new_name
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.spec import Step
+    from barnabas.pipelines.model import Step
 
 DEPTH_MAX: Final = 10
 ENTRIES_TYPE: Final = "array<struct<key:string,value:variant>>"

@@ -36,7 +36,7 @@ from barnabas.pipelines.steps.grok import expand
 from barnabas.pipelines.steps.regex import NAMED_PATTERNS, PatternError, compile_pattern
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.spec import Step
+    from barnabas.pipelines.model import Step
 
 MARK: Final = "\x01"
 """Stands between the groups of a match; text that holds it goes to the dead letters."""

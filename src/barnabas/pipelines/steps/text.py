@@ -20,7 +20,7 @@ from barnabas.pipelines.steps.base import Frame, StepRule, complaint, fail, firs
 from barnabas.pipelines.steps.fields import check_names, check_new_name
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.spec import Step
+    from barnabas.pipelines.model import Step
 
 ALGORITHMS: Final = ("sha256", "sha512", "md5", "crc32")
 

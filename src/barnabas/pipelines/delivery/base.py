@@ -1,0 +1,225 @@
+"""How a micro-batch leaves for a target that is no topic.
+
+Each Spark task hands its rows to the target as Arrow record batches. Rows that the target refuses one by one,
+and rows that a step could not handle, come back and go to the dead-letter topic in the same job. Anything else
+that goes wrong fails the task: Spark runs it again, then fails the query, and the next run does the same micro-batch
+again. So a target is told things twice now and then; each says in its `repeats` what comes of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from barnabas.pipelines.chain import JSON_OPTIONS, dead_columns, json_value
+from barnabas.pipelines.columns import DDL_TYPES
+from barnabas.pipelines.document import Item
+from barnabas.pipelines.steps.base import ERROR_TYPE, RECORD_COLUMNS, Frame, quoted
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.model import PipelineSpec, Target
+
+RECORD_DDL: Final = ", ".join(f"{name} {DDL_TYPES[name[1:]]}" for name in RECORD_COLUMNS)
+RESULT_DDL: Final = f"{RECORD_DDL}, _error {ERROR_TYPE}"
+DOCUMENT: Final = "_document"
+IDENTITY: Final = "_identity"
+
+
+class DeliveryError(Exception):
+    """The target did not take a batch; the message says what it answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A row, by its place in the batch, that the target will never take, and why."""
+
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is being delivered. part: the Spark task; the same micro-batch has the same parts when repeated."""
+
+    query: str
+    batch_id: int
+    part: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.query}-{self.batch_id}-{self.part}"
+
+
+Deliver = Callable[
+    [Mapping[str, Any], Task, Iterator[pa.RecordBatch]], Iterator[tuple[pa.RecordBatch, list[Refused]]]
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetKind:
+    """One kind of target.
+
+    check: the file's entry to options (raises PipelineError). reach: tries the target from the driver before
+    anything runs, and raises PipelineError when it does not answer. deliver: runs in a task. write: runs in
+    the driver instead, for targets that Spark writes itself (`by_spark` says for which options). repeats: what a
+    repeated batch does.
+    """
+
+    name: str
+    repeats: str
+    check: Callable[[Item], Mapping[str, Any]]
+    reach: Callable[[Mapping[str, Any]], None]
+    deliver: Deliver | None = None
+    write: Callable[[Mapping[str, Any], str, int, Frame], None] | None = None
+    by_spark: Callable[[Mapping[str, Any]], bool] = lambda _: True
+
+
+def deliverable(frame: Frame, identity: str | None) -> DataFrame:
+    """The frame with each row's document (all fields as JSON) and identity, ready for `deliver_batch`.
+
+    identity: Spark SQL for the document's id; without it topic, partition and offset, which are the same
+    whenever the record is delivered.
+    """
+    place = F.concat_ws("-", "_topic", "_partition", "_offset")
+    return frame.data.withColumns(
+        {
+            DOCUMENT: json_value(frame).cast("string"),
+            IDENTITY: place if identity is None else F.expr(identity).cast("string"),
+        }
+    )
+
+
+def deliver_batch(
+    rows: DataFrame,
+    batch_id: int,
+    *,
+    spec: PipelineSpec,
+    query: str,
+    target: Target,
+    fields: Sequence[str],
+    settings: Mapping[str, str],
+) -> None:
+    """Delivers a micro-batch of `deliverable` rows; what was refused goes to the dead letters."""
+    from barnabas.pipelines.delivery import TARGETS
+
+    kind = TARGETS[target.kind]
+    if kind.write is not None and kind.by_spark(target.options):
+        rows = rows.persist()
+        try:
+            kind.write(target.options, query, batch_id, Frame(_good(rows), tuple(fields)))
+            refused = rows.where(F.col("_error").isNotNull()).select(*_result_columns(rows))
+            _bury(refused, spec, settings)
+        finally:
+            rows.unpersist()
+        return
+    assert kind.deliver is not None
+    columns = [*_result_columns(rows), F.col(DOCUMENT), F.col(IDENTITY)]
+    plain = rows.select(*columns, *[_plain(rows, name) for name in fields])
+    work = _Work(kind.name, target.options, query, batch_id, kind.deliver)
+    _bury(plain.mapInArrow(work, RESULT_DDL), spec, settings)
+
+
+def _good(rows: DataFrame) -> DataFrame:
+    return rows.where(F.col("_error").isNull())
+
+
+def _result_columns(rows: DataFrame) -> list[Any]:
+    """The record's columns and the error; an aggregate has no record behind it: its document stands in."""
+    there = set(rows.columns)
+    found = []
+    for name in RECORD_COLUMNS:
+        if name in there:
+            found.append(F.col(name))
+        elif name == "_value":
+            found.append(F.col(DOCUMENT).cast("binary").alias(name))
+        else:
+            found.append(F.lit(None).cast(DDL_TYPES[name[1:]]).alias(name))
+    error = F.col("_error") if "_error" in there else F.lit(None).cast(ERROR_TYPE).alias("_error")
+    return [*found, error]
+
+
+def _plain(rows: DataFrame, name: str) -> Any:
+    """A field as Arrow and other programs know it: objects as JSON text, variants as text."""
+    kind = rows.schema[name].dataType.simpleString()
+    column = F.col(quoted(name))
+    if kind == "variant":
+        column = column.cast("string")
+    elif kind.startswith(("struct", "map", "array")):
+        column = F.to_json(column, JSON_OPTIONS)
+    return column.alias(name)
+
+
+def _bury(refused: DataFrame, spec: PipelineSpec, settings: Mapping[str, str]) -> None:
+    """Writes rows with an error to the dead-letter topic. This is also what makes the delivery run."""
+    columns = dead_columns(spec)
+    rows = refused.select(*[column.alias(name) for name, column in columns.items()])
+    rows.write.format("barnabas").options(**settings).mode("append").save()
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Runs in the tasks: delivers good rows, gives back the others."""
+
+    kind: str
+    options: Mapping[str, Any]
+    query: str
+    batch_id: int
+    deliver: Deliver
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        task = Task(self.query, self.batch_id, 0 if context is None else context.partitionId())
+        failed_before: list[pa.RecordBatch] = []
+        results = self.deliver(self.options, task, self._good(batches, failed_before))
+        for batch, refused in results:
+            yield from failed_before
+            failed_before.clear()
+            if refused:
+                yield _marked(batch, refused, f"deliver {self.kind}")
+        yield from failed_before
+
+    @staticmethod
+    def _good(batches: Iterable[pa.RecordBatch], failed: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            errors = batch.column(batch.schema.get_field_index("_error"))
+            if errors.null_count < batch.num_rows:
+                yield batch.filter(errors.is_null()) if errors.null_count else batch.slice(0, 0)
+            else:
+                yield batch
+            bad = batch.filter(errors.is_valid())
+            if bad.num_rows:
+                failed.append(bad.select(range(len(RECORD_COLUMNS) + 1)))
+
+
+def _marked(batch: pa.RecordBatch, refused: list[Refused], step: str) -> pa.RecordBatch:
+    """The refused rows with their reason as error."""
+    rows = batch.take(pa.array([r.row for r in refused], pa.int64())).select(range(len(RECORD_COLUMNS) + 1))
+    names = rows.schema.names
+    at = names.index("_error")
+    errors = pa.array([{"step": step, "reason": r.reason} for r in refused], rows.schema.field(at).type)
+    return rows.set_column(at, rows.schema.field(at), errors)
+
+
+def documents(batch: pa.RecordBatch) -> list[str]:
+    """The JSON documents of a batch."""
+    found: list[str] = batch.column(batch.schema.get_field_index(DOCUMENT)).to_pylist()
+    return found
+
+
+def identities(batch: pa.RecordBatch) -> list[str | None]:
+    """The ids of a batch's documents."""
+    found: list[str | None] = batch.column(batch.schema.get_field_index(IDENTITY)).to_pylist()
+    return found
+
+
+def field_names(batch: pa.RecordBatch) -> list[str]:
+    """The fields of the pipeline in a batch, without the record's own columns."""
+    names: list[str] = batch.schema.names
+    return names[len(RECORD_COLUMNS) + 3 :]

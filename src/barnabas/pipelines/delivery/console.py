@@ -1,0 +1,35 @@
+"""To the terminal: `console: {rows: 20}`, each document on a line, for trying things out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyspark.sql import functions as F
+
+from barnabas.pipelines.delivery.base import TargetKind
+from barnabas.pipelines.document import Item
+from barnabas.pipelines.steps.base import Frame
+
+
+def _check(item: Item) -> Mapping[str, Any]:
+    found = item.mapping(("rows",))
+    return {"rows": found["rows"].number() if "rows" in found else 20}
+
+
+def _reach(options: Mapping[str, Any]) -> None:
+    """The terminal is always there."""
+
+
+def _write(options: Mapping[str, Any], query: str, batch_id: int, frame: Frame) -> None:
+    limit = options["rows"]
+    found = frame.data.select(F.col("_document").alias("text")).limit(limit + 1).collect()
+    for row in found[:limit]:
+        print(row["text"])
+    if len(found) > limit:
+        print(f"... more in batch {batch_id} of {query}")
+    sys.stdout.flush()
+
+
+CONSOLE: Final = TargetKind("console", "a repeated batch is printed again", _check, _reach, write=_write)

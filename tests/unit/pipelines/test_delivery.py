@@ -1,0 +1,254 @@
+"""Targets without Spark: what goes over the wire, what is retried, what comes back as refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sqlite3
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pyarrow as pa
+import pytest
+
+from barnabas.pipelines.delivery import TARGETS
+from barnabas.pipelines.delivery.base import DOCUMENT, IDENTITY, DeliveryError, Refused, Task
+from barnabas.pipelines.delivery.database import statement
+from barnabas.pipelines.document import from_python
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.steps.base import RECORD_COLUMNS
+
+TASK = Task("p.q", 7, 0)
+
+
+class StandIn:
+    """A server that answers as it is told and keeps what it was sent: (method, path, body)."""
+
+    def __init__(self, answer):
+        self.requests: list[tuple[str, str, bytes]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                if self.headers.get("Content-Encoding") == "gzip":
+                    body = gzip.decompress(body)
+                outer.requests.append((self.command, self.path, body))
+                status, text = answer(self.command, self.path, body)
+                payload = text.encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(payload)))
+                self.end_headers()
+                self.wfile.write(payload)
+
+            do_POST = do_GET
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def stand_in():
+    made = []
+
+    def make(answer):
+        made.append(StandIn(answer))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()
+
+
+def batch_of(*documents, ids=None):
+    """Rows as a task gets them: record columns, error, document, identity, then the fields."""
+    count = len(documents)
+    columns = {name: pa.array([None] * count, pa.binary()) for name in RECORD_COLUMNS}
+    columns["_error"] = pa.array([None] * count, pa.struct([("step", pa.string()), ("reason", pa.string())]))
+    columns[DOCUMENT] = pa.array([json.dumps(d) for d in documents])
+    columns[IDENTITY] = pa.array(ids or [f"t-0-{i}" for i in range(count)])
+    for name in documents[0]:
+        columns[name] = pa.array([d[name] for d in documents])
+    return pa.record_batch(columns)
+
+
+def options_of(kind, **given):
+    return TARGETS[kind].check(from_python(given, "f:1", kind))
+
+
+def deliver(kind, options, *batches, task=TASK):
+    return [refused for _, refused in TARGETS[kind].deliver(options, task, iter(batches))]
+
+
+# --- Elasticsearch --------------------------------------------------------------------------------
+
+
+def test_bulk_with_refused_and_busy_items(stand_in):
+    busy = iter([True])
+
+    def answer(method, path, body):
+        if path == "/":
+            return 200, "{}"
+        items = []
+        for line in body.splitlines()[::2]:
+            identity = json.loads(line)["index"]["_id"]
+            if identity == "t-0-1":
+                error = {
+                    "type": "mapper_parsing_exception",
+                    "reason": "failed to parse",
+                    "caused_by": {"reason": "x"},
+                }
+                items.append({"index": {"status": 400, "error": error}})
+            elif identity == "t-0-2" and next(busy, False):
+                items.append({"index": {"status": 429, "error": {"type": "rejected"}}})
+            else:
+                items.append({"index": {"status": 201}})
+        return 200, json.dumps({"errors": True, "items": items})
+
+    server = stand_in(answer)
+    options = options_of("elasticsearch", url=server.url, index="logs")
+    TARGETS["elasticsearch"].reach(options)
+    found = deliver("elasticsearch", options, batch_of({"a": 1}, {"a": 2}, {"a": 3}))
+    assert found == [[Refused(1, "mapper_parsing_exception: failed to parse (x)")]]
+    first, second = [body for method, path, body in server.requests if path == "/_bulk"]
+    assert first.splitlines()[:2] == [b'{"index": {"_index": "logs", "_id": "t-0-0"}}', b'{"a": 1}']
+    assert len(second.splitlines()) == 2
+
+
+def test_overload_is_retried_and_then_fails_the_task(stand_in):
+    answers = iter([(503, "later"), (429, "later"), (200, '{"items": [{"index": {"status": 201}}]}')])
+    server = stand_in(lambda *_: next(answers, (503, "down")))
+    options = options_of("elasticsearch", url=server.url, index="logs", deadline_s=1)
+    assert deliver("elasticsearch", options, batch_of({"a": 1})) == [[]]
+    with pytest.raises(DeliveryError, match=r"127.0.0.1:\d+ answered 503: down"):
+        deliver("elasticsearch", options, batch_of({"a": 1}))
+
+
+def test_a_server_that_is_not_there():
+    options = options_of("elasticsearch", url="http://user:secret@127.0.0.1:1", index="logs")
+    with pytest.raises(
+        PipelineError, match=r"elasticsearch: http://127\.0\.0\.1:1 does not answer"
+    ) as caught:
+        TARGETS["elasticsearch"].reach(options)
+    assert "secret" not in str(caught.value)
+
+
+# --- ClickHouse -----------------------------------------------------------------------------------
+
+
+def test_clickhouse_takes_out_bad_rows(stand_in):
+    def answer(method, path, body):
+        if method == "GET":
+            return 200, "a Int32"
+        for number, line in enumerate(body.splitlines(), 1):
+            if not isinstance(json.loads(line)["a"], int):
+                return 400, f"Code: 27. Cannot parse input: expected number: (at row {number})"
+        return 200, ""
+
+    server = stand_in(answer)
+    options = options_of("clickhouse", url=server.url, table="db.t")
+    TARGETS["clickhouse"].reach(options)
+    batch = batch_of({"a": 1}, {"a": 2}, {"a": 3})
+    bad = pa.array([json.dumps({"a": v}) for v in (1, "x", 3)])
+    batch = batch.set_column(batch.schema.get_field_index(DOCUMENT), DOCUMENT, bad)
+    ((refused,),) = deliver("clickhouse", options, batch)
+    assert refused.row == 1
+    posts = [(path, body) for method, path, body in server.requests if method == "POST"]
+    assert posts[-1][1] == b'{"a": 1}\n{"a": 3}\n'
+    assert [re.search("insert_deduplication_token=([^&]*)", path)[1] for path, _ in posts] == [
+        "p.q-7-0-0", "p.q-7-0-0.",
+    ]  # fmt: skip
+
+
+def test_clickhouse_without_its_table(stand_in):
+    server = stand_in(lambda *_: (404, "Table db.t does not exist"))
+    with pytest.raises(PipelineError, match=r"clickhouse: http://\S+ answered: Table db\.t does not exist"):
+        TARGETS["clickhouse"].reach(options_of("clickhouse", url=server.url, table="db.t"))
+
+
+# --- databases ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def database(tmp_path):
+    path = str(tmp_path / "out.db")
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT NOT NULL)")
+        connection.execute("CREATE TABLE plain (id INTEGER, name TEXT NOT NULL)")
+    return path
+
+
+def rows_in(path, table):
+    with sqlite3.connect(path) as connection:
+        return connection.execute(f"SELECT id, name FROM {table} ORDER BY id").fetchall()
+
+
+def test_upsert_by_key(database):
+    options = options_of("database", driver="sqlite3", connect={"database": database}, table="t", key=["id"])
+    TARGETS["database"].reach(options)
+    batch = batch_of({"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": 1, "name": "b"})
+    for _ in range(2):
+        assert deliver("database", options, batch) == [[Refused(1, "NOT NULL constraint failed: t.name")]]
+    assert rows_in(database, "t") == [(1, "b")]
+
+
+def test_rows_without_a_key_are_added_once(database):
+    options = options_of("database", driver="sqlite3", connect={"database": database}, table="plain")
+    TARGETS["database"].reach(options)
+    batch = batch_of({"id": 1, "name": "a"})
+    for task in (TASK, TASK, Task("p.q", 8, 0)):
+        assert deliver("database", options, batch, task=task) == [[]]
+    assert rows_in(database, "plain") == [(1, "a"), (1, "a")]
+
+
+def test_a_database_that_refuses(database):
+    options = options_of("database", driver="sqlite3", connect={"database": database}, table="absent")
+    with pytest.raises(PipelineError, match="database: no such table: absent"):
+        TARGETS["database"].reach(options)
+    options = options_of("database", driver="sqlite3", connect={"database": database}, table="t", key=["ix"])
+    with pytest.raises(PipelineError, match="table t has no column 'ix'; did you mean 'id'"):
+        TARGETS["database"].reach(options)
+
+
+def test_dialects():
+    columns, key = ["id", "a"], ["id"]
+    assert statement("psycopg", "t", columns, key, "%s, %s") == (
+        "INSERT INTO t (id, a) VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET a = excluded.a"
+    )
+    assert statement("pymysql", "t", columns, key, "%s, %s").endswith("ON DUPLICATE KEY UPDATE a = VALUES(a)")
+    assert statement("sqlite3", "t", ["id"], key, "?").endswith("ON CONFLICT (id) DO NOTHING")
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        ("elasticsearch", {"url": "host:9200", "index": "x"}, "is not a URL like http://host:9200"),
+        ("elasticsearch", {"url": "http://h", "index": "Up"}, "index is 'Up'; an index name is lower case"),
+        ("clickhouse", {"url": "http://h", "table": "a b"}, "table is 'a b', not a name"),
+        ("database", {"table": "t"}, "needs one of driver"),
+        ("database", {"table": "t", "driver": "nosuchdriver"}, "the driver 'nosuchdriver' is not installed"),
+        ("database", {"table": "t", "driver": "json"}, "'json' is not a DB-API driver"),
+        ("database", {"table": "t", "jdbc": "x", "key": ["a"]}, "key does not go with jdbc"),
+        ("files", {"path": "x", "format": "xls"}, "format is 'xls'; allowed: csv, json"),
+        ("files", {"path": "x", "merge": {"files": 1}}, "is 1, not a number from 2 up"),
+        ("console", {"lines": 3}, "console has no entry 'lines'"),
+    ],
+)
+def test_what_is_refused(kind, given, message):
+    with pytest.raises(PipelineError) as caught:
+        options_of(kind, **given)
+    assert message in str(caught.value)
