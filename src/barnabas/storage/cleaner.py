@@ -560,7 +560,7 @@ class _Copy:
             self._emit(found._replace(base_offset=rebuilt.base_offset), rebuilt, batch, changed=True)
         elif is_last:
             bare = header._replace(attributes=0, partition_leader_epoch=-1)
-            self._emit(found, bare, empty_batch(bare), changed=True)
+            self._emit(found, bare._replace(max_timestamp=-1), empty_batch(bare), changed=True)
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Whether the batch holds the newest sequence number (or the newest epoch) of an active producer."""
@@ -575,7 +575,9 @@ class _Copy:
     def _emptied(self, found: Found, header: BatchHeader, keep_header: bool) -> None:
         self._changed = self._changed or header.record_count > 0 or not keep_header
         if keep_header:
-            self._emit(found, header, empty_batch(header), changed=header.record_count > 0)
+            # Without records it has no time either, as far as the time index goes.
+            bare = header._replace(max_timestamp=-1)
+            self._emit(found, bare, empty_batch(header), changed=header.record_count > 0)
 
     def _emit(self, found: Found, header: BatchHeader, data: bytes | memoryview, *, changed: bool) -> None:
         target = self._target

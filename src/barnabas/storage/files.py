@@ -18,9 +18,9 @@ class LogFile:
 
     __slots__ = ("fd",)
 
-    def __init__(self, path: str, *, create: bool = False) -> None:
-        """Opens for reading and writing. Raises OSError."""
-        flags = os.O_RDWR | os.O_CLOEXEC
+    def __init__(self, path: str, *, create: bool = False, write: bool = True) -> None:
+        """Opens for reading and, unless told otherwise, writing. Raises OSError."""
+        flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC
         self.fd = os.open(path, flags | os.O_CREAT if create else flags, 0o644)
 
     def __del__(self) -> None:

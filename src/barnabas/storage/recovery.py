@@ -258,7 +258,7 @@ def recover_segment(segment: Segment, core: PartitionCore) -> tuple[int, str | N
                 found.last_offset,
                 found.position,
                 found.size_bytes,
-                header.max_timestamp,
+                header.max_timestamp if header.record_count else -1,
             )
             end_offset, position = found.last_offset + 1, found.position + found.size_bytes
             _learn(core, segment, found, view, header)

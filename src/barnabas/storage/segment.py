@@ -193,13 +193,14 @@ class Segment:
     def _is_true(self, timestamp: int, offset: int) -> bool:
         """Whether the batch that holds `offset` has the greatest timestamp that a time index entry says.
 
-        No entry, (-1, base offset), is true only where the first batch has no timestamp either.
+        No entry, (-1, base offset), is true only where the first batch has no timestamp either, or no records
+        any more.
         """
         found = self.locate(offset) if self.base_offset <= offset <= OFFSET_MAX else None
         if found is None:
             return self.size_bytes == 0
         for _, header, _ in self.intact(found if isinstance(found, int) else found.position):
-            return header.max_timestamp == timestamp
+            return (header.max_timestamp if header.record_count else -1) == timestamp
         return False
 
     def load_tail(self) -> None:
@@ -215,7 +216,7 @@ class Segment:
         position = self.offset_index.last()[1]
         self.bytes_since_entry = self.size_bytes - position
         for found, header, _ in self.intact(position):
-            if header.max_timestamp > self._max_timestamp:
+            if header.record_count and header.max_timestamp > self._max_timestamp:
                 self.set_max_timestamp(header.max_timestamp, found.last_offset)
         for _, header, _ in self.intact(0):
             self.first_timestamp = header.max_timestamp
@@ -526,7 +527,7 @@ class Segment:
         self.bytes_since_entry = 0
         self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
         for found, header, _ in self.intact(0):
-            if header.max_timestamp > self._max_timestamp:
+            if header.record_count and header.max_timestamp > self._max_timestamp:
                 self.set_max_timestamp(header.max_timestamp, found.last_offset)
             if self.bytes_since_entry > self.interval:
                 self.offset_index.append(found.last_offset, found.position)

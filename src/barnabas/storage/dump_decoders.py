@@ -1,0 +1,149 @@
+"""Records of the internal topics as text, as Kafka's dump tool decodes them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from barnabas.records.batch import Record
+from barnabas.storage.checkpoints import encode_uuid
+from barnabas.storage.dump import Decoder
+from barnabas.wire.primitives import UnsupportedVersion, WireError
+from barnabas.wire.records_schemas import RecordTypes, decode_record
+from barnabas.wire.records_schemas.consumer_protocol import (
+    PROTOCOL_TYPE,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from barnabas.wire.records_schemas.group_log import GROUP_RECORDS, GroupMetadataValue
+from barnabas.wire.records_schemas.share_state import SHARE_STATE_RECORDS
+from barnabas.wire.records_schemas.transaction_log import TransactionLogKey, TransactionLogValue
+from barnabas.wire.schema import Data, Struct
+
+TXN_STATES: Final = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+
+
+def struct_json(one: Struct, version: int) -> dict[str, Any]:
+    """A message's fields of one version, named and shown as Kafka's JSON converters do."""
+    shown: dict[str, Any] = {}
+    for name, field in type(one).FIELDS.items():
+        if not field.exists_in(version):
+            continue
+        value = getattr(one, name)
+        if field.tag is not None and value == field.default:
+            continue
+        first, *rest = name.split("_")
+        shown[first + "".join(word.capitalize() for word in rest)] = _value_json(value, version)
+    return shown
+
+
+def _value_json(value: Any, version: int) -> Any:
+    if isinstance(value, Struct):
+        return struct_json(value, version)
+    if isinstance(value, list):
+        return [_value_json(item, version) for item in value]
+    if isinstance(value, UUID):
+        return encode_uuid(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(bytes(value)).decode()
+    return value
+
+
+def _compact(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _coordinator_decoder(types: RecordTypes) -> Decoder:
+    def decode(record: Record) -> tuple[str | None, str | None]:
+        if record.key is None:
+            return f"Error at offset {record.offset}, skipping. The record has no key.", None
+        try:
+            key, value = decode_record(types, record.key, record.value)
+        except UnsupportedVersion:
+            kind = int.from_bytes(record.key[:2], "big", signed=True)
+            return f"Unknown record type {kind} at offset {record.offset}, skipping.", None
+        except WireError as error:
+            return f"Error at offset {record.offset}, skipping. {error}", None
+        kind = int.from_bytes(record.key[:2], "big", signed=True)
+        key_text = _compact({"type": str(kind), "data": struct_json(key, kind)})
+        if value is None or record.value is None:
+            return key_text, "<DELETE>"
+        version = int.from_bytes(record.value[:2], "big", signed=True)
+        data = struct_json(value, version)
+        if isinstance(value, GroupMetadataValue) and value.protocol_type == PROTOCOL_TYPE:
+            _open_members(value, data)
+        return key_text, _compact({"version": str(version), "data": data})
+
+    return decode
+
+
+def _open_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
+    """Shows what members of the consumer protocol told each other; what cannot be read stays base64."""
+    for member, shown in zip(value.members, data["members"], strict=True):
+        for name, raw, kind in (
+            ("subscription", member.subscription, ConsumerProtocolSubscription),
+            ("assignment", member.assignment, ConsumerProtocolAssignment),
+        ):
+            try:
+                inner: Data = kind.decode_versioned(raw)
+            except WireError:
+                continue
+            version = min(int.from_bytes(raw[:2], "big", signed=True), kind.VERSIONS[-1])
+            shown[name] = struct_json(inner, version)
+
+
+def transaction_log(record: Record) -> tuple[str | None, str | None]:
+    """A record of __transaction_state."""
+    if record.key is None:
+        return f"Error at offset {record.offset}, skipping. The record has no key.", None
+    try:
+        key = TransactionLogKey.decode_versioned(record.key)
+        shown = f"transaction_metadata::transactionalId={key.transactional_id}"
+        if record.value is None:
+            return shown, "<DELETE>"
+        value = TransactionLogValue.decode_versioned(record.value)
+    except UnsupportedVersion:
+        return f"unknown::version={int.from_bytes(record.key[:2], 'big', signed=True)}", None
+    except WireError as error:
+        return f"Error at offset {record.offset}, skipping. {error}", None
+    status = value.transaction_status
+    state = TXN_STATES[status] if 0 <= status < len(TXN_STATES) else str(status)
+    partitions = ",".join(
+        f"{topic.topic}-{partition}"
+        for topic in value.transaction_partitions or ()
+        for partition in topic.partition_ids
+    )
+    return shown, (
+        f"producerId:{value.producer_id},producerEpoch:{value.producer_epoch},state={state},"
+        f"partitions=[{partitions}],txnLastUpdateTimestamp={value.transaction_last_update_timestamp_ms},"
+        f"txnTimeoutMs={value.transaction_timeout_ms}"
+    )
+
+
+group_log: Final[Decoder] = _coordinator_decoder(GROUP_RECORDS)
+"""Records of __consumer_offsets: classic, consumer and share groups, committed offsets."""
+share_state: Final[Decoder] = _coordinator_decoder(SHARE_STATE_RECORDS)
+"""Records of __share_group_state."""
+
+BY_TOPIC: Final[Mapping[str, Decoder]] = {
+    "__consumer_offsets": group_log,
+    "__transaction_state": transaction_log,
+    "__share_group_state": share_state,
+}
+
+
+def decoder_for(folder: str) -> Decoder | None:
+    """The decoder of the internal topic whose partition a folder holds, None for any other."""
+    return BY_TOPIC.get(folder.rpartition("-")[0])
