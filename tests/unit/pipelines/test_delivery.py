@@ -216,8 +216,8 @@ def test_a_database_that_refuses(database):
     options = options_of("database", driver="sqlite3", connect={"database": database}, table="absent")
     with pytest.raises(PipelineError, match="database: no such table: absent"):
         TARGETS["database"].reach(options)
-    options = options_of("database", driver="sqlite3", connect={"database": database}, table="t", key=["ix"])
-    with pytest.raises(PipelineError, match="table t has no column 'ix'; did you mean 'id'"):
+    options = options_of("database", driver="sqlite3", connect={"database": database}, table="t", key=["idd"])
+    with pytest.raises(PipelineError, match="table t has no column 'idd'; did you mean 'id'"):
         TARGETS["database"].reach(options)
 
 
