@@ -1,0 +1,201 @@
+"""One broker in this process, with its event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from barnabas.broker.main import _loop_factory
+from barnabas.broker.server import BrokerServer
+from barnabas.config import broker_groups
+from barnabas.config.loader import load
+from barnabas.runtime.clock import ManualClock
+from barnabas.testing.faults import Faults
+
+T = TypeVar("T")
+
+DEFAULTS: Final[Mapping[str, str]] = {"offsets.topic.num.partitions": "1"}
+"""What differs from a broker outside of tests: one partition for groups makes the first group start faster."""
+CALL_TIMEOUT_S: Final = 60
+
+
+class Snapshot:
+    """A copy of a broker's data directory; it lives as long as the broker that it was taken of."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+
+class Broker:
+    """A broker on a free port of 127.0.0.1, for the length of a `with` block.
+
+    options: Kafka's option names and texts, {"num.partitions": "3"}. data_dir: kept afterwards when given, else a
+    temporary folder. manual_clock: the broker's clock begins now and moves by `advance` only, so sessions and
+    retention never end by themselves. Raises StartError and ConfigError.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, str] | None = None,
+        *,
+        data_dir: Path | None = None,
+        manual_clock: bool = False,
+    ) -> None:
+        self.clock = ManualClock(time.time_ns() // 1_000_000) if manual_clock else None
+        self.faults = Faults()
+        self.port = 0
+        self._options = {**DEFAULTS, **(options or {})}
+        self._own_dir = data_dir is None
+        self._data_dir = data_dir
+        self._scratch: Path | None = None
+        self._snapshots = 0
+        self._unchecked_ms = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._server: BrokerServer | None = None
+
+    # --- start and stop --------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients take as bootstrap.servers; the same after `stop` and `start`."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def data_dir(self) -> Path:
+        if self._data_dir is None:
+            self._data_dir = self._scratch_dir() / "data"
+        return self._data_dir
+
+    def _scratch_dir(self) -> Path:
+        if self._scratch is None:
+            self._scratch = Path(tempfile.mkdtemp(prefix="barnabas-"))
+        return self._scratch
+
+    def start(self) -> None:
+        """Returns when connections are accepted. Raises StartError."""
+        if self._server is not None:
+            raise RuntimeError("the broker runs already")
+        texts = {
+            "log.dirs": str(self.data_dir),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            **self._options,
+        }
+        server = BrokerServer(load(overrides=texts), clock=self.clock)
+        factory = _loop_factory() or asyncio.new_event_loop
+        self._loop = factory()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="barnabas-broker", daemon=True)
+        self._thread.start()
+        try:
+            self._await(server.start())
+        except BaseException:
+            self._end_thread()
+            raise
+        self._server = server
+        self.port = next(iter(server.ports.values()))
+        self.faults.attach(server, self._call)
+
+    def stop(self) -> None:
+        """Stop in order; the data stays for another `start`."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        try:
+            self._await(server.stop())
+        finally:
+            self._end_thread()
+
+    def restart(self) -> None:
+        """Stop and start again on the same port, as an upgrade would."""
+        self.stop()
+        self.start()
+
+    def _end_thread(self) -> None:
+        assert self._loop is not None
+        assert self._thread is not None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CALL_TIMEOUT_S)
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+        self._loop = self._thread = None
+
+    def _await(self, work: Coroutine[Any, Any, T]) -> T:
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_TIMEOUT_S)
+
+    def _call(self, work: Callable[[], T]) -> T:
+        """Run `work` on the broker's thread, between two turns of its loop."""
+        if self._loop is None:
+            raise RuntimeError("the broker does not run")
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:
+                done.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        return done.result(CALL_TIMEOUT_S)
+
+    # --- time ------------------------------------------------------------------------------------------
+
+    def advance(self, by_ms: int) -> None:
+        """Move the manual clock: sessions end, retention deletes and offsets expire before this returns."""
+        clock = self.clock
+        if clock is None:
+            raise RuntimeError("the clock can be moved with Broker(manual_clock=True) only")
+        server = self._running()
+
+        self._unchecked_ms += by_ms
+        expire = self._unchecked_ms >= server.config.get(broker_groups.OFFSETS_RETENTION_CHECK_INTERVAL_MS)
+        if expire:
+            self._unchecked_ms = 0
+
+        def move() -> None:
+            clock.advance(by_ms)
+            server.groups.poll_timers()
+            if expire:
+                server.groups.expire_offsets()
+
+        self._call(move)
+        self._await(server.partitions.delete_old_segments())
+
+    def _running(self) -> BrokerServer:
+        if self._server is None:
+            raise RuntimeError("the broker does not run")
+        return self._server
+
+    # --- snapshots -------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """A copy of all data at this moment; clients notice nothing."""
+        self._snapshots += 1
+        folder = self._scratch_dir() / f"snapshot-{self._snapshots}"
+        self._running()
+        # On the broker's thread nothing is half-written: a copy is what a crash would leave behind.
+        self._call(lambda: shutil.copytree(self.data_dir, folder))
+        return Snapshot(folder)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put the data back as it was and restart on the same port; clients reconnect by themselves."""
+        self.stop()
+        shutil.rmtree(self.data_dir, ignore_errors=True)
+        shutil.copytree(snapshot.folder, self.data_dir)
+        self.start()

@@ -1,0 +1,170 @@
+"""Faults on demand: lost acknowledgements, late answers, refused connections, fenced producers.
+
+They sit in a dispatcher of their own that takes the place of the broker's, so a broker outside of tests knows
+nothing of them. Every method may be called from any thread, before or while clients are at work.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from barnabas.broker.context import Context
+from barnabas.broker.dispatch import HEAD, Dispatcher
+from barnabas.wire.apis import APIS, BY_KEY, Api
+from barnabas.wire.header import decode_request_header
+
+if TYPE_CHECKING:
+    from barnabas.broker.connection import Connection
+    from barnabas.broker.server import BrokerServer
+    from barnabas.wire.schema import Message
+
+T = TypeVar("T")
+Call = Callable[[Callable[[], T]], T]
+
+KEYS: Final = {api.name: api.key for api in APIS}
+
+
+@dataclass(slots=True)
+class _Planned:
+    """A fault that is yet to happen `times` times; delay_ms None loses the answer."""
+
+    times: int
+    delay_ms: int | None
+
+
+class Faults:
+    """What shall go wrong next. Obtained as `broker.faults`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._planned: dict[int, list[_Planned]] = {}
+        self._refusals = 0
+        self._call: Callable[[Callable[[], None]], None] = lambda work: work()
+        self._server: BrokerServer | None = None
+
+    # --- planning --------------------------------------------------------------------------------------
+
+    def drop_answers(self, api: str = "Produce", times: int = 1) -> None:
+        """Carry out the next requests of an API, but close the connection instead of answering.
+
+        api: Kafka's name, "Produce", "OffsetCommit" and so on. Raises KeyError for one that is not served.
+        """
+        self._plan(api, _Planned(times, None))
+
+    def delay(self, api: str, delay_ms: int, times: int = 1) -> None:
+        """Let the next requests of an API lie for a while before they are looked at."""
+        self._plan(api, _Planned(times, delay_ms))
+
+    def refuse_connections(self, times: int = 1) -> None:
+        """Reset the next connections as soon as they are made."""
+        with self._lock:
+            self._refusals += times
+
+    def fence_producers(self) -> None:
+        """Raise the epoch of every producer id that a partition remembers, as a newer producer would.
+
+        Producers of before are refused with INVALID_PRODUCER_EPOCH from now on.
+        """
+        self._call(self._fence)
+
+    def clear(self) -> None:
+        """Forget all that was planned and has not happened."""
+        with self._lock:
+            self._planned.clear()
+            self._refusals = 0
+
+    def _plan(self, api: str, planned: _Planned) -> None:
+        key = KEYS[api]
+        with self._lock:
+            self._planned.setdefault(key, []).append(planned)
+
+    # --- happening, on the broker's thread ----------------------------------------------------------------
+
+    def attach(self, server: BrokerServer, call: Callable[[Callable[[], None]], None]) -> None:
+        """Take the place of a started broker's dispatcher. call: runs work on the broker's thread."""
+        self._server, self._call = server, call
+        server.shard.dispatcher = _FaultyDispatcher(server, self)
+        admit = server.shard._admit
+
+        def admit_or_refuse(sock: socket.socket, listener: str) -> None:
+            if self._refuses():
+                sock.close()
+            else:
+                admit(sock, listener)
+
+        setattr(server.shard, "_admit", admit_or_refuse)  # noqa: B010 - one instance alone is changed
+
+    def take(self, key: int) -> _Planned | None:
+        """The fault that this request meets; counts it."""
+        if not self._planned:
+            return None
+        with self._lock:
+            planned = self._planned.get(key)
+            if not planned:
+                return None
+            first = planned[0]
+            first.times -= 1
+            if first.times <= 0:
+                planned.pop(0)
+            return first
+
+    def _refuses(self) -> bool:
+        with self._lock:
+            if self._refusals <= 0:
+                return False
+            self._refusals -= 1
+            return True
+
+    def _fence(self) -> None:
+        assert self._server is not None
+        for each in self._server.partitions.logs.logs.values():
+            for producer in each.core.producers:
+                producer.epoch += 1
+
+
+class _FaultyDispatcher(Dispatcher):
+    def __init__(self, broker: BrokerServer, faults: Faults) -> None:
+        super().__init__(broker)
+        self._faults = faults
+        self._dropped: set[tuple[int, int]] = set()
+
+    def on_frame(self, connection: Connection, frame: memoryview) -> None:
+        key = HEAD.unpack_from(frame)[0] if len(frame) >= HEAD.size else -1
+        planned = self._faults.take(key)
+        if planned is None:
+            super().on_frame(connection, frame)
+        elif planned.delay_ms is None:
+            self._handle_unanswered(connection, frame)
+        else:
+            copy = memoryview(bytearray(frame))
+            connection.wait()
+            connection.shard.loop.call_later(planned.delay_ms / 1000, self._handle_late, connection, copy)
+
+    def _handle_late(self, connection: Connection, frame: memoryview) -> None:
+        if connection.closed:
+            return
+        connection._waiting = False
+        super().on_frame(connection, frame)
+        if not connection._waiting:
+            connection.resume()
+
+    def _handle_unanswered(self, connection: Connection, frame: memoryview) -> None:
+        key, version, correlation_id = HEAD.unpack_from(frame)
+        api = BY_KEY[key]
+        header, position = decode_request_header(frame)
+        request: Any = api.request.decode(frame, version, position)
+        context = Context(self._broker, connection, version, correlation_id, header.client_id)
+        self._dropped.add((id(connection), correlation_id))
+        self._run(api, context, request)
+
+    def _answer(self, api: Api, context: Context, answer: Message) -> None:
+        dropped = (id(context.connection), context.correlation_id)
+        if dropped in self._dropped:
+            self._dropped.discard(dropped)
+            context.connection.close(None)
+        else:
+            super()._answer(api, context, answer)

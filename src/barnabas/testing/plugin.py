@@ -1,0 +1,35 @@
+"""pytest fixtures: `kafka_broker` for the whole session, `fresh_kafka_broker` for one test, both real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from barnabas.testing.broker import Broker
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[Broker]:
+    """One broker that all tests of the session share; use topics and groups of your own."""
+    from barnabas.testing.broker import Broker
+
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def fresh_kafka_broker() -> Iterator[Broker]:
+    """A broker for this test alone, whose clock the test may move."""
+    from barnabas.testing.broker import Broker
+
+    with Broker(manual_clock=True) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_bootstrap(kafka_broker: Broker) -> str:
+    """bootstrap.servers of the shared broker."""
+    return kafka_broker.bootstrap
