@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from barnabas.records.batch import BatchHeader, CorruptBatch, Record, TimestampType, read_header
+from barnabas.records.batch import (
+    BatchHeader,
+    CorruptBatch,
+    Record,
+    TimestampType,
+    add_sequence,
+    read_header,
+)
 from barnabas.records.compression import Codec
 from barnabas.records.control import ControlType, control_type, read_marker
 from barnabas.storage import producer_snapshot, txn_index
@@ -139,9 +146,9 @@ class Dump:
         sequence = header.base_sequence
         try:
             for record in records_in(view, header):
-                yield self._record_line(header, record, sequence), record.offset
                 if sequence >= 0:
-                    sequence = header.base_sequence + record.offset + 1 - header.base_offset & 0x7FFFFFFF
+                    sequence = add_sequence(header.base_sequence, record.offset - header.base_offset)
+                yield self._record_line(header, record, sequence), record.offset
         except CorruptBatch as error:
             yield f"{_PREFIX} cannot be decoded: {error}", header.last_offset
 
