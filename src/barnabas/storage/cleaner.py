@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -204,7 +204,7 @@ class LogCleaner:
                 best = (name, one, state)
         return best
 
-    def steps(self, now_ms: int) -> Iterator[Step]:
+    def steps(self, now_ms: int) -> Generator[Step, None, None]:
         """One pass over the filthiest log; no step when none is due."""
         chosen = self.filthiest(now_ms)
         if chosen is None:
