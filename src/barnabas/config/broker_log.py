@@ -260,10 +260,10 @@ COMPRESSION_ZSTD_LEVEL: Final = LOG.integer(
     topic="compression.zstd.level",
 )
 LOG_CLEANER_ENABLE: Final = LOG.boolean(
-    "log.cleaner.enable", True, "Whether compacted topics are compacted at all."
+    "log.cleaner.enable", True, "Whether compacted topics are compacted at all.", mark=WORKS
 )
 LOG_CLEANER_THREADS: Final = LOG.integer(
-    "log.cleaner.threads", 1, "Threads that compact.", lo=0, mode=CLUSTER
+    "log.cleaner.threads", 1, "Threads that compact.", lo=0, mode=CLUSTER, mark=WORKS
 )
 LOG_CLEANER_BACKOFF_MS: Final = LOG.long(
     "log.cleaner.backoff.ms",
@@ -271,12 +271,14 @@ LOG_CLEANER_BACKOFF_MS: Final = LOG.long(
     "Wait of the cleaner when there is nothing to clean.",
     lo=0,
     mode=CLUSTER,
+    mark=WORKS,
 )
 LOG_CLEANER_DEDUPE_BUFFER_SIZE: Final = LOG.long(
     "log.cleaner.dedupe.buffer.size",
     134_217_728,
     "Memory for the table of keys of all cleaner threads.",
     mode=CLUSTER,
+    mark=WORKS,
 )
 LOG.integer(
     "log.cleaner.io.buffer.size",
@@ -285,12 +287,15 @@ LOG.integer(
     lo=0,
     mode=CLUSTER,
 )
-LOG.double("log.cleaner.io.buffer.load.factor", 0.9, "How full the table of keys may get.", mode=CLUSTER)
+LOG.double(
+    "log.cleaner.io.buffer.load.factor", 0.9, "How full the table of keys may get.", mode=CLUSTER, mark=WORKS
+)
 LOG.double(
     "log.cleaner.io.max.bytes.per.second",
     1.7976931348623157e308,
     "Most bytes per second that cleaning may read and write.",
     mode=CLUSTER,
+    mark=WORKS,
 )
 LOG_CLEANER_MIN_CLEANABLE_RATIO: Final = LOG.double(
     "log.cleaner.min.cleanable.ratio",
