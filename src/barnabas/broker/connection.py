@@ -185,6 +185,10 @@ class Connection:
         """The request just handed out is answered later; begin no other."""
         self._waiting = True
 
+    @property
+    def is_waiting(self) -> bool:
+        return self._waiting
+
     def resume(self) -> None:
         """The parked request was answered: go on with what the peer sent behind it."""
         self._waiting = False

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class Context:
     """One request's surroundings: who asks, on which connection, in which version."""
 
-    __slots__ = ("broker", "client_id", "connection", "correlation_id", "version")
+    __slots__ = ("broker", "client_id", "connection", "correlation_id", "throttle_ms", "version")
 
     def __init__(
         self,
@@ -27,6 +27,8 @@ class Context:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        self.throttle_ms = 0
+        """How long the connection is left unread after the answer."""
 
     @property
     def client_host(self) -> str:

@@ -32,6 +32,7 @@ from barnabas.cores.controller import (
     decide_unclean_restart,
     require_topic,
 )
+from barnabas.cores.quota_entities import Entity, altered_quotas, entity_config
 from barnabas.cores.znode_layout import Broker, Endpoint, broker_path, encode_broker, uuid_text
 from barnabas.cores.znode_ops import Create, Op
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -258,6 +259,16 @@ class Controller:
             altered = self.configs.altered(resource_type, name, changes)
             if not validate_only:
                 await self._put_config(*altered)
+
+    async def alter_quotas(
+        self, entity: Entity, changes: Sequence[tuple[str, float | None]], *, validate_only: bool = False
+    ) -> None:
+        """Set (or with None remove) quotas of a user, client id or address. Raises ApiError."""
+        async with self._changing:
+            kind, name = entity_config(entity)
+            texts = altered_quotas(entity, self.image.config(kind, name), changes)
+            if not validate_only:
+                await self._put_config(kind, name, texts)
 
     async def _put_config(self, kind: str, entity: str, config: Mapping[str, str]) -> None:
         await self._change(decide_config(self.image, kind, entity, config))

@@ -11,6 +11,7 @@ import asyncio
 import importlib
 import logging
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,7 @@ from barnabas.wire.schema import Message
 
 if TYPE_CHECKING:
     from barnabas.broker.connection import Connection
+    from barnabas.broker.quotas import Quotas
     from barnabas.broker.server import BrokerServer
 
 log = logging.getLogger("barnabas.dispatch")
@@ -45,6 +47,8 @@ class Dispatcher:
         self._broker = broker
         self._handlers: dict[int, Handler] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
+        self.quotas: Quotas | None = None
+        """None where no quota is set, so that nothing is counted."""
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request. `frame` is borrowed: it is overwritten after this call returns."""
@@ -52,7 +56,7 @@ class Dispatcher:
             connection.close(f"a frame of {len(frame)} bytes is too short to be a request")
             return
         key, version, correlation_id = HEAD.unpack_from(frame)
-        if key == PRODUCE_KEY:
+        if key == PRODUCE_KEY and self.quotas is None:
             found = connection.lanes.find(frame, version, self._broker.partitions.topology)
             if found is not None and found[0].take(connection, frame, found[1], correlation_id):
                 return
@@ -72,7 +76,30 @@ class Dispatcher:
             assert isinstance(request, ProduceRequest)
             connection.lanes.learn(frame, version, request, self._broker.partitions)
         context = Context(self._broker, connection, version, correlation_id, header.client_id)
-        self._run(api, context, request)
+        if self.quotas is None:
+            self._run(api, context, request)
+        else:
+            self._run_counted(self.quotas, api, context, request, len(frame))
+
+    def _run_counted(
+        self, quotas: Quotas, api: Api, context: Context, request: Message, size_bytes: int
+    ) -> None:
+        """As `_run`, where quotas are set. Time spent in a handler that waits is not counted against it."""
+        if api.key == PRODUCE_KEY:
+            quotas.charge_produce(context, size_bytes)
+        begun_s = time.perf_counter()
+        try:
+            self._run(api, context, request)
+        finally:
+            quotas.charge_time(context, time.perf_counter() - begun_s)
+            # Whoever waits for an answer is muted when it has it (`_finish_later`).
+            if context.throttle_ms and not context.connection.closed and not context.connection.is_waiting:
+                self._mute(context)
+
+    def _mute(self, context: Context) -> None:
+        connection = context.connection
+        connection.wait()
+        connection.shard.loop.call_later(context.throttle_ms / 1000, connection.resume)
 
     def on_closed(self, connection: Connection) -> None:
         """A connection is gone; nothing is parked on it that would not time out by itself."""
@@ -128,7 +155,10 @@ class Dispatcher:
         if context.connection.closed or future.cancelled():
             return
         self._finish(api, context, request, future)
-        context.connection.resume()
+        if context.throttle_ms:
+            self._mute(context)
+        else:
+            context.connection.resume()
 
     def _finish(self, api: Api, context: Context, request: Message, future: asyncio.Future[Answer]) -> None:
         error = future.exception()
@@ -160,6 +190,10 @@ class Dispatcher:
         return api.response(**values)
 
     def _answer(self, api: Api, context: Context, answer: Message) -> None:
+        if self.quotas is not None:
+            self.quotas.charge_answer(context, answer)
+            if context.throttle_ms and "throttle_time_ms" in api.response.FIELDS:
+                answer.throttle_time_ms = context.throttle_ms  # type: ignore[attr-defined]
         try:
             parts = encode_response(answer, context.version, context.correlation_id)
         except WireError as error:

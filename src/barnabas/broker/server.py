@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.cleaning import Cleaning
 from barnabas.broker.controller import Controller
 from barnabas.broker.conversion import Conversions
 from barnabas.broker.dispatch import Dispatcher
@@ -23,6 +24,8 @@ from barnabas.broker.group_limits import limits_of_all
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.quotas import KINDS as QUOTA_KINDS
+from barnabas.broker.quotas import Quotas
 from barnabas.broker.shard import Shard
 from barnabas.config import broker_identity, broker_log, broker_network
 from barnabas.cores.fetch import SessionCache
@@ -89,8 +92,10 @@ class BrokerServer:
         self._api_ranges = [_range_of(api) for api in APIS]
         self._own_api_ranges = [_range_of(api) for api in OWN_APIS]
         self.features = Features(config)
+        self.quotas = Quotas(config)
         self._advertised: dict[str, Listener] = {one.name: one for one in config.advertised_listeners}
         self._housekeeping: Housekeeping | None = None
+        self._cleaning: Cleaning | None = None
         self._stopping = False
 
     # --- start and stop --------------------------------------------------------------------------------
@@ -116,7 +121,8 @@ class BrokerServer:
         self.producer_ids = ProducerIds(self.controller.tree, self.controller.node_id)
         self.groups = GroupCoordinator(self, limits_of_all(self.config))
         self.controller.on_topics_deleted = self.groups.on_topics_deleted
-        self.controller.on_configs_changed = self.groups.on_configs_changed
+        self.controller.on_configs_changed = self._on_configs_changed
+        self._on_configs_changed("clients", "")
         try:
             self._listen()
         except StartError:
@@ -129,6 +135,8 @@ class BrokerServer:
         self.shard.serve()
         self._housekeeping = Housekeeping(self)
         self._housekeeping.start()
+        self._cleaning = Cleaning(self.config, self.partitions.logs, self.clock)
+        self._cleaning.start()
 
     def _listen(self) -> None:
         backlog = self.config.get(broker_network.SOCKET_LISTEN_BACKLOG_SIZE)
@@ -150,6 +158,8 @@ class BrokerServer:
     async def stop(self) -> None:
         """Stop accepting, answer what is answered, close every log cleanly."""
         self._stopping = True
+        if self._cleaning is not None:
+            await self._cleaning.stop()
         if self._housekeeping is not None:
             await self._housekeeping.stop()
         await self.shard.dispatcher.close()
@@ -174,6 +184,12 @@ class BrokerServer:
         )
         dirs = ", ".join(str(one) for one in self.config.log_dirs)
         return f"ready on {addresses} (node {self.controller.node_id}, data in {dirs})"
+
+    def _on_configs_changed(self, kind: str, entity: str) -> None:
+        self.groups.on_configs_changed(kind, entity)
+        if kind in QUOTA_KINDS:
+            self.quotas.configure(self.image.configs)
+            self.shard.dispatcher.quotas = self.quotas if self.quotas.in_use else None
 
     # --- what handlers ask -----------------------------------------------------------------------------
 

@@ -321,6 +321,11 @@ def decide_config(image: ClusterImage, kind: str, name: str, config: Mapping[str
 
     kind, name: as in layout.config_path. Brokers watch /config; no notification nodes are written.
     """
+    if not config and any(k == kind and other.startswith(f"{name}/clients/") for k, other in image.configs):
+        # The user's node holds its pairs with client ids: it stays, with an empty config.
+        return (
+            fenced(image, (_config_op(image, kind, name, config),)) if (kind, name) in image.configs else ()
+        )
     if not config:
         gone = (Delete(layout.config_path(kind, name)),) if (kind, name) in image.configs else ()
         return fenced(image, gone) if gone else ()

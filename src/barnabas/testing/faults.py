@@ -87,7 +87,9 @@ class Faults:
     def attach(self, server: BrokerServer, call: Callable[[Callable[[], None]], None]) -> None:
         """Take the place of a started broker's dispatcher. call: runs work on the broker's thread."""
         self._server, self._call = server, call
-        server.shard.dispatcher = _FaultyDispatcher(server, self)
+        dispatcher = _FaultyDispatcher(server, self)
+        dispatcher.quotas = server.shard.dispatcher.quotas
+        server.shard.dispatcher = dispatcher
         admit = server.shard._admit
 
         def admit_or_refuse(sock: socket.socket, listener: str) -> None:

@@ -81,6 +81,8 @@ APIS: Final[tuple[Api, ...]] = (
     _row(42, "DeleteGroups", "delete_groups", 0, 2, DELETE_GROUP),
     _row(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
     _row(47, "OffsetDelete", "offset_delete", 0, 0, DELETE_GROUP),
+    _row(48, "DescribeClientQuotas", "describe_client_quotas", 0, 1),
+    _row(49, "AlterClientQuotas", "alter_client_quotas", 0, 1),
     _row(60, "DescribeCluster", "describe_cluster", 0, 2),
     _row(61, "DescribeProducers", "describe_producers", 0, 0, READ_TOPIC),
     _row(68, "ConsumerGroupHeartbeat", "consumer_group_heartbeat", 0, 1, READ_GROUP),
