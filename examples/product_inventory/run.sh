@@ -5,6 +5,7 @@ PORT=${PORT:-19092}
 DATA=$(mktemp -d)
 export BARNABAS_BOOTSTRAP=127.0.0.1:$PORT
 
+: >"$DATA.out"
 barnabas start --data "$DATA" --listen "127.0.0.1:$PORT" -o log.cleaner.backoff.ms=6000 >"$DATA.out" 2>"$DATA.log" &
 BROKER=$!
 trap 'kill $BROKER; wait $BROKER; rm -rf "$DATA" "$DATA.out" "$DATA.log"' EXIT
