@@ -6,6 +6,7 @@ librdkafka (a client of the 4.x era) reads is what the others must read too.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -155,6 +156,41 @@ def test_old_clients_read_what_all_wrote(world: World, program: Program) -> None
                 for mine, time in zip(times, world.times[topic], strict=True)
             )
             assert same or set(times) == {None}, version
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1"])
+def test_librdkafka_that_takes_the_broker_for_an_old_one(world: World, version: str) -> None:
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+    options = {
+        "bootstrap.servers": world.bootstrap,
+        "api.version.request": False,
+        "broker.version.fallback": version,
+        "log_level": 0,
+    }
+    topic = f"old-librdkafka-{version}"
+    create_topic(world.bootstrap, topic)
+    failed: list[Any] = []
+    for codec in ("none", "gzip", "snappy", "lz4"):
+        producer = Producer({**options, "compression.type": codec, "linger.ms": 5})
+        for number in range(COUNT):
+            producer.produce(
+                topic, b"%d" % number * 50, partition=0, on_delivery=lambda error, _: failed.append(error)
+            )
+        assert producer.flush(30) == 0
+    assert failed == [None] * 4 * COUNT
+    consumer = Consumer({**options, "group.id": topic, "enable.auto.commit": False})
+    rows = {**world.rows, topic: [(n, None, str(n % COUNT) * 50) for n in range(4 * COUNT)]}
+    for name, wanted in rows.items():
+        consumer.assign([TopicPartition(name, 0, OFFSET_BEGINNING)])
+        found: list[Row] = []
+        deadline = time.monotonic() + 30
+        while len(found) < len(wanted) and time.monotonic() < deadline:
+            found += [
+                (one.offset(), _text(one.key()), _text(one.value())) for one in consumer.consume(1000, 0.1)
+            ]
+        assert found == wanted
+    consumer.close()
 
 
 @by_name
