@@ -39,8 +39,11 @@ class TopicPartition(NamedTuple):
 
 
 def read_offsets(path: str) -> dict[TopicPartition, int]:
-    """An offset checkpoint; empty when there is no such file. Raises CorruptCheckpoint, OSError."""
-    offsets = {}
+    """An offset checkpoint; empty when there is no such file, or when it is empty as a Kafka that was killed
+    early leaves it. Raises CorruptCheckpoint, OSError."""
+    offsets: dict[TopicPartition, int] = {}
+    if os.path.exists(path) and os.path.getsize(path) == 0:
+        return offsets
     for line in _read_lines(path):
         fields = line.split()
         try:

@@ -55,10 +55,8 @@ class _Index:
         if len(entries) % self.entry_bytes:
             raise CorruptIndex(f"{self.path} has {len(entries)} bytes, no multiple of {self.entry_bytes}")
         # Kafka preallocates the active segment's indexes: zeros at the end are room, not entries.
-        end = len(entries)
-        zero = bytes(self.entry_bytes)
-        while end and entries[end - self.entry_bytes : end] == zero:
-            end -= self.entry_bytes
+        used = len(entries.rstrip(b"\0"))
+        end = used + -used % self.entry_bytes
         del entries[end:]
         self._entries = entries
         self._written_bytes = end

@@ -35,7 +35,7 @@ def test_epoch_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1\n0\n", "0\n2\nt 0 1\n", "0\nx\n", "0\n1\nt 0\n", "0\n1\nt 0 z\n", "\xff"]
+    "text", ["\n", "1\n0\n", "0\n2\nt 0 1\n", "0\nx\n", "0\n1\nt 0\n", "0\n1\nt 0 z\n", "\xff"]
 )
 def test_damaged_checkpoints_are_told_from_missing_ones(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x"
