@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker.group_limits import limits_of_one
 from barnabas.cores.group import (
     Decision,
+    DoneReply,
     ExpireOffsets,
     GroupCoordinatorCore,
     GroupLimits,
@@ -213,11 +214,19 @@ class GroupCoordinator:
 
     def expire_offsets(self) -> None:
         for index, shard in self._shards.items():
-            self._step(index, shard, ExpireOffsets(None, self._broker.clock.now_ms()))
+            self._step_to_the_end(index, shard, ExpireOffsets)
 
     def on_topics_deleted(self, topics: frozenset[str]) -> None:
         for index, shard in self._shards.items():
-            self._step(index, shard, TopicsDeleted(None, self._broker.clock.now_ms(), topics))
+            self._step_to_the_end(index, shard, lambda token, now_ms: TopicsDeleted(token, now_ms, topics))
+
+    def _step_to_the_end(self, index: int, shard: GroupShard, make_event: MakeEvent) -> None:
+        """Steps an event that may be too much for one batch of records until nothing is left of it."""
+        more = True
+        while more:
+            token: asyncio.Future[DoneReply] = self._broker.loop.create_future()
+            self._step(index, shard, make_event(token, self._broker.clock.now_ms()))
+            more = token.done() and token.result().more
 
     def on_configs_changed(self, kind: str, entity: str) -> None:
         """An administrator has changed options: those of one group hold from its next event on."""

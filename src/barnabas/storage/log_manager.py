@@ -41,6 +41,7 @@ DELETE_SUFFIX: Final = "-delete"
 FUTURE_SUFFIX: Final = "-future"
 STRAY_SUFFIX: Final = "-stray"
 FOLDER_NAME_MAX: Final = 255
+CLOSING_THREADS: Final = 8
 
 
 class DirUsage(NamedTuple):
@@ -538,8 +539,11 @@ class LogManager:
     def _close_dir(self, one: _Dir) -> None:
         if one.lock_fd < 0:
             return
-        for each in [each for each in self._logs.values() if each.log_dir == one.path]:
-            each.close()
+        logs = [each for each in self._logs.values() if each.log_dir == one.path]
+        # Closing is waiting for the disk: several at once keep it busy.
+        with ThreadPoolExecutor(CLOSING_THREADS, "closing") as pool:
+            for _ in pool.map(Log.close, logs):
+                pass
         one.checkpointed.clear()
         self._checkpoint_dir(one)
         fsync_dir(one.path)
