@@ -21,7 +21,13 @@ def mixed(count: int) -> list[Message]:
     """Keys, headers, empty and null values, in rotation over the partitions."""
     made = []
     for number in range(count):
-        key = None if number % 7 == 0 and number % 13 else b"" if number % 11 == 0 else b"key-%d" % (number % 100)
+        key = (
+            None
+            if number % 7 == 0 and number % 13
+            else b""
+            if number % 11 == 0
+            else b"key-%d" % (number % 100)
+        )
         value = (
             None
             if number % 13 == 0

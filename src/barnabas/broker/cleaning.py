@@ -30,7 +30,8 @@ class Cleaning:
         self._threads = config.get(broker_log.LOG_CLEANER_THREADS)
         self._enabled = config.get(broker_log.LOG_CLEANER_ENABLE)
         self._cleaner = logs.new_cleaner(
-            dedupe_buffer_bytes=config.get(broker_log.LOG_CLEANER_DEDUPE_BUFFER_SIZE) // max(self._threads, 1),
+            dedupe_buffer_bytes=config.get(broker_log.LOG_CLEANER_DEDUPE_BUFFER_SIZE)
+            // max(self._threads, 1),
             load_factor=config["log.cleaner.io.buffer.load.factor"],
             io_bytes_per_second=config["log.cleaner.io.max.bytes.per.second"],
         )
