@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -46,6 +46,7 @@ from barnabas.storage.formats import records_in, verify
 from barnabas.storage.log import Log
 from barnabas.storage.scan import Damaged, Found, scan
 from barnabas.storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
+from barnabas.storage.steps import Step
 
 if TYPE_CHECKING:
     from barnabas.storage.compaction import OffsetMap
@@ -94,28 +95,6 @@ class CleanerStats:
     map_keys: int = 0
     segments_before: int = 0
     segments_after: int = 0
-
-
-@dataclass(slots=True)
-class Step:
-    """`work` in any thread, then `commit` on the owner's; neither raises: the pass learns of errors itself."""
-
-    _work: Callable[[], None]
-    _commit: Callable[[], None] = field(default=lambda: None)
-    error: BaseException | None = None
-
-    def work(self) -> None:
-        try:
-            self._work()
-        except Exception as error:
-            self.error = error
-
-    def commit(self) -> None:
-        if self.error is None:
-            try:
-                self._commit()
-            except Exception as error:
-                self.error = error
 
 
 def cleanable(one: Log, now_ms: int) -> Cleanable:

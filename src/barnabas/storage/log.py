@@ -219,7 +219,12 @@ class Log:
         """
         view = memoryview(records)
         core = self.core
+        start_offset = -1
         for position, header in batches(view):
+            if header.base_offset < core.log_end_offset and core.log_start_offset == core.log_end_offset:
+                # Begun at the leader's log start, which lies in the middle of a batch: that batch comes whole.
+                start_offset = core.log_start_offset
+                self.truncate_fully_and_start_at(header.base_offset, now_ms)
             if header.base_offset < core.log_end_offset:
                 raise OffsetOutOfRange(
                     f"{self.name}: a replicated batch starts at {header.base_offset}, below the log's end "
@@ -237,6 +242,8 @@ class Log:
             else:
                 core.apply(header, header.base_offset, epoch, now_ms)
         self.write_pending()
+        if start_offset >= 0:
+            core.advance_log_start(min(start_offset, core.log_end_offset))
         if core.epochs.dirty:
             self.save_epochs()
         return core.log_end_offset
@@ -739,6 +746,23 @@ class Log:
             raise LogDirOffline(self.log_dir, error) from error
         self.doomed.clear()
         self.release()
+
+    def relocate(self, folder: str) -> None:
+        """Renames the log's folder, within its log dir, while it goes on. Raises LogDirOffline."""
+        with self._flush_lock:
+            try:
+                os.rename(self.folder, folder)
+                fsync_dir(os.path.dirname(folder))
+            except OSError as error:
+                raise LogDirOffline(self.log_dir, error) from error
+            self.doomed = [
+                Doomed(due, [os.path.join(folder, os.path.basename(path)) for path in paths])
+                for due, paths in self.doomed
+            ]
+            self.folder = folder
+            self.log_dir, self.name = os.path.split(folder)
+            for segment in self._segments:
+                segment.relocate(folder)
 
     def abandon(self) -> None:
         """The log was deleted or its disk has failed: nothing more is written; readers finish what they have.

@@ -30,6 +30,7 @@ from barnabas.storage.errors import (
 )
 from barnabas.storage.files import fsync_dir, remove_quietly, write_atomically
 from barnabas.storage.log import Log
+from barnabas.storage.moving import Move
 from barnabas.storage.recovery import create_log, open_log
 from barnabas.storage.throttle import Throttle
 
@@ -52,6 +53,7 @@ class DirUsage(NamedTuple):
     total_bytes: int
     usable_bytes: int
     logs: dict[TopicPartition, Log]
+    futures: dict[TopicPartition, Move]
 
 
 class _Dir:
@@ -84,6 +86,12 @@ def parse_folder_name(folder: str) -> TopicPartition | None:
     return TopicPartition(topic, int(number))
 
 
+def _marked(name: TopicPartition, suffix: str) -> str:
+    """A folder name that says what becomes of the partition's files: `topic-0.<random>-delete` and its like."""
+    tail = f".{uuid.uuid4().hex}{suffix}"
+    return folder_name(name)[: FOLDER_NAME_MAX - len(tail)] + tail
+
+
 class LogManager:
     """See the module."""
 
@@ -101,6 +109,10 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._topic_ids: dict[TopicPartition, uuid.UUID] = {}
         self._doomed_folders: list[tuple[int, str]] = []
+        self.moves: dict[TopicPartition, Move] = {}
+        """Partitions on their way to another dir; after a restart those that were not finished."""
+        self._futures: list[tuple[str, int]] = []
+        self.spend_moving: Callable[[int], None] = lambda _bytes: None
         self.cleaner = LogCleaner(lambda: self._logs, on_offline=self._cleaner_failed)
         """Compaction; `new_cleaner` puts one with other options here."""
         self.on_offline: Callable[[str, list[TopicPartition]], None] = lambda _dir, _logs: None
@@ -138,6 +150,9 @@ class LogManager:
                 except (OSError, LogDirOffline) as error:
                     self._give_up(one, error)
         self._require_online()
+        for path, at_ms in self._futures:
+            self._resume_move(path, at_ms)
+        self._futures.clear()
 
     def _require_online(self) -> None:
         if all(one.offline is not None for one in self._dirs):
@@ -209,6 +224,7 @@ class LogManager:
     def _load_dir(self, one: _Dir, now_ms: int) -> None:
         one.clean = os.path.exists(one.file(CLEAN_SHUTDOWN_FILE))
         names = []
+        futures: list[str] = []
         for entry in os.scandir(one.path):
             if not entry.is_dir(follow_symlinks=True):
                 continue
@@ -218,6 +234,8 @@ class LogManager:
             name = parse_folder_name(entry.name)
             if name is not None:
                 names.append(name)
+            elif entry.name.endswith(FUTURE_SUFFIX):
+                futures.append(entry.path)
         one.had_logs = bool(names)
         recovery = self._read_offsets(one, checkpoints.RECOVERY_POINTS)
         starts = self._read_offsets(one, checkpoints.LOG_STARTS)
@@ -252,14 +270,11 @@ class LogManager:
                 loaded = list(pool.map(load, names))
         for name, opened, topic_id in loaded:
             if name in self._logs:
-                log.error(
-                    "partition is in two log dirs; the second is ignored",
-                    extra={"partition": str(name), "used": self._logs[name].folder, "ignored": opened.folder},
-                )
-                continue
+                opened = self._longer_of(self._logs[name], opened)
             self._logs[name] = opened
             if topic_id is not None:
                 self._topic_ids[name] = topic_id
+        self._futures += [(path, now_ms) for path in futures]
         if names and not one.clean:
             log.info("logs recovered after an unclean stop", extra={"log_dir": one.path, "logs": len(names)})
 
@@ -294,8 +309,7 @@ class LogManager:
         if stray is None:
             return
         stray.abandon()
-        suffix = f".{uuid.uuid4().hex}{STRAY_SUFFIX}"
-        target = os.path.join(stray.log_dir, folder_name(name)[: FOLDER_NAME_MAX - len(suffix)] + suffix)
+        target = os.path.join(stray.log_dir, _marked(name, STRAY_SUFFIX))
         os.rename(stray.folder, target)
         log.warning(
             "a log that no topic claims was set aside", extra={"partition": str(name), "folder": target}
@@ -328,7 +342,11 @@ class LogManager:
         chosen = self._place(log_dir)
         folder = os.path.join(chosen.path, folder_name(name))
         try:
-            created = create_log(folder, self._config_of(topic), now_ms)
+            if os.path.isdir(folder) and any(entry.endswith(".log") for entry in os.listdir(folder)):
+                # Never over what is there: a folder that was put here by hand is taken up as it is.
+                created = open_log(folder, self._config_of(topic), now_ms, clean=False)
+            else:
+                created = create_log(folder, self._config_of(topic), now_ms)
             if topic_id is not None:
                 checkpoints.write_topic_id(folder, topic_id, sync=False)
         except (OSError, LogDirOffline) as error:
@@ -361,8 +379,8 @@ class LogManager:
         self._topic_ids.pop(name, None)
         if gone is None:
             return False
-        suffix = f".{uuid.uuid4().hex}{DELETE_SUFFIX}"
-        target = os.path.join(gone.log_dir, folder_name(name)[: FOLDER_NAME_MAX - len(suffix)] + suffix)
+        self.cancel_move(topic, partition)
+        target = os.path.join(gone.log_dir, _marked(name, DELETE_SUFFIX))
         try:
             os.rename(gone.folder, target)
         except OSError as error:
@@ -371,6 +389,110 @@ class LogManager:
         gone.abandon()
         self._doomed_folders.append((now_ms + gone.config.file_delete_delay_ms, target))
         return True
+
+    # --- moving between dirs ------------------------------------------------------------------------
+
+    def begin_move(self, topic: str, partition: int, log_dir: str, now_ms: int) -> Move | None:
+        """Starts to move a partition to another dir; None when it is there (a move elsewhere is called off).
+
+        The caller runs `Move.steps`. Raises StorageError for a dir that is not one of ours or a partition
+        that is not here, LogDirOffline.
+        """
+        name = TopicPartition(topic, partition)
+        target = os.path.abspath(log_dir)
+        current = self._logs.get(name)
+        if target not in self.dirs:
+            raise StorageError(f"{log_dir} is not one of log.dirs: {', '.join(self.dirs)}")
+        if current is None:
+            raise StorageError(f"{name} is not on this broker")
+        running = self.moves.get(name)
+        if running is not None and running.target_dir == target:
+            return running
+        self.cancel_move(topic, partition)
+        if current.log_dir == target:
+            return None
+        chosen = self._place(target)
+        folder = os.path.join(chosen.path, _marked(name, FUTURE_SUFFIX))
+        try:
+            future = create_log(folder, current.config, now_ms)
+            topic_id = self._topic_ids.get(name)
+            if topic_id is not None:
+                checkpoints.write_topic_id(folder, topic_id, sync=False)
+        except OSError as error:
+            raise LogDirOffline(target, error) from error
+        return self._moving(name, current, future)
+
+    def _moving(self, name: TopicPartition, current: Log, future: Log) -> Move:
+        move = Move(
+            name,
+            current,
+            future,
+            take_over=self._take_over,
+            spend=lambda count: self.spend_moving(count),
+        )
+        self.moves[name] = move
+        return move
+
+    def cancel_move(self, topic: str, partition: int) -> bool:
+        """Calls a move off and removes what it has copied; False when there is none."""
+        move = self.moves.pop(TopicPartition(topic, partition), None)
+        if move is None:
+            return False
+        move.cancelled = True
+        move.future.abandon()
+        shutil.rmtree(move.future.folder, ignore_errors=True)
+        return True
+
+    def _take_over(self, move: Move) -> None:
+        """The future log becomes the partition's log. The old folder is renamed after the new one: a crash in
+        between leaves two of one name, of which `load` keeps the longer."""
+        name, current, future = move.name, move.current, move.future
+        if self.moves.get(name) is not move or self._logs.get(name) is not current:
+            raise StorageError(f"{name} was deleted or moved meanwhile")
+        future.relocate(os.path.join(future.log_dir, folder_name(name)))
+        self._logs[name] = future
+        del self.moves[name]
+        target = os.path.join(current.log_dir, _marked(name, DELETE_SUFFIX))
+        old_dir = current.log_dir
+        try:
+            current.relocate(target)
+        except LogDirOffline as error:
+            self.take_offline(old_dir, error)
+            return
+        current.abandon()
+        self._doomed_folders.append((0, target))
+
+    def _longer_of(self, one: Log, other: Log) -> Log:
+        """Of two logs of one partition, left by a crash in the middle of a move, the one that goes on."""
+        kept, left = (other, one) if other.log_end_offset >= one.log_end_offset else (one, other)
+        name = parse_folder_name(left.name)
+        assert name is not None
+        target = os.path.join(left.log_dir, _marked(name, STRAY_SUFFIX))
+        left.abandon()
+        os.rename(left.folder, target)
+        log.warning(
+            "partition was in two log dirs; the longer log is used, the other one set aside",
+            extra={"partition": str(name), "used": kept.folder, "set_aside": target},
+        )
+        return kept
+
+    def _resume_move(self, folder: str, now_ms: int) -> None:
+        """A future log that a stop has interrupted: its partition goes on moving, or it is removed."""
+        stem = os.path.basename(folder)[: -len(FUTURE_SUFFIX)].rpartition(".")[0]
+        name = parse_folder_name(stem)
+        current = self._logs.get(name) if name is not None else None
+        if (
+            name is None
+            or current is None
+            or name in self.moves
+            or current.log_dir == os.path.dirname(folder)
+        ):
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        try:
+            self._moving(name, current, open_log(folder, current.config, now_ms, clean=False))
+        except LogDirOffline as error:
+            self.take_offline(os.path.dirname(folder), error)
 
     def set_config(self, topic: str, config: LogConfig) -> None:
         """A topic's configs have changed."""
@@ -483,7 +605,11 @@ class LogManager:
 
     def _give_up(self, one: _Dir, error: BaseException | str) -> list[TopicPartition]:
         one.offline = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        for move in [move for move in self.moves.values() if move.target_dir == one.path]:
+            self.cancel_move(*move.name)
         lost = [name for name, each in list(self._logs.items()) if each.log_dir == one.path]
+        for name in lost:
+            self.cancel_move(*name)
         for name in lost:
             self._logs.pop(name).abandon()
             self._topic_ids.pop(name, None)
@@ -515,7 +641,8 @@ class LogManager:
                 except OSError as error:
                     self.take_offline(one.path, error)
                     logs = {}
-            shown.append(DirUsage(one.path, one.offline is not None, total, usable, logs))
+            futures = {name: move for name, move in self.moves.items() if move.target_dir == one.path}
+            shown.append(DirUsage(one.path, one.offline is not None, total, usable, logs, futures))
         return shown
 
     # ---------------------------------------------------------------------------------------------- close

@@ -150,6 +150,11 @@ class Segment:
         self.offset_index.start_empty()
         self.time_index.start_empty()
 
+    def relocate(self, folder: str) -> None:
+        """The folder has been renamed."""
+        self.folder = folder
+        _, self.offset_index.path, self.time_index.path, self.txn_index.path = self.paths()
+
     def change_suffix(self, suffix: str) -> None:
         """Renames the files, those that exist; indexes first, so that a `.log` never misses one."""
         old = self.paths()
