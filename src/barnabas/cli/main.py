@@ -67,6 +67,7 @@ COMMANDS: Final = (
         "Run a pipeline on Spark; preview it; replay its dead letters.",
         also=("barnabas.cli.pipeline_records",),
     ),
+    Command("pipelines", "barnabas.cli.pipelines", "Run many pipelines in one server."),
     Command(
         "kafka", "barnabas.cli.kafka.main", "Kafka's own tools: kafka-topics and the others.", plain=True
     ),

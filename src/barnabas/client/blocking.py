@@ -259,6 +259,8 @@ class BlockingClient:
             answer = self._call(self.coordinator(group), request, OffsetCommitResponse)
             for topic in answer.topics:
                 for row in topic.partitions:
+                    if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                        raise UnknownTopic(f"{topic.name}-{row.partition_index} does not exist any more")
                     self._check_group(row.error_code, group, "committing offsets of group")
 
         self.cluster.retry(attempt)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 from uuid import UUID
@@ -22,6 +22,7 @@ from barnabas.pipelines.options import EARLIEST_OFFSET, LATEST_OFFSET, Position,
 log = logging.getLogger(__name__)
 
 StreamOffset = dict[str, dict[str, Any]]
+COMMIT_SECONDS: Final = 5.0
 NO_ID: Final = str(UUID(int=0))
 
 
@@ -66,10 +67,13 @@ class Planner:
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
         self.client = BlockingClient(options.client)
+        # Commits only show the progress: they give up soon, so as not to hold the query up.
+        self._commits = BlockingClient(replace(options.client, deadline_s=COMMIT_SECONDS))
         self._ids: dict[str, str] = {}
 
     def close(self) -> None:
         self.client.close()
+        self._commits.close()
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions to read now. Raises UnknownTopic for a topic that was named and is not there."""
@@ -246,7 +250,7 @@ class Planner:
         if self.options.commit_group is None:
             return
         positions, _ = parse_offset(end)
-        self.client.commit(self.options.commit_group, positions, "barnabas pipeline")
+        self._commits.commit(self.options.commit_group, positions, "barnabas pipeline")
 
 
 def split(ranges: list[Range], count_min: int) -> list[Range]:

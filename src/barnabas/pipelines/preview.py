@@ -16,6 +16,7 @@ from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.model import PipelineSpec, Step
 from barnabas.pipelines.options import client_options
 from barnabas.pipelines.records import as_rows, first_records, last_records
+from barnabas.pipelines.session import adopt_session
 from barnabas.pipelines.steps.base import Frame
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def preview(
     topic: of a pipeline that reads several. output: whose own steps come after the common ones; default the
     first. Nothing is written. Raises PipelineError.
     """
-    from barnabas.pipelines.run import connection_options
+    from barnabas.pipelines.queries import connection_options
 
     table = _records(connection_options(spec, bootstrap), spec, topic, count, oldest)
     return preview_rows(spark, spec.steps + _output_steps(spec, output), table)
@@ -89,6 +90,7 @@ def _records(
 
 def preview_rows(spark: SparkSession, steps: tuple[Step, ...], table: pa.Table) -> list[RecordPreview]:
     """The same over records that are there already."""
+    adopt_session(spark)
     found: dict[tuple[str, int, int], RecordPreview] = {}
     for row in table.to_pylist():
         place = (row["topic"], row["partition"], row["offset"])

@@ -23,8 +23,8 @@ from barnabas.pipelines.columns import DDL_TYPES
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.model import PipelineSpec, Step
 from barnabas.pipelines.options import client_options
+from barnabas.pipelines.queries import connection_options
 from barnabas.pipelines.records import as_rows, read_ranges
-from barnabas.pipelines.run import connection_options
 from barnabas.pipelines.steps.base import Frame, expression
 
 if TYPE_CHECKING:

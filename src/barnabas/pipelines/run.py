@@ -17,13 +17,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.client.blocking import BlockingClient, NewTopic
 from barnabas.client.errors import BrokerUnavailable, ClientError
@@ -31,29 +30,26 @@ from barnabas.client.options import ClientOptions
 from barnabas.pipelines.delivery import TARGETS
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.options import OptionError, client_options, source_options
-from barnabas.pipelines.spec import PipelineSpec, Query, load_spec
+from barnabas.pipelines.queries import (
+    POLL_SECONDS,
+    QueryReport,
+    address_of,
+    connection_options,
+    failure_reason,
+    source_settings,
+    start_query,
+    stop_file,
+    take_progress,
+    wait_until_idle,
+)
+from barnabas.pipelines.spec import PipelineSpec, load_spec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_CHECKPOINTS: Final = "data/checkpoints"
-POLL_SECONDS: Final = 0.2
 CONTACT_SECONDS: Final = 3.0
-STOP_SECONDS: Final = 30.0
-
-
-@dataclass(slots=True)
-class QueryReport:
-    """What one query did. rows: read and not filtered out; failed: of these, sent to the dead letters."""
-
-    name: str
-    topic: str
-    rows: int = 0
-    failed: int = 0
-    batches: int = 0
-    busy_seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -203,43 +199,6 @@ def stop_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def address_of(spec: PipelineSpec, bootstrap: str | None) -> str:
-    """The brokers to talk to: as given, else the file's, else the environment's, else the local one."""
-    return bootstrap or spec.bootstrap or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP
-
-
-def connection_options(spec: PipelineSpec, bootstrap: str) -> dict[str, str]:
-    """The `kafka.*` options of a pipeline's source, with the address."""
-    own = {name: value for name, value in spec.source.options.items() if name.startswith("kafka.")}
-    return {**own, "kafka.bootstrap.servers": bootstrap}
-
-
-def stop_file(checkpoint: Path) -> Path:
-    """While this file exists the queries finish the micro-batch they are in and begin no other."""
-    return (checkpoint / "stopping").absolute()
-
-
-def source_settings(
-    spec: PipelineSpec, query: Query, bootstrap: str, checkpoint: Path | None = None
-) -> dict[str, str]:
-    """The options of a query's source."""
-    source = spec.source
-    chosen = (
-        {"subscribe": ",".join(source.topics)}
-        if source.pattern is None
-        else {"subscribePattern": source.pattern}
-    )
-    return {
-        "startingOffsets": source.start,
-        "includeHeaders": "true",
-        **source.options,
-        **chosen,
-        "kafka.bootstrap.servers": bootstrap,
-        "commitGroup": spec.group(query),
-        **({} if checkpoint is None else {"stopFile": str(stop_file(checkpoint))}),
-    }
-
-
 def prepare(spec: PipelineSpec, bootstrap: str, *, once: bool) -> None:
     """Everything that can be found out before Spark starts: the broker, the topics read, the topics written.
 
@@ -302,63 +261,16 @@ def _run(
                 break
             line = QueryReport(query.name, query.output.destination)
             report.queries.append(line)
-            running.append((_start(spark, spec, query, bootstrap, checkpoint, once), line))
+            running.append((start_query(spark, spec, query, bootstrap, checkpoint, once=once), line))
         _watch(running, progress, stopped)
         if stopped.is_set():
             brake.touch()
-            _wait_until_idle([stream for stream, _ in running])
+            wait_until_idle([stream for stream, _ in running])
     finally:
         for stream, line in running:
             stream.stop()
-            _take_progress(stream, line)
+            take_progress(stream, line)
         report.seconds = time.monotonic() - begun
-
-
-def _start(
-    spark: SparkSession, spec: PipelineSpec, query: Query, bootstrap: str, checkpoint: Path, once: bool
-) -> StreamingQuery:
-    from barnabas.pipelines.chain import query_deliverable, query_rows
-    from barnabas.pipelines.delivery.base import deliver_batch
-
-    reader = spark.readStream.format("barnabas").options(
-        **source_settings(spec, query, bootstrap, checkpoint)
-    )
-    settings = {**connection_options(spec, bootstrap), **query.output.options}
-    name = f"{spec.name}.{query.name}"
-    append = query.output.aggregate is None or query.only_dead
-    target = None if query.only_dead else query.output.target
-    fields: tuple[str, ...] = ()
-    if target is None:
-        rows = query_rows(spec, query, reader.load())
-    else:
-        rows, fields = query_deliverable(spec, query, reader.load())
-    writer = (
-        rows.writeStream.queryName(name)
-        .option("checkpointLocation", str(checkpoint / query.name))
-        .outputMode("append" if append else "update")
-    )
-    pause = query.output.trigger or spec.trigger
-    if once:
-        writer = writer.trigger(availableNow=True)
-    elif pause is not None:
-        writer = writer.trigger(processingTime=pause)
-    if target is not None:
-        deliver = partial(
-            deliver_batch, spec=spec, query=name, target=target, fields=fields, settings=settings
-        )
-        return writer.foreachBatch(deliver).start()
-    if append:
-        return writer.format("barnabas").options(**settings).start()
-    return writer.foreachBatch(write_each_batch(settings)).start()
-
-
-def write_each_batch(settings: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
-    """For `foreachBatch` of queries in update mode, which a Python sink cannot take directly."""
-
-    def write(rows: DataFrame, _: int) -> None:
-        rows.write.format("barnabas").options(**settings).mode("append").save()
-
-    return write
 
 
 def _watch(
@@ -367,7 +279,7 @@ def _watch(
     """Waits until all queries have ended; the first that fails ends the run. Raises PipelineError."""
     while not stopped.is_set():
         for stream, line in running:
-            if _take_progress(stream, line):
+            if take_progress(stream, line):
                 progress(line)
             error = stream.exception()
             if error is not None:
@@ -375,51 +287,3 @@ def _watch(
         if not any(stream.isActive for stream, _ in running):
             return
         stopped.wait(POLL_SECONDS)
-
-
-def _wait_until_idle(streams: list[StreamingQuery]) -> None:
-    """Waits until no query is inside a micro-batch: one that is broken off is done again by the next run, and
-    what it had written by then would stand there twice."""
-    give_up = time.monotonic() + STOP_SECONDS
-    idle = 0
-    while idle < 2 and time.monotonic() < give_up:
-        busy = any(stream.isActive and stream.status["isTriggerActive"] for stream in streams)
-        idle = 0 if busy else idle + 1
-        time.sleep(POLL_SECONDS / 2)
-
-
-def _take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
-    """Adds the micro-batches that ended since the last look; whether one of them read something."""
-    from barnabas.pipelines.chain import METRICS
-
-    found = False
-    for event in stream.recentProgress:
-        raw: Mapping[str, Any] = json.loads(event.json) if hasattr(event, "json") else event
-        batch = int(raw["batchId"])
-        counts = (raw.get("observedMetrics") or {}).get(METRICS)
-        if batch < line.batches or not counts or not raw.get("numInputRows"):
-            continue
-        line.batches = batch + 1
-        line.rows += int(counts.get("rows") or 0)
-        line.failed += int(counts.get("failed") or 0)
-        line.busy_seconds += raw["durationMs"].get("triggerExecution", 0) / 1000
-        found = True
-    return found
-
-
-_NOISE: Final = ("Traceback", "File ", "During handling", "The above exception", "^", "pyspark.errors")
-
-
-def failure_reason(text: str) -> str:
-    """The last error inside a Spark failure, in one line: Python's own when a task raised it."""
-    best = ""
-    for line in text.splitlines():
-        line = line.strip()
-        name, sep, rest = line.partition(": ")
-        kind = name.rpartition(".")[2]
-        if sep and kind.isidentifier() and kind[:1].isupper() and rest and not line.startswith(_NOISE):
-            if name.startswith("barnabas.") or kind in ("DataLost", "OptionError", "UnknownTopic"):
-                return rest
-            best = best or line
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
-    return best or first

@@ -157,6 +157,12 @@ def start_session(
     return spark
 
 
+def adopt_session(spark: SparkSession) -> None:
+    """Makes the session this thread's: Spark looks names of data sources up in the session of the thread."""
+    jvm = spark._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+
+
 def _jvm_options(quick: bool, log_file: Path | None, archive: Path | None) -> str:
     options = [JVM_QUICK if quick else JVM_LONG, "-Xlog:disable", "-Xlog:all=off"]
     options.append(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}")

@@ -1,0 +1,238 @@
+"""`barnabas pipelines`: a server of many pipelines, and the commands that talk to it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import quote, urlsplit
+
+import typer
+
+from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
+from barnabas.cli.options import AsJson
+from barnabas.cli.output import print_json, print_table
+from barnabas.cli.runner import example, new_app
+
+app = new_app("Run many pipelines in one server; start, pause, resume and restart them.")
+
+DEFAULT_SERVER: Final = "http://127.0.0.1:8084"
+Server = Annotated[
+    str,
+    typer.Option("--server", envvar="BARNABAS_PIPELINES", metavar="URL", help="The server to talk to."),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+
+@app.callback()
+def pipelines() -> None:
+    """Run many pipelines in one server; start, pause, resume and restart them."""
+
+
+@app.command(
+    epilog=example(
+        "barnabas pipelines serve",
+        "barnabas pipelines serve --dir /var/lib/barnabas/pipelines --master spark://host:7077 access.yaml",
+    )
+)
+def serve(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE.yaml", help="Pipelines to add.", show_default=False)
+    ] = None,
+    folder: Annotated[
+        Path, typer.Option("--dir", metavar="DIR", help="What is known of pipelines, and their checkpoints.")
+    ] = Path("data/pipelines"),
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="The HTTP API's address.")
+    ] = "127.0.0.1:8084",
+    master: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The Spark cluster; default local[*].", show_default=False),
+    ] = None,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "-b",
+            "--bootstrap",
+            envvar="BARNABAS_BOOTSTRAP",
+            metavar="HOST:PORT,...",
+            help="The cluster of pipelines that name none.",
+            show_default=False,
+        ),
+    ] = None,
+) -> int:
+    """Run a server in the foreground. It goes on with everything that an earlier one in DIR ran."""
+    for file in files or []:
+        if not file.is_file():
+            raise CliError(f"{file}: no such file")
+    try:
+        from barnabas.pipelines.errors import PipelineError
+        from barnabas.pipelines.server.serve import serve as run_server
+    except ImportError as error:
+        raise CliError(f"pipelines need PySpark: pip install 'barnabas[pipelines]' ({error})") from None
+    try:
+        return run_server(folder, listen=listen, bootstrap=bootstrap, master=master, files=files or ())
+    except PipelineError as error:
+        raise CliError(str(error)) from None
+
+
+def call(server: str, method: str, path: str, body: bytes | None = None) -> Any:
+    """The decoded answer. Raises CliError with the server's own line."""
+    parts = urlsplit(server)
+    if parts.scheme != "http" or not parts.hostname:
+        raise UsageError(f"--server {server!r} is not a URL like {DEFAULT_SERVER}")
+    connection = http.client.HTTPConnection(parts.hostname, parts.port or 8084, timeout=120)
+    try:
+        connection.request(method, path, body)
+        answer = connection.getresponse()
+        raw = answer.read()
+    except OSError as error:
+        raise CliError(
+            f"no pipeline server answers at {server}: {error}; start one with `barnabas pipelines serve`"
+        ) from None
+    finally:
+        connection.close()
+    try:
+        value = json.loads(raw) if raw else None
+    except ValueError:
+        raise CliError(f"{server} is no pipeline server: it answered {answer.status}") from None
+    if answer.status >= 400:
+        message = value.get("error") if isinstance(value, dict) else None
+        raise CliError(message or f"{server} answered {answer.status}")
+    return value
+
+
+def show(rows: list[dict[str, Any]], as_json: bool) -> int:
+    """Statuses as a table with a line per query; exit code 1 when one has failed."""
+    if as_json:
+        print_json(rows)
+    else:
+        lines = []
+        for row in rows:
+            queries = row["queries"] or [{}]
+            for query in queries:
+                lag = query.get("lag")
+                lines.append(
+                    (
+                        row["name"],
+                        row["state"],
+                        query.get("name", "-"),
+                        query.get("records", "-"),
+                        query.get("failed", "-"),
+                        query.get("records_per_second", "-"),
+                        "-" if lag is None else lag,
+                    )
+                )
+        print_table(("pipeline", "state", "query", "records", "failed", "records/s", "lag"), lines)
+        for row in rows:
+            if row["last_error"]:
+                again = f"; again in {row['retry_in_seconds']:g} s" if row["retry_in_seconds"] else ""
+                print(f"{row['name']}: {row['last_error']}{again}")
+    return EXIT_FAILED if any(row["state"] == "failed" for row in rows) else EXIT_OK
+
+
+@app.command("list", epilog=example("barnabas pipelines list"))
+def list_pipelines(server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
+    """Show every pipeline with its state, rates and lag."""
+    return show(call(server, "GET", "/pipelines"), json)
+
+
+@app.command(epilog=example("barnabas pipelines status access-log --json"))
+def status(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
+    """Show one pipeline. Exit code 1 when it has failed."""
+    return show([call(server, "GET", f"/pipelines/{quote(name)}")], json)
+
+
+@app.command(epilog=example("barnabas pipelines add examples/access_log/pipeline.yaml"))
+def add(file: Annotated[Path, typer.Argument(metavar="FILE.yaml")], server: Server = DEFAULT_SERVER) -> int:
+    """Add a pipeline, or replace the one of the same name, and start it."""
+    if not file.is_file():
+        raise CliError(f"{file}: no such file")
+    row = call(server, "POST", "/pipelines", file.read_bytes())
+    print(f"{row['name']}: {row['state']}")
+    return EXIT_OK
+
+
+def act(name: str, action: str, server: str, body: bytes | None = None) -> int:
+    row = call(server, "POST", f"/pipelines/{quote(name)}/{action}", body)
+    print(f"{row['name']}: {row['state']}")
+    return EXIT_OK
+
+
+@app.command(epilog=example("barnabas pipelines start access-log"))
+def start(name: Name, server: Server = DEFAULT_SERVER) -> int:
+    """Start a stopped pipeline from where it stands."""
+    return act(name, "start", server)
+
+
+@app.command(epilog=example("barnabas pipelines stop access-log"))
+def stop(name: Name, server: Server = DEFAULT_SERVER) -> int:
+    """Stop a pipeline after its micro-batch."""
+    return act(name, "stop", server)
+
+
+@app.command(epilog=example("barnabas pipelines pause access-log"))
+def pause(name: Name, server: Server = DEFAULT_SERVER) -> int:
+    """Pause a pipeline after its micro-batch."""
+    return act(name, "pause", server)
+
+
+@app.command(epilog=example("barnabas pipelines resume access-log"))
+def resume(name: Name, server: Server = DEFAULT_SERVER) -> int:
+    """Go on with a paused pipeline."""
+    return act(name, "resume", server)
+
+
+@app.command(
+    epilog=example(
+        "barnabas pipelines restart access-log",
+        "barnabas pipelines restart access-log --from earliest",
+        "barnabas pipelines restart access-log --from 2026-01-31T12:00:00+01:00",
+    )
+)
+def restart(
+    name: Name,
+    place: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help='earliest, latest, a time (ISO 8601 or milliseconds), or offsets: {"topic": {"0": 5}}.',
+            show_default=False,
+        ),
+    ] = None,
+    server: Server = DEFAULT_SERVER,
+) -> int:
+    """Start a pipeline again, from where it stands or from elsewhere.
+
+    From elsewhere it has new checkpoints: aggregates count anew.
+    """
+    given = {} if place is None else {"from": parse_place(place)}
+    return act(name, "restart", server, json.dumps(given).encode())
+
+
+def parse_place(text: str) -> Any:
+    """What `--from` means. Raises UsageError."""
+    if text in ("earliest", "latest"):
+        return text
+    if text.isdigit():
+        return int(text)
+    try:
+        if text.startswith("{"):
+            return json.loads(text)
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f'--from {text!r} is not earliest, latest, a time, or offsets like {{"topic": {{"0": 5}}}}'
+        ) from None
+    return int(time.timestamp() * 1000)
+
+
+@app.command(epilog=example("barnabas pipelines remove access-log"))
+def remove(name: Name, server: Server = DEFAULT_SERVER) -> int:
+    """Stop a pipeline and forget it; its checkpoints are put aside."""
+    call(server, "DELETE", f"/pipelines/{quote(name)}")
+    print(f"{name}: removed")
+    return EXIT_OK

@@ -1,0 +1,177 @@
+"""One streaming query of a pipeline: its settings, its start, its numbers, and why it failed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.pipelines.model import PipelineSpec, Query
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+DEFAULT_TRIGGER: Final = "100 milliseconds"
+"""Without any pause an idle query would ask the broker for news a hundred times a second."""
+POLL_SECONDS: Final = 0.2
+STOP_SECONDS: Final = 30.0
+
+
+@dataclass(slots=True)
+class QueryReport:
+    """What one query did. rows: read and not filtered out; failed: of these, sent to the dead letters."""
+
+    name: str
+    topic: str
+    rows: int = 0
+    failed: int = 0
+    batches: int = 0
+    busy_seconds: float = 0.0
+
+
+def address_of(spec: PipelineSpec, bootstrap: str | None) -> str:
+    """The brokers to talk to: as given, else the file's, else the environment's, else the local one."""
+    return bootstrap or spec.bootstrap or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+
+
+def connection_options(spec: PipelineSpec, bootstrap: str) -> dict[str, str]:
+    """The `kafka.*` options of a pipeline's source, with the address."""
+    own = {name: value for name, value in spec.source.options.items() if name.startswith("kafka.")}
+    return {**own, "kafka.bootstrap.servers": bootstrap}
+
+
+def stop_file(checkpoint: Path) -> Path:
+    """While this file exists the queries finish the micro-batch they are in and begin no other."""
+    return (checkpoint / "stopping").absolute()
+
+
+def source_settings(
+    spec: PipelineSpec, query: Query, bootstrap: str, checkpoint: Path | None = None
+) -> dict[str, str]:
+    """The options of a query's source."""
+    source = spec.source
+    chosen = (
+        {"subscribe": ",".join(source.topics)}
+        if source.pattern is None
+        else {"subscribePattern": source.pattern}
+    )
+    return {
+        "startingOffsets": source.start,
+        "includeHeaders": "true",
+        **source.options,
+        **chosen,
+        "kafka.bootstrap.servers": bootstrap,
+        "commitGroup": spec.group(query),
+        **({} if checkpoint is None else {"stopFile": str(stop_file(checkpoint))}),
+    }
+
+
+def start_query(
+    spark: SparkSession,
+    spec: PipelineSpec,
+    query: Query,
+    bootstrap: str,
+    checkpoint: Path,
+    *,
+    once: bool = False,
+    starting: Mapping[str, str] | None = None,
+) -> StreamingQuery:
+    """Starts it. starting: source options that say where a query without a checkpoint begins."""
+    from barnabas.pipelines.chain import query_deliverable, query_rows
+    from barnabas.pipelines.delivery.base import deliver_batch
+    from barnabas.pipelines.session import adopt_session
+
+    adopt_session(spark)
+    source = {**source_settings(spec, query, bootstrap, checkpoint), **(starting or {})}
+    reader = spark.readStream.format("barnabas").options(**source)
+    settings = {**connection_options(spec, bootstrap), **query.output.options}
+    name = f"{spec.name}.{query.name}"
+    append = query.output.aggregate is None or query.only_dead
+    target = None if query.only_dead else query.output.target
+    fields: tuple[str, ...] = ()
+    if target is None:
+        rows = query_rows(spec, query, reader.load())
+    else:
+        rows, fields = query_deliverable(spec, query, reader.load())
+    writer = (
+        rows.writeStream.queryName(name)
+        .option("checkpointLocation", str(checkpoint / query.name))
+        .outputMode("append" if append else "update")
+    )
+    pause = query.output.trigger or spec.trigger
+    if once:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=pause or DEFAULT_TRIGGER)
+    if target is not None:
+        deliver = partial(
+            deliver_batch, spec=spec, query=name, target=target, fields=fields, settings=settings
+        )
+        return writer.foreachBatch(deliver).start()
+    if append:
+        return writer.format("barnabas").options(**settings).start()
+    return writer.foreachBatch(write_each_batch(settings)).start()
+
+
+def write_each_batch(settings: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+    """For `foreachBatch` of queries in update mode, which a Python sink cannot take directly."""
+
+    def write(rows: DataFrame, _: int) -> None:
+        rows.write.format("barnabas").options(**settings).mode("append").save()
+
+    return write
+
+
+def wait_until_idle(streams: list[StreamingQuery]) -> None:
+    """Waits until no query is inside a micro-batch: one that is broken off is done again by the next run, and
+    what it had written by then would stand there twice."""
+    give_up = time.monotonic() + STOP_SECONDS
+    idle = 0
+    while idle < 2 and time.monotonic() < give_up:
+        busy = any(stream.isActive and stream.status["isTriggerActive"] for stream in streams)
+        idle = 0 if busy else idle + 1
+        time.sleep(POLL_SECONDS / 2)
+
+
+def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
+    """Adds the micro-batches that ended since the last look; whether one of them read something."""
+    from barnabas.pipelines.chain import METRICS
+
+    found = False
+    for event in stream.recentProgress:
+        raw: Mapping[str, Any] = json.loads(event.json) if hasattr(event, "json") else event
+        batch = int(raw["batchId"])
+        counts = (raw.get("observedMetrics") or {}).get(METRICS)
+        if batch < line.batches or not counts or not raw.get("numInputRows"):
+            continue
+        line.batches = batch + 1
+        line.rows += int(counts.get("rows") or 0)
+        line.failed += int(counts.get("failed") or 0)
+        line.busy_seconds += raw["durationMs"].get("triggerExecution", 0) / 1000
+        found = True
+    return found
+
+
+_NOISE: Final = ("Traceback", "File ", "During handling", "The above exception", "^", "pyspark.errors")
+
+
+def failure_reason(text: str) -> str:
+    """The last error inside a Spark failure, in one line: Python's own when a task raised it."""
+    best = ""
+    for line in text.splitlines():
+        line = line.strip()
+        name, sep, rest = line.partition(": ")
+        kind = name.rpartition(".")[2]
+        if sep and kind.isidentifier() and kind[:1].isupper() and rest and not line.startswith(_NOISE):
+            if name.startswith("barnabas.") or kind in ("DataLost", "OptionError", "UnknownTopic"):
+                return rest
+            best = best or line
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
+    return best or first

@@ -1,0 +1,1 @@
+"""`barnabas pipelines serve`: one driver process that runs many named pipelines."""

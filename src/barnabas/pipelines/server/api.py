@@ -1,0 +1,199 @@
+"""The HTTP API of a pipeline server, as JSON.
+
+    GET    /health
+    GET    /pipelines                      names, states, rates, lag
+    POST   /pipelines                      a pipeline file as YAML: checked, kept and started
+    GET    /pipelines/{name}               all of one
+    GET    /pipelines/{name}/file          its YAML
+    DELETE /pipelines/{name}               stops it and forgets it
+    POST   /pipelines/{name}/start|resume|pause|stop
+    POST   /pipelines/{name}/restart       {"from": "earliest" | "latest" | milliseconds | {"topic": {"0": 5}}}
+    POST   /preview                        {"pipeline": YAML, "topic": ..., "count": 5, "oldest": false, "output": ...}
+    GET    /metrics                        Prometheus text
+
+An error is {"error": "one line"}: 400 for what was sent, 404 for a name that is not there, 409 for a state that
+does not allow it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.preview import preview
+from barnabas.pipelines.queries import address_of
+from barnabas.pipelines.server.manager import Manager, Wanted
+from barnabas.pipelines.spec import parse_spec
+
+Handler = Callable[[Request], Awaitable[Response]]
+BODY_BYTES_MAX = 1 << 20
+ACTIONS = {
+    "start": Wanted.RUNNING,
+    "resume": Wanted.RUNNING,
+    "pause": Wanted.PAUSED,
+    "stop": Wanted.STOPPED,
+}
+
+
+class BadRequest(Exception):
+    """What was sent cannot be read."""
+
+
+def starting_options(place: Any) -> dict[str, str]:
+    """Source options for where to begin again: a word, a time in milliseconds, or offsets per partition."""
+    if place in ("earliest", "latest"):
+        return {"startingOffsets": str(place)}
+    if isinstance(place, int) and not isinstance(place, bool) and place >= 0:
+        return {"startingTimestamp": str(place)}
+    if isinstance(place, dict):
+        return {"startingOffsets": json.dumps(place)}
+    raise BadRequest(
+        f"from is {place!r}; it is earliest, latest, a time in milliseconds, or offsets by topic and partition"
+    )
+
+
+def guarded(work: Callable[[Request], Awaitable[Any]]) -> Handler:
+    """A handler whose result is JSON and whose errors are one line."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            result = await work(request)
+        except KeyError as error:
+            return JSONResponse({"error": str(error.args[0])}, 404)
+        except (PipelineError, BadRequest) as error:
+            return JSONResponse({"error": str(error)}, 400)
+        return result if isinstance(result, Response) else JSONResponse(result)
+
+    return handle
+
+
+async def _body(request: Request) -> bytes:
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > BODY_BYTES_MAX:
+            raise BadRequest(f"the body is over {BODY_BYTES_MAX} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _json(request: Request) -> dict[str, Any]:
+    raw = await _body(request)
+    try:
+        value = json.loads(raw or b"{}")
+    except ValueError as error:
+        raise BadRequest(f"the body is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise BadRequest("the body is not a JSON object")
+    return value
+
+
+def make_app(manager: Manager) -> Starlette:
+    """The application over a manager."""
+
+    async def health(request: Request) -> Any:
+        states = [manager.get(name).state for name in manager.names()]
+        return {"status": "ok", "pipelines": len(states), "failed": states.count("failed")}
+
+    async def listing(request: Request) -> Any:
+        return await run_in_threadpool(lambda: [manager.status(name) for name in manager.names()])
+
+    async def put(request: Request) -> Any:
+        raw = await _body(request)
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError as error:
+            raise BadRequest("the body is not UTF-8 text") from error
+        start = request.query_params.get("start", "true") != "false"
+        managed = await run_in_threadpool(manager.put, text, start=start)
+        return JSONResponse(manager.status(managed.spec.name, lag=False), 201)
+
+    async def one(request: Request) -> Any:
+        return await run_in_threadpool(manager.status, request.path_params["name"])
+
+    async def file(request: Request) -> Any:
+        return PlainTextResponse(manager.get(request.path_params["name"]).text, media_type="application/yaml")
+
+    async def remove(request: Request) -> Any:
+        await run_in_threadpool(manager.remove, request.path_params["name"])
+        return Response(status_code=204)
+
+    async def act(request: Request) -> Any:
+        name, action = request.path_params["name"], request.path_params["action"]
+        if action == "restart":
+            given = await _json(request)
+            starting = starting_options(given["from"]) if "from" in given else None
+            await run_in_threadpool(manager.restart, name, starting)
+        elif action in ACTIONS:
+            await run_in_threadpool(manager.want, name, ACTIONS[action])
+        else:
+            raise KeyError(f"there is no action {action!r}: start, resume, pause, stop, restart")
+        return await run_in_threadpool(manager.status, name, lag=False)
+
+    async def show_preview(request: Request) -> Any:
+        given = await _json(request)
+        spec = parse_spec(str(given.get("pipeline", "")))
+        count = given.get("count", 5)
+        if not isinstance(count, int) or not 1 <= count <= 1000:
+            raise BadRequest(f"count is {count!r}, not a number from 1 to 1000")
+        found = await run_in_threadpool(
+            preview,
+            manager.spark,
+            spec,
+            address_of(spec, manager.bootstrap),
+            topic=given.get("topic"),
+            count=count,
+            output=given.get("output"),
+            oldest=bool(given.get("oldest", False)),
+        )
+        return [asdict(record) for record in found]
+
+    async def metrics(request: Request) -> Any:
+        rows = await run_in_threadpool(lambda: [manager.status(name) for name in manager.names()])
+        return PlainTextResponse(metrics_text(rows), media_type="text/plain; version=0.0.4")
+
+    return Starlette(
+        routes=[
+            Route("/health", guarded(health)),
+            Route("/metrics", guarded(metrics)),
+            Route("/pipelines", guarded(listing), methods=["GET"]),
+            Route("/pipelines", guarded(put), methods=["POST"]),
+            Route("/pipelines/{name}", guarded(one), methods=["GET"]),
+            Route("/pipelines/{name}", guarded(remove), methods=["DELETE"]),
+            Route("/pipelines/{name}/file", guarded(file), methods=["GET"]),
+            Route("/pipelines/{name}/{action}", guarded(act), methods=["POST"]),
+            Route("/preview", guarded(show_preview), methods=["POST"]),
+        ]
+    )
+
+
+def metrics_text(rows: list[dict[str, Any]]) -> str:
+    """Prometheus text of statuses."""
+    lines = [
+        "# HELP barnabas_pipeline_up Whether the pipeline runs.",
+        "# TYPE barnabas_pipeline_up gauge",
+    ]
+    lines += [f'barnabas_pipeline_up{{pipeline="{r["name"]}"}} {int(r["state"] == "running")}' for r in rows]
+    kinds = (
+        ("records", "barnabas_pipeline_records_total", "counter", "Records read since the query started."),
+        ("failed", "barnabas_pipeline_dead_letters_total", "counter", "Of these, sent to the dead letters."),
+        ("records_per_second", "barnabas_pipeline_records_per_second", "gauge", "Rate of the last batch."),
+        ("lag", "barnabas_pipeline_lag_records", "gauge", "Records waiting in the source."),
+    )
+    for name, metric, kind, doc in kinds:
+        lines += [f"# HELP {metric} {doc}", f"# TYPE {metric} {kind}"]
+        for row in rows:
+            for query in row["queries"]:
+                if query[name] is not None:
+                    labels = f'pipeline="{row["name"]}",query="{query["name"]}"'
+                    lines.append(f"{metric}{{{labels}}} {query[name]}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,203 @@
+"""A server of pipelines: through its HTTP API and its commands, with failures, restarts and a kill in between."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.conftest import records_of, send
+from tests.support.process import free_port
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+
+class Server:
+    """`barnabas pipelines serve` in a process of its own."""
+
+    def __init__(self, folder: Path, bootstrap: str) -> None:
+        self.folder, self.bootstrap, self.port = folder, bootstrap, free_port()
+        self.log = folder.parent / "server.log"
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "barnabas", "pipelines", "serve", "--dir", str(self.folder)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    *command,
+                    "--listen",
+                    f"127.0.0.1:{self.port}",
+                    "-b",
+                    self.bootstrap,
+                    "--master",
+                    "local[2,2]",
+                ],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert select.select([self.process.stdout], [], [], 90)[0], self.log.read_text()
+        assert self.process.stdout.readline().startswith(b"ready"), self.log.read_text()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            if number == signal.SIGKILL:
+                os.killpg(self.process.pid, number)  # Java and the Python workers with it
+            else:
+                self.process.send_signal(number)
+        code = self.process.wait(60)
+        self.process.stdout.close()
+        return code
+
+    def call(self, method: str, path: str, body: str | bytes | None = None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, path, body)
+        answer = connection.getresponse()
+        raw = answer.read()
+        connection.close()
+        try:
+            return answer.status, json.loads(raw) if raw else None
+        except ValueError:
+            return answer.status, raw.decode()
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess:
+        environment = {**os.environ, "BARNABAS_PIPELINES": f"http://127.0.0.1:{self.port}"}
+        return subprocess.run(
+            [sys.executable, "-m", "barnabas", "pipelines", *arguments],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=60,
+            check=False,
+        )
+
+
+def until(what, seconds: float = 60.0):
+    """Waits until `what()` is true; its last value."""
+    give_up = time.monotonic() + seconds
+    while True:
+        value = what()
+        if value or time.monotonic() > give_up:
+            assert value, what
+            return value
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def server(tmp_path, bootstrap):
+    made = Server(tmp_path / "pipelines", bootstrap)
+    made.start()
+    yield made
+    made.stop(signal.SIGKILL)
+
+
+def test_a_day_in_the_life_of_a_server(server, client, new_topic, tmp_path):
+    source = new_topic(1)
+    text = (
+        f"pipeline: {source}\nsource: {{topic: {source}}}\nsteps: [parse: {{json: all}}]\n"
+        f"outputs: [{{topic: {source}-out}}]\n"
+    )
+    out = f"{source}-out"
+
+    def values():
+        return [json.loads(row["value"])["n"] for row in records_of(client, out)]
+
+    def done(records):
+        queries = server.call("GET", f"/pipelines/{source}")[1]["queries"]
+        return bool(queries) and queries[0]["records"] == records
+
+    def put(*numbers):
+        send(client, source, [b'{"n": %d}' % n for n in numbers])
+
+    # What cannot run is refused at once.
+    assert server.call("POST", "/pipelines", text.replace("parse", "prase"))[0] == 400
+    status, answer = server.call("POST", "/pipelines", text.replace(f"topic: {source}}}", "topic: nowhere}"))
+    assert (status, "topic nowhere does not exist" in answer["error"]) == (400, True)
+    assert server.call("GET", f"/pipelines/{source}")[0] == 404
+
+    file = tmp_path / "p.yaml"
+    file.write_text(text)
+    added = server.command("add", str(file))
+    assert (added.returncode, added.stdout.split(":")[0]) == (0, source), added.stderr
+    put(1, 2)
+    until(lambda: values() == [1, 2])
+    until(lambda: done(2))
+    shown = server.call("GET", f"/pipelines/{source}")[1]
+    assert (shown["state"], shown["queries"][0]["lag"], shown["last_error"]) == ("running", 0, None)
+    assert f'barnabas_pipeline_up{{pipeline="{source}"}} 1' in server.call("GET", "/metrics")[1]
+    assert server.command("list").stdout.splitlines()[1].split()[:3] == [source, "running", out]
+
+    # Paused, it takes nothing; resumed, it goes on from its place.
+    assert server.command("pause", source).stdout == f"{source}: paused\n"
+    put(3)
+    time.sleep(1)
+    assert values() == [1, 2]
+    assert server.call("POST", f"/pipelines/{source}/resume")[1]["wanted"] == "running"
+    until(lambda: values() == [1, 2, 3])
+    until(lambda: done(1))  # its checkpoint too: what a kill cuts off before that is written again
+
+    # A server that is killed goes on where it was, with what it ran.
+    server.stop(signal.SIGKILL)
+    put(4)
+    server.start()
+    until(lambda: values() == [1, 2, 3, 4])
+
+    # From another place, by offset.
+    assert server.command("restart", source, "--from", json.dumps({source: {"0": 3}})).returncode == 0
+    until(lambda: values() == [1, 2, 3, 4, 4])
+
+    # A failure is told, retried, and over once its cause is gone.
+    client.delete_topics([source])
+    until(lambda: server.call("GET", f"/pipelines/{source}")[1]["state"] == "failed")
+    failed = server.command("status", source)
+    assert failed.returncode == 1
+    assert source in failed.stdout
+    _make_again(client, source)
+    assert server.command("restart", source, "--from", "earliest").returncode == 0
+    put(5)
+    until(lambda: values()[-1] == 5)
+
+    preview = {"pipeline": text, "count": 1}
+    status, records = server.call("POST", "/preview", json.dumps(preview))
+    assert (status, records[0]["steps"][0]["rows"]) == (200, [{"n": 5}])
+    assert server.command("remove", source).returncode == 0
+    assert server.call("GET", "/pipelines") == (200, [])
+    assert server.stop() == 0
+    assert "Traceback" not in server.log.read_text()
+
+
+def _make_again(client, topic):
+    from barnabas.client.blocking import NewTopic
+    from barnabas.client.errors import BrokerError
+
+    def made():
+        try:
+            client.create_topics([NewTopic(topic, 1)])
+        except BrokerError:
+            return False  # the deletion is still going on
+        return True
+
+    until(made)
+
+
+def test_no_server_and_bad_places(tmp_path):
+    environment = {**os.environ, "BARNABAS_PIPELINES": "http://127.0.0.1:1"}
+
+    def command(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "barnabas", "pipelines", *arguments],
+            capture_output=True, text=True, env=environment, timeout=60, check=False,
+        )  # fmt: skip
+
+    nobody = command("list")
+    assert nobody.returncode == 1
+    assert "start one with `barnabas pipelines serve`" in nobody.stderr
+    assert command("restart", "x", "--from", "yesterday").returncode == 2
