@@ -7,8 +7,6 @@ fails goes offline with its partitions; the others go on.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import logging
 import os
 import shutil
@@ -18,30 +16,33 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from barnabas.storage import checkpoints
-from barnabas.storage.checkpoints import MetaProperties, TopicPartition
+from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import (
     CorruptCheckpoint,
-    LogDirLocked,
     LogDirOffline,
     StorageError,
     WrongLogDir,
 )
 from barnabas.storage.files import fsync_dir, remove_quietly, write_atomically
 from barnabas.storage.log import Log
+from barnabas.storage.log_dir import (
+    CLEAN_SHUTDOWN_FILE,
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    LogDir,
+    folder_name,
+    marked,
+    parse_folder_name,
+)
 from barnabas.storage.moving import Move
 from barnabas.storage.recovery import create_log, open_log
 from barnabas.storage.throttle import Throttle
 
 log = logging.getLogger("barnabas.storage")
 
-LOCK_FILE: Final = ".lock"
-CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
-DELETE_SUFFIX: Final = "-delete"
-FUTURE_SUFFIX: Final = "-future"
-STRAY_SUFFIX: Final = "-stray"
-FOLDER_NAME_MAX: Final = 255
 CLOSING_THREADS: Final = 8
 
 
@@ -56,42 +57,6 @@ class DirUsage(NamedTuple):
     futures: dict[TopicPartition, Move]
 
 
-class _Dir:
-    """One log dir."""
-
-    __slots__ = ("checkpointed", "clean", "had_logs", "lock_fd", "meta", "offline", "path")
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.lock_fd = -1
-        self.clean = False
-        self.had_logs = False
-        self.meta: MetaProperties | None = None
-        self.offline: str | None = None
-        self.checkpointed: dict[str, dict[TopicPartition, int]] = {}
-
-    def file(self, name: str) -> str:
-        return os.path.join(self.path, name)
-
-
-def folder_name(name: TopicPartition) -> str:
-    return f"{name.topic}-{name.partition}"
-
-
-def parse_folder_name(folder: str) -> TopicPartition | None:
-    """The partition that a folder holds; None for any other folder, being deleted or moved too."""
-    topic, dash, number = folder.rpartition("-")
-    if not dash or not topic or not number.isdecimal() or not number.isascii():
-        return None
-    return TopicPartition(topic, int(number))
-
-
-def _marked(name: TopicPartition, suffix: str) -> str:
-    """A folder name that says what becomes of the partition's files: `topic-0.<random>-delete` and its like."""
-    tail = f".{uuid.uuid4().hex}{suffix}"
-    return folder_name(name)[: FOLDER_NAME_MAX - len(tail)] + tail
-
-
 class LogManager:
     """See the module."""
 
@@ -103,7 +68,7 @@ class LogManager:
         recovery_threads_per_dir: int = 2,
     ) -> None:
         """config_of: the topic configs of a topic by its name."""
-        self._dirs = [_Dir(os.path.abspath(os.fspath(path))) for path in log_dirs]
+        self._dirs = [LogDir(os.path.abspath(os.fspath(path))) for path in log_dirs]
         self._config_of = config_of
         self._recovery_threads = recovery_threads_per_dir
         self._logs: dict[TopicPartition, Log] = {}
@@ -132,7 +97,7 @@ class LogManager:
         """
         for one in self._dirs:
             try:
-                self._open_dir(one)
+                one.lock()
             except (OSError, CorruptCheckpoint) as error:
                 self._give_up(one, error)
         self._require_online()
@@ -158,22 +123,6 @@ class LogManager:
         if all(one.offline is not None for one in self._dirs):
             first = self._dirs[0]
             raise LogDirOffline(first.path, first.offline or "unusable")
-
-    def _open_dir(self, one: _Dir) -> None:
-        os.makedirs(one.path, exist_ok=True)
-        fd = os.open(one.file(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            # The same kind of lock that Java takes, so that a Kafka broker and ours keep each other out.
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(fd)
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise
-            raise LogDirLocked(
-                f"log dir {one.path} is in use by another broker; stop it or choose another --data dir"
-            ) from None
-        one.lock_fd = fd
-        one.meta = checkpoints.read_meta(one.path)
 
     def _check_metas(self) -> None:
         metas = [(one.path, one.meta) for one in self._dirs if one.offline is None and one.meta is not None]
@@ -201,27 +150,10 @@ class LogManager:
     def claim(self, cluster_id: str, node_id: int) -> None:
         """Marks new dirs as this broker's. Raises WrongLogDir for one of another cluster or broker."""
         for one in self._dirs:
-            if one.offline is not None:
-                continue
-            meta = one.meta
-            if meta is not None:
-                if meta.cluster_id is not None and meta.cluster_id != cluster_id:
-                    raise WrongLogDir(
-                        f"{one.path} belongs to cluster {meta.cluster_id}, not to {cluster_id}; "
-                        "choose another log dir"
-                    )
-                if meta.node_id is not None and meta.node_id != node_id:
-                    raise WrongLogDir(
-                        f"{one.path} belongs to node {meta.node_id}, not to {node_id}; set node.id or choose "
-                        "another log dir"
-                    )
-                if meta.cluster_id is not None and meta.node_id is not None:
-                    continue
-            directory_id = meta.directory_id if meta is not None and meta.directory_id else uuid.uuid4()
-            one.meta = MetaProperties(cluster_id, node_id, directory_id)
-            checkpoints.write_meta(one.path, one.meta)
+            if one.offline is None:
+                one.claim(cluster_id, node_id)
 
-    def _load_dir(self, one: _Dir, now_ms: int) -> None:
+    def _load_dir(self, one: LogDir, now_ms: int) -> None:
         one.clean = os.path.exists(one.file(CLEAN_SHUTDOWN_FILE))
         names = []
         futures: list[str] = []
@@ -237,10 +169,10 @@ class LogManager:
             elif entry.name.endswith(FUTURE_SUFFIX):
                 futures.append(entry.path)
         one.had_logs = bool(names)
-        recovery = self._read_offsets(one, checkpoints.RECOVERY_POINTS)
-        starts = self._read_offsets(one, checkpoints.LOG_STARTS)
-        high = self._read_offsets(one, checkpoints.HIGH_WATERMARKS)
-        cleaned = self._read_offsets(one, checkpoints.CLEANER_OFFSETS)
+        recovery = one.read_offsets(checkpoints.RECOVERY_POINTS)
+        starts = one.read_offsets(checkpoints.LOG_STARTS)
+        high = one.read_offsets(checkpoints.HIGH_WATERMARKS)
+        cleaned = one.read_offsets(checkpoints.CLEANER_OFFSETS)
         # From here on a crash must be seen as one.
         remove_quietly(one.file(CLEAN_SHUTDOWN_FILE))
 
@@ -278,17 +210,6 @@ class LogManager:
         if names and not one.clean:
             log.info("logs recovered after an unclean stop", extra={"log_dir": one.path, "logs": len(names)})
 
-    def _read_offsets(self, one: _Dir, file: str) -> dict[TopicPartition, int]:
-        path = one.file(file)
-        try:
-            return checkpoints.read_offsets(path)
-        except CorruptCheckpoint as error:
-            # Lost recovery points mean a scan of everything, which a clean marker must not skip.
-            if file == checkpoints.RECOVERY_POINTS:
-                one.clean = False
-            log.warning("checkpoint is damaged and ignored", extra={"file": path, "reason": str(error)})
-            return {}
-
     # ----------------------------------------------------------------------------------------------- logs
 
     @property
@@ -309,7 +230,7 @@ class LogManager:
         if stray is None:
             return
         stray.abandon()
-        target = os.path.join(stray.log_dir, _marked(name, STRAY_SUFFIX))
+        target = os.path.join(stray.log_dir, marked(name, STRAY_SUFFIX))
         os.rename(stray.folder, target)
         log.warning(
             "a log that no topic claims was set aside", extra={"partition": str(name), "folder": target}
@@ -357,7 +278,7 @@ class LogManager:
             self._topic_ids[name] = topic_id
         return created
 
-    def _place(self, log_dir: str | None) -> _Dir:
+    def _place(self, log_dir: str | None) -> LogDir:
         online = [one for one in self._dirs if one.offline is None]
         if log_dir is not None:
             online = [one for one in online if one.path == os.path.abspath(log_dir)]
@@ -380,7 +301,7 @@ class LogManager:
         if gone is None:
             return False
         self.cancel_move(topic, partition)
-        target = os.path.join(gone.log_dir, _marked(name, DELETE_SUFFIX))
+        target = os.path.join(gone.log_dir, marked(name, DELETE_SUFFIX))
         try:
             os.rename(gone.folder, target)
         except OSError as error:
@@ -412,7 +333,7 @@ class LogManager:
         if current.log_dir == target:
             return None
         chosen = self._place(target)
-        folder = os.path.join(chosen.path, _marked(name, FUTURE_SUFFIX))
+        folder = os.path.join(chosen.path, marked(name, FUTURE_SUFFIX))
         try:
             future = create_log(folder, current.config, now_ms)
             topic_id = self._topic_ids.get(name)
@@ -452,7 +373,7 @@ class LogManager:
         future.relocate(os.path.join(future.log_dir, folder_name(name)))
         self._logs[name] = future
         del self.moves[name]
-        target = os.path.join(current.log_dir, _marked(name, DELETE_SUFFIX))
+        target = os.path.join(current.log_dir, marked(name, DELETE_SUFFIX))
         old_dir = current.log_dir
         try:
             current.relocate(target)
@@ -467,7 +388,7 @@ class LogManager:
         kept, left = (other, one) if other.log_end_offset >= one.log_end_offset else (one, other)
         name = parse_folder_name(left.name)
         assert name is not None
-        target = os.path.join(left.log_dir, _marked(name, STRAY_SUFFIX))
+        target = os.path.join(left.log_dir, marked(name, STRAY_SUFFIX))
         left.abandon()
         os.rename(left.folder, target)
         log.warning(
@@ -557,7 +478,7 @@ class LogManager:
                 except OSError as error:
                     self.take_offline(one.path, error)
 
-    def _checkpoint_dir(self, one: _Dir) -> None:
+    def _checkpoint_dir(self, one: LogDir) -> None:
         logs = {name: each for name, each in list(self._logs.items()) if each.log_dir == one.path}
         files = {
             checkpoints.RECOVERY_POINTS: {name: each.recovery_point for name, each in logs.items()},
@@ -572,9 +493,7 @@ class LogManager:
             },
         }
         for file, offsets in files.items():
-            if one.checkpointed.get(file) != offsets:
-                checkpoints.write_offsets(one.file(file), offsets)
-                one.checkpointed[file] = offsets
+            one.write_offsets(file, offsets)
 
     def new_cleaner(
         self, *, dedupe_buffer_bytes: int, load_factor: float, io_bytes_per_second: float
@@ -603,7 +522,7 @@ class LogManager:
                 return self._give_up(one, error)
         return []
 
-    def _give_up(self, one: _Dir, error: BaseException | str) -> list[TopicPartition]:
+    def _give_up(self, one: LogDir, error: BaseException | str) -> list[TopicPartition]:
         one.offline = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         for move in [move for move in self.moves.values() if move.target_dir == one.path]:
             self.cancel_move(*move.name)
@@ -655,15 +574,13 @@ class LogManager:
                     self._close_dir(one)
                 except (OSError, StorageError) as error:
                     self._give_up(one, error)
-            if one.lock_fd >= 0:
-                os.close(one.lock_fd)
-                one.lock_fd = -1
+            one.unlock()
         for _, path in self._doomed_folders:
             shutil.rmtree(path, ignore_errors=True)
         self._doomed_folders.clear()
         self._logs.clear()
 
-    def _close_dir(self, one: _Dir) -> None:
+    def _close_dir(self, one: LogDir) -> None:
         if one.lock_fd < 0:
             return
         logs = [each for each in self._logs.values() if each.log_dir == one.path]

@@ -19,7 +19,8 @@ from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import CorruptCheckpoint, LogDirOffline
 from barnabas.storage.files import remove_quietly
 from barnabas.storage.formats import verify
-from barnabas.storage.log import Log, marker_of
+from barnabas.storage.log import Log
+from barnabas.storage.log_writer import marker_of
 from barnabas.storage.scan import Damaged, Found, scan
 from barnabas.storage.segment import (
     CLEANED_SUFFIX,

@@ -14,7 +14,8 @@ import pytest
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import LogDirLocked, LogDirOffline, WrongLogDir
-from barnabas.storage.log_manager import LogManager, parse_folder_name
+from barnabas.storage.log_dir import parse_folder_name
+from barnabas.storage.log_manager import LogManager
 from tests.unit.storage.building import SMALL, T0_MS, append, read_all, rows
 
 TOPIC_ID = uuid.UUID(int=77)

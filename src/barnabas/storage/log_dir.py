@@ -1,0 +1,119 @@
+"""One log dir: its lock, whose it is, its checkpoints, the names of the folders in it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import uuid
+from typing import Final
+
+from barnabas.storage import checkpoints
+from barnabas.storage.checkpoints import MetaProperties, TopicPartition
+from barnabas.storage.errors import CorruptCheckpoint, LogDirLocked, WrongLogDir
+
+log = logging.getLogger("barnabas.storage")
+
+LOCK_FILE: Final = ".lock"
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+DELETE_SUFFIX: Final = "-delete"
+FUTURE_SUFFIX: Final = "-future"
+STRAY_SUFFIX: Final = "-stray"
+FOLDER_NAME_MAX: Final = 255
+
+
+class LogDir:
+    """One log dir."""
+
+    __slots__ = ("checkpointed", "clean", "had_logs", "lock_fd", "meta", "offline", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.lock_fd = -1
+        self.clean = False
+        self.had_logs = False
+        self.meta: MetaProperties | None = None
+        self.offline: str | None = None
+        self.checkpointed: dict[str, dict[TopicPartition, int]] = {}
+
+    def file(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    def lock(self) -> None:
+        """Takes the dir for this process and reads whose it is. Raises LogDirLocked, CorruptCheckpoint, OSError."""
+        os.makedirs(self.path, exist_ok=True)
+        fd = os.open(self.file(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # The same kind of lock that Java takes, so that a Kafka broker and ours keep each other out.
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            raise LogDirLocked(
+                f"log dir {self.path} is in use by another broker; stop it or choose another --data dir"
+            ) from None
+        self.lock_fd = fd
+        self.meta = checkpoints.read_meta(self.path)
+
+    def unlock(self) -> None:
+        if self.lock_fd >= 0:
+            os.close(self.lock_fd)
+            self.lock_fd = -1
+
+    def claim(self, cluster_id: str, node_id: int) -> None:
+        """Marks a new dir as this broker's. Raises WrongLogDir for one of another cluster or broker, OSError."""
+        meta = self.meta
+        if meta is not None:
+            if meta.cluster_id is not None and meta.cluster_id != cluster_id:
+                raise WrongLogDir(
+                    f"{self.path} belongs to cluster {meta.cluster_id}, not to {cluster_id}; "
+                    "choose another log dir"
+                )
+            if meta.node_id is not None and meta.node_id != node_id:
+                raise WrongLogDir(
+                    f"{self.path} belongs to node {meta.node_id}, not to {node_id}; set node.id or choose "
+                    "another log dir"
+                )
+            if meta.cluster_id is not None and meta.node_id is not None:
+                return
+        directory_id = meta.directory_id if meta is not None and meta.directory_id else uuid.uuid4()
+        self.meta = MetaProperties(cluster_id, node_id, directory_id)
+        checkpoints.write_meta(self.path, self.meta)
+
+    def read_offsets(self, file: str) -> dict[TopicPartition, int]:
+        """A checkpoint; nothing where it is damaged, which is said. Raises OSError."""
+        path = self.file(file)
+        try:
+            return checkpoints.read_offsets(path)
+        except CorruptCheckpoint as error:
+            # Lost recovery points mean a scan of everything, which a clean marker must not skip.
+            if file == checkpoints.RECOVERY_POINTS:
+                self.clean = False
+            log.warning("checkpoint is damaged and ignored", extra={"file": path, "reason": str(error)})
+            return {}
+
+    def write_offsets(self, file: str, offsets: dict[TopicPartition, int]) -> None:
+        """A checkpoint, unless it says the same already. Raises OSError."""
+        if self.checkpointed.get(file) != offsets:
+            checkpoints.write_offsets(self.file(file), offsets)
+            self.checkpointed[file] = offsets
+
+
+def folder_name(name: TopicPartition) -> str:
+    return f"{name.topic}-{name.partition}"
+
+
+def parse_folder_name(folder: str) -> TopicPartition | None:
+    """The partition that a folder holds; None for any other folder, being deleted or moved too."""
+    topic, dash, number = folder.rpartition("-")
+    if not dash or not topic or not number.isdecimal() or not number.isascii():
+        return None
+    return TopicPartition(topic, int(number))
+
+
+def marked(name: TopicPartition, suffix: str) -> str:
+    """A folder name that says what becomes of the partition's files: `topic-0.<random>-delete` and its like."""
+    tail = f".{uuid.uuid4().hex}{suffix}"
+    return folder_name(name)[: FOLDER_NAME_MAX - len(tail)] + tail

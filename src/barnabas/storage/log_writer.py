@@ -1,0 +1,369 @@
+"""Appending to one partition's log: limits and rolls, gathered batches, epochs and producer snapshots.
+
+The reading half and the rules of ownership are in log.py.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from typing import Final, NamedTuple
+
+from barnabas.cores.partition import PartitionCore
+from barnabas.records.batch import BatchHeader, records_of
+from barnabas.records.control import EndTransactionMarker, read_marker
+from barnabas.storage import checkpoints, producer_snapshot
+from barnabas.storage.config import LogConfig
+from barnabas.storage.errors import LogDirOffline
+from barnabas.storage.files import pwrite_all
+from barnabas.storage.segment import DELETED_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
+
+GATHER_BYTES_MAX: Final = 8192
+PENDING_BYTES_MAX: Final = 1 << 18
+NEVER: Final = 1 << 62
+
+
+class Doomed(NamedTuple):
+    """Files renamed to `.deleted`, to be removed at `due_ms`."""
+
+    due_ms: int
+    paths: list[str]
+
+
+class LogWriter:
+    """The appending half of a Log, and what both halves share."""
+
+    __slots__ = (
+        "_active",
+        "_bases",
+        "_flush_lock",
+        "_offset_limit",
+        "_pending",
+        "_pending_position",
+        "_prepared",
+        "_roll_after",
+        "_segments",
+        "_size_limit",
+        "_written_offset",
+        "config",
+        "core",
+        "doomed",
+        "first_dirty_offset",
+        "folder",
+        "is_new",
+        "last_flush_ms",
+        "last_snapshot_offset",
+        "log_dir",
+        "name",
+        "recovery_point",
+    )
+
+    def __init__(
+        self,
+        folder: str,
+        config: LogConfig,
+        core: PartitionCore,
+        segments: list[Segment],
+        *,
+        recovery_point: int,
+        last_snapshot_offset: int,
+        now_ms: int,
+    ) -> None:
+        self.folder = folder
+        self.log_dir, self.name = os.path.split(folder)
+        self.config = config
+        self.core = core
+        self.recovery_point = recovery_point
+        self.last_snapshot_offset = last_snapshot_offset
+        self.last_flush_ms = now_ms
+        self.doomed: list[Doomed] = []
+        self.is_new = False
+        self.first_dirty_offset = 0
+        """Below it the log has been compacted; kept in the log dir's cleaner checkpoint."""
+        self._flush_lock = threading.Lock()
+        self._pending = bytearray()
+        self._pending_position = 0
+        self._written_offset = core.log_end_offset
+        self._set_segments(segments)
+
+    # -------------------------------------------------------------------------------------------- offsets
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.core.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.core.log_end_offset
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Ascending; the last one is active. Not to be changed."""
+        return self._segments
+
+    @property
+    def active(self) -> Segment:
+        return self._active
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def _set_segments(self, segments: list[Segment]) -> None:
+        """New lists, so that a thread that walks the old ones is not disturbed."""
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._active = segments[-1]
+        self._prepared = False
+        # Nothing fits before `_prepare`: the limits are known only then.
+        self._size_limit = -1
+        self._offset_limit = -1
+        self._roll_after = -1
+
+    def _prepare(self) -> None:
+        """Makes the active segment ready for the first append: opened, timestamps known, limits set."""
+        active = self._active
+        active.open()
+        if not active.tail_offsets:
+            active.load_tail()
+        self._prepared = True
+        self._set_limits()
+
+    def _make_ready(self) -> None:
+        if not self._prepared:
+            self._prepare()
+
+    def _set_limits(self) -> None:
+        active, config = self._active, self.config
+        active.interval = config.index_interval_bytes
+        self._size_limit = config.segment_bytes
+        if active.indexes_full:
+            self._size_limit = 0
+        self._offset_limit = active.base_offset + OFFSETS_IN_SEGMENT_MAX
+        self._roll_after = NEVER
+        if active.size_bytes and active.first_timestamp >= 0:
+            self._roll_after = active.first_timestamp + self._roll_ms()
+
+    def _roll_ms(self) -> int:
+        """`segment.ms` less this segment's share of `segment.jitter.ms`: partitions made together shall not
+        roll together, and the same segment must roll at the same time after a restart."""
+        config = self.config
+        segment_ms = config.segment_ms
+        if config.compact:
+            # The active segment is never compacted: it must close in time for `max.compaction.lag.ms`.
+            segment_ms = min(segment_ms, config.max_compaction_lag_ms)
+        if config.segment_jitter_ms <= 0:
+            return segment_ms
+        seed = zlib.crc32(f"{self.name}-{self._active.base_offset}".encode())
+        return max(segment_ms - seed % (min(config.segment_jitter_ms, segment_ms) + 1), 0)
+
+    def set_config(self, config: LogConfig) -> None:
+        """Takes changed topic configs from now on."""
+        self.config = config
+        if self._prepared:
+            self._set_limits()
+
+    # ------------------------------------------------------------------------------------------ appending
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether gathered batches wait for `write_pending`."""
+        return len(self._pending) > 0
+
+    def append(
+        self,
+        records: bytes | bytearray | memoryview,
+        header: BatchHeader,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        gather: bool = False,
+    ) -> int:
+        """Appends one checked batch at the log's end, where it was patched to; returns its base offset.
+
+        header: as the batch came; its base offset and epoch are not looked at. gather: a small batch may
+        wait for `write_pending`. Raises LogDirOffline.
+        """
+        core = self.core
+        base_offset = core.log_end_offset
+        self._write(records, base_offset, header, now_ms, gather)
+        if header.attributes & 0x20:
+            self._apply_control(records, header, base_offset, leader_epoch, now_ms)
+        else:
+            core.apply(header, base_offset, leader_epoch, now_ms)
+        if core.epochs.dirty:
+            self.save_epochs()
+        return base_offset
+
+    def _write(
+        self,
+        records: bytes | bytearray | memoryview,
+        base_offset: int,
+        header: BatchHeader,
+        now_ms: int,
+        gather: bool,
+    ) -> None:
+        segment = self._active
+        size = len(records)
+        position = segment.size_bytes
+        last_offset = base_offset + header.last_offset_delta
+        max_timestamp = header.max_timestamp
+        if (
+            position + size > self._size_limit
+            or last_offset > self._offset_limit
+            or max_timestamp > self._roll_after
+        ):
+            segment = self._segment_for(size, base_offset, last_offset, max_timestamp, now_ms)
+            position = segment.size_bytes
+        if gather and size <= GATHER_BYTES_MAX:
+            pending = self._pending
+            if not pending:
+                self._pending_position = position
+            pending += records
+            if len(pending) > PENDING_BYTES_MAX:
+                self.write_pending()
+        else:
+            if self._pending:
+                self.write_pending()
+            try:
+                file = segment.file or segment.open()
+                if os.pwrite(file.fd, records, position) != size:
+                    pwrite_all(file.fd, records, position)
+            except OSError as error:
+                raise LogDirOffline(self.log_dir, error) from error
+            self._written_offset = last_offset + 1
+        segment.size_bytes = position + size
+        if position == 0:
+            segment.first_timestamp = max_timestamp
+            if max_timestamp >= 0:
+                self._roll_after = max_timestamp + self._roll_ms()
+        if segment.note_append(base_offset, last_offset, position, size, max_timestamp):
+            self._size_limit = 0
+
+    def _segment_for(
+        self, size: int, base_offset: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> Segment:
+        """The segment that takes a batch over which the limits were exceeded: rolled where they truly are."""
+        try:
+            if not self._prepared:
+                self._prepare()
+            else:
+                self._set_limits()
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+        segment = self._active
+        if segment.size_bytes == 0:
+            if last_offset > self._offset_limit:
+                self._replace_empty_active(base_offset, now_ms)
+            return self._active
+        if (
+            segment.size_bytes + size > self._size_limit
+            or last_offset > self._offset_limit
+            or max_timestamp > self._roll_after
+            or (segment.first_timestamp < 0 and now_ms - segment.created_ms > self._roll_ms())
+        ):
+            return self.roll(now_ms, base_offset)
+        return segment
+
+    def _replace_empty_active(self, base_offset: int, now_ms: int) -> None:
+        self._doom([self._active], now_ms)
+        created = self._new_segment(base_offset, now_ms)
+        self._set_segments([*self._segments[:-1], created])
+        self._prepare()
+
+    def _doom(self, segments: list[Segment], now_ms: int, *, keep_snapshot_of: int = -1) -> None:
+        """Renames a segment's files to `.deleted`; `remove_doomed` removes them after the delay."""
+        paths = []
+        for segment in segments:
+            segment.file = None
+            segment.change_suffix(DELETED_SUFFIX)
+            paths += segment.paths()
+            snapshot = producer_snapshot.path_of(self.folder, segment.base_offset)
+            kept = segment.base_offset in (self.last_snapshot_offset, keep_snapshot_of)
+            if not kept and os.path.exists(snapshot):
+                os.replace(snapshot, snapshot + DELETED_SUFFIX)
+                paths.append(snapshot + DELETED_SUFFIX)
+        self.doomed.append(Doomed(now_ms + self.config.file_delete_delay_ms, paths))
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        config = self.config
+        return Segment.create(
+            self.folder,
+            base_offset,
+            config.segment_index_bytes,
+            now_ms,
+            interval=config.index_interval_bytes,
+        )
+
+    def write_pending(self) -> None:
+        """Writes what was gathered, in one piece. Raises LogDirOffline."""
+        pending = self._pending
+        if not pending:
+            return
+        try:
+            file = self._active.open()
+            pwrite_all(file.fd, pending, self._pending_position)
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+        self._pending = bytearray()
+        self._written_offset = self.core.log_end_offset
+
+    def _apply_control(
+        self,
+        records: bytes | bytearray | memoryview,
+        header: BatchHeader,
+        base_offset: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        marker = marker_of(records, header)
+        completed = self.core.apply_marker(header, base_offset, leader_epoch, marker, now_ms)
+        if completed is not None and completed.aborted:
+            try:
+                self._active.txn_index.append(completed)
+            except OSError as error:
+                raise LogDirOffline(self.log_dir, error) from error
+
+    def save_epochs(self) -> None:
+        """Writes the leader epochs; durable with the next flush. Raises LogDirOffline."""
+        path = os.path.join(self.folder, checkpoints.LEADER_EPOCHS)
+        try:
+            checkpoints.write_epochs(path, self.core.epochs.entries(), sync=False)
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+        self.core.epochs.dirty = False
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """Starts a new active segment at the log's end (or at a replicated batch's offset beyond it).
+
+        Raises LogDirOffline.
+        """
+        self.write_pending()
+        base_offset = self.core.log_end_offset if base_offset is None else base_offset
+        if base_offset == self._active.base_offset and self._active.size_bytes == 0:
+            return self._active
+        try:
+            self._active.finish()
+            created = self._new_segment(base_offset, now_ms)
+            self._set_segments([*self._segments, created])
+            self._prepare()
+            self.take_snapshot()
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+        return created
+
+    def take_snapshot(self, *, sync: bool = False) -> None:
+        """Writes the producers as they are now, unless that is on disk already. Raises OSError."""
+        offset = self.core.log_end_offset
+        if offset != self.last_snapshot_offset:
+            path = producer_snapshot.path_of(self.folder, offset)
+            producer_snapshot.write(path, self.core.producers.snapshot(), sync=sync)
+            self.last_snapshot_offset = offset
+
+
+def marker_of(records: bytes | bytearray | memoryview, header: BatchHeader) -> EndTransactionMarker | None:
+    """The transaction end in a control batch; None for other control records and for an emptied batch."""
+    for record in records_of(records, 0, header):
+        return read_marker(record)
+    return None
