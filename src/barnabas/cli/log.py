@@ -56,20 +56,60 @@ def dirs(
 
 
 @app.command(
-    epilog=example("barnabas log dump ~/.local/share/barnabas/orders-0/00000000000000000000.log --records")
+    epilog=example(
+        "barnabas log dump orders-0/00000000000000000000.log --print-data",
+        "barnabas log dump orders-0/*.index orders-0/*.timeindex --verify",
+    )
 )
 def dump(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", show_default=False)],
-    records: Annotated[bool, typer.Option("-r", "--records", help="The records of each batch, too.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="The records of each batch, too.")] = False,
+    print_data: Annotated[
+        bool,
+        typer.Option("-r", "--print-data", "--records", help="Their keys and payloads, too."),
+    ] = False,
+    payload_only: Annotated[
+        bool, typer.Option("--skip-record-metadata", help="Keys and payloads alone.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare indexes with their logs; print no entries.")
+    ] = False,
+    sanity: Annotated[
+        bool, typer.Option("--sanity", help="Whether a start would rebuild the indexes; print no entries.")
+    ] = False,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option("--max-bytes", help="Read at most this much of each log.", show_default=False),
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="TOPIC",
+            help="Decode records as those of this internal topic. Default: by the folder's name.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> int:
-    """Print the batches of .log files and the entries of .index and .timeindex files."""
+    """Print .log, .index, .timeindex, .txnindex and .snapshot files, ours or Kafka's, as Kafka's tool does."""
     from barnabas.cli.kafka import dump_log
     from barnabas.cli.kafka.common import ToolError
 
-    words = ["--files", ",".join(map(str, files)), *(["--print-data-log"] if records else [])]
     try:
-        return dump_log.main(words)
+        return dump_log.dump(
+            files,
+            deep=deep,
+            print_data=print_data or payload_only,
+            skip_record_metadata=payload_only,
+            verify_only=verify,
+            sanity_only=sanity,
+            max_bytes=max_bytes,
+            topic=topic,
+            by_folder=topic is None,
+        )
     except ToolError as error:
         raise CliError(str(error)) from None
+    except BrokenPipeError:
+        raise  # the reader of our output has seen enough
     except OSError as error:
         raise CliError(f"cannot read {error.filename}: {error.strerror}") from None

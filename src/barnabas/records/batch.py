@@ -121,7 +121,7 @@ class BatchHeader(NamedTuple):
     @property
     def last_sequence(self) -> int:
         """The sequence number of the last record; numbers wrap from 2^31-1 to 0."""
-        if self.producer_id == NO_PRODUCER_ID or self.base_sequence == NO_SEQUENCE:
+        if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return add_sequence(self.base_sequence, self.last_offset_delta)
 

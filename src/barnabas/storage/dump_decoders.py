@@ -1,4 +1,4 @@
-"""Records of the internal topics as text, as Kafka's dump tool decodes them."""
+"""Records of the internal topics as text, as the dump tool of Kafka 4.1 decodes them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,8 @@ from barnabas.wire.records_schemas.consumer_protocol import (
 )
 from barnabas.wire.records_schemas.group_log import GROUP_RECORDS, GroupMetadataValue
 from barnabas.wire.records_schemas.share_state import SHARE_STATE_RECORDS
-from barnabas.wire.records_schemas.transaction_log import TransactionLogKey, TransactionLogValue
+from barnabas.wire.records_schemas.transaction_log import TRANSACTION_RECORDS
 from barnabas.wire.schema import Data, Struct
-
-TXN_STATES: Final = (
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Dead",
-    "PrepareEpochFence",
-)
 
 
 def struct_json(one: Struct, version: int) -> dict[str, Any]:
@@ -104,36 +93,10 @@ def _open_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
             shown[name] = struct_json(inner, version)
 
 
-def transaction_log(record: Record) -> tuple[str | None, str | None]:
-    """A record of __transaction_state."""
-    if record.key is None:
-        return f"Error at offset {record.offset}, skipping. The record has no key.", None
-    try:
-        key = TransactionLogKey.decode_versioned(record.key)
-        shown = f"transaction_metadata::transactionalId={key.transactional_id}"
-        if record.value is None:
-            return shown, "<DELETE>"
-        value = TransactionLogValue.decode_versioned(record.value)
-    except UnsupportedVersion:
-        return f"unknown::version={int.from_bytes(record.key[:2], 'big', signed=True)}", None
-    except WireError as error:
-        return f"Error at offset {record.offset}, skipping. {error}", None
-    status = value.transaction_status
-    state = TXN_STATES[status] if 0 <= status < len(TXN_STATES) else str(status)
-    partitions = ",".join(
-        f"{topic.topic}-{partition}"
-        for topic in value.transaction_partitions or ()
-        for partition in topic.partition_ids
-    )
-    return shown, (
-        f"producerId:{value.producer_id},producerEpoch:{value.producer_epoch},state={state},"
-        f"partitions=[{partitions}],txnLastUpdateTimestamp={value.transaction_last_update_timestamp_ms},"
-        f"txnTimeoutMs={value.transaction_timeout_ms}"
-    )
-
-
 group_log: Final[Decoder] = _coordinator_decoder(GROUP_RECORDS)
 """Records of __consumer_offsets: classic, consumer and share groups, committed offsets."""
+transaction_log: Final[Decoder] = _coordinator_decoder(TRANSACTION_RECORDS)
+"""Records of __transaction_state."""
 share_state: Final[Decoder] = _coordinator_decoder(SHARE_STATE_RECORDS)
 """Records of __share_group_state."""
 

@@ -215,9 +215,10 @@ def test_transactions_are_decoded() -> None:
         transaction_last_update_timestamp_ms=55, transaction_start_timestamp_ms=44,
     ).encode_versioned(0)  # fmt: skip
     assert dump_decoders.transaction_log(record(key, value)) == (
-        "transaction_metadata::transactionalId=tx",
-        "producerId:3,producerEpoch:1,state=Ongoing,partitions=[t-0,t-2],txnLastUpdateTimestamp=55,"
-        "txnTimeoutMs=60000",
+        '{"type":"0","data":{"transactionalId":"tx"}}',
+        '{"version":"0","data":{"producerId":3,"producerEpoch":1,"transactionTimeoutMs":60000,'
+        '"transactionStatus":1,"transactionPartitions":[{"topic":"t","partitionIds":[0,2]}],'
+        '"transactionLastUpdateTimestampMs":55,"transactionStartTimestampMs":44}}',
     )
     assert dump_decoders.decoder_for("/x/__transaction_state-3".rpartition("/")[2]) is not None
     assert dump_decoders.decoder_for("orders-0") is None
