@@ -6,8 +6,10 @@ import json
 from itertools import chain
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
 
+from barnabas.client.blocking import NewTopic
 from tests.pipelines.conftest import records_of, send
 
 pytestmark = pytest.mark.spark
@@ -140,7 +142,6 @@ def test_a_topic_made_again_is_noticed(spark, bootstrap, client, new_topic, tmp_
 def _make_again(client, topic):
     import time
 
-    from barnabas.client.blocking import NewTopic
     from barnabas.client.errors import BrokerError
 
     for _ in range(50):
@@ -165,3 +166,73 @@ def test_no_option_is_taken_silently(spark, bootstrap, new_topic):
         rows.write.format("barnabas").option("kafka.bootstrap.servers", bootstrap).option(
             "topic", topic
         ).mode("append").save()
+
+
+def test_records_trimmed_away_are_noticed(spark, bootstrap, client, new_topic, tmp_path):
+    topic = new_topic(1)
+    send(client, topic, [b"%d" % i for i in range(10)])
+    batches: list[list[bytes]] = []
+    stream(spark, bootstrap, topic, tmp_path, batches)
+    send(client, topic, [b"%d" % i for i in range(10, 20)])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, 15)]).values():
+        future.result(30)
+    with pytest.raises(Exception, match=f"records 10 to 14 of {topic}-0 are gone"):
+        stream(spark, bootstrap, topic, tmp_path, batches)
+    assert len(batches) == 1
+    stream(spark, bootstrap, topic, tmp_path, batches, failOnDataLoss="false")
+    assert list(chain.from_iterable(batches)) == [b"%d" % i for i in (*range(10), *range(15, 20))]
+
+
+def test_new_partitions_and_new_topics_of_a_pattern(spark, bootstrap, client, new_topic, tmp_path):
+    topic = new_topic(1)
+    send(client, topic, [b"a"])
+    batches: list[list[bytes]] = []
+    found = {"subscribePattern": f"{topic}(-x)?"}
+
+    def run():
+        made = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
+        rows = made.options(startingOffsets="latest", **found).load()
+
+        def keep(batch, _):
+            batches.append(sorted(bytes(row.value) for row in batch.collect()))
+
+        query = rows.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    run()
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
+        future.result(30)
+    client.create_topics([NewTopic(f"{topic}-x", 1)])
+    send(client, topic, [b"b"], 1)
+    send(client, f"{topic}-x", [b"c"])
+    run()
+    assert batches[-1] == [b"b", b"c"]
+
+
+def test_read_committed(spark, bootstrap, client, new_topic):
+    topic = new_topic(1)
+    try:
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0})
+        producer.init_transactions(10)
+    except KafkaException as error:
+        pytest.skip(f"the broker has no transactions: {error}")
+    for values, end in (([b"1", b"2"], "commit"), ([b"x", b"y"], "abort"), ([b"3"], "commit")):
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value, partition=0)
+        producer.flush()
+        producer.commit_transaction() if end == "commit" else producer.abort_transaction()
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush()
+
+    def values(**options):
+        return [
+            bytes(r.value) for r in reader(spark, bootstrap, topic, **options).orderBy("offset").collect()
+        ]
+
+    assert values(**{"kafka.isolation.level": "read_committed"}) == [b"1", b"2", b"3"]
+    assert values() == [b"1", b"2", b"x", b"y", b"3", b"open"]
+    producer.abort_transaction()

@@ -376,3 +376,11 @@ def test_routes(spark):
     )
     (query,) = free.queries()
     assert {r.topic for r in query_rows(free, query, rows(spark, values[:1])).collect()} == {"logs-ERROR"}
+
+
+def test_sums_that_cannot_be_done_are_null_and_stop_nothing(spark):
+    steps = "- parse: {json: {a: string, b: int}}\n- set: {c: 1 / b, d: cast(a AS int)}"
+    assert run(spark, steps, '{"a": "x", "b": 0}', '{"a": "5", "b": 2}') == [
+        {"a": "x", "b": 0, "c": None, "d": None},
+        {"a": "5", "b": 2, "c": 0.5, "d": 5},
+    ]

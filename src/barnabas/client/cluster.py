@@ -146,6 +146,8 @@ class Cluster:
         """The leader's node id. Raises UnknownTopic, and BrokerError LEADER_NOT_AVAILABLE to try again."""
         view = self.topic(topic)
         if partition not in view.partitions:
+            view = self.topic(topic, refresh=True)  # it may have been added since
+        if partition not in view.partitions:
             count = len(view.partitions)
             raise UnknownTopic(f"topic {topic} has no partition {partition}; it has {count}")
         leader = view.partitions[partition].leader

@@ -62,13 +62,19 @@ def run_steps(frame: Frame, steps: Iterable[Step]) -> Frame:
 
 
 def query_frame(spec: PipelineSpec, query: Query, rows: DataFrame) -> Frame:
-    """What this query's output is made of: the rows after all steps, observed for their numbers."""
+    """What this query's output is made of: the rows after all steps, observed for their numbers.
+
+    Rows that failed in the common steps are left out where another query sends them. That is done after the
+    observation, which Spark moves no filter across: moved below the steps it would repeat all their expressions.
+    """
     frame = run_steps(opened(rows), spec.steps)
-    if not query.sends_common:
-        frame = replace(frame, data=frame.data.where(F.col("_error").isNull()))
+    skipped = F.lit(False) if query.sends_common else F.col("_error").isNotNull()
+    frame = replace(frame, data=frame.data.withColumn("_skipped", skipped))
     frame = run_steps(frame, query.output.steps)
-    failed = F.count(F.when(F.col("_error").isNotNull(), 1)).alias("failed")
-    return replace(frame, data=frame.data.observe(METRICS, F.count(F.lit(1)).alias("rows"), failed))
+    told = F.when(~F.col("_skipped"), 1)
+    failed = F.when(~F.col("_skipped") & F.col("_error").isNotNull(), 1)
+    data = frame.data.observe(METRICS, F.count(told).alias("rows"), F.count(failed).alias("failed"))
+    return replace(frame, data=data.where(~F.col("_skipped")).drop("_skipped"))
 
 
 def query_rows(spec: PipelineSpec, query: Query, rows: DataFrame) -> DataFrame:

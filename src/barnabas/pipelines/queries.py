@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -159,19 +160,25 @@ def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
     return found
 
 
-_NOISE: Final = ("Traceback", "File ", "During handling", "The above exception", "^", "pyspark.errors")
+_NAMED: Final = re.compile(
+    r"^(?:Caused by: )?([A-Za-z_][\w.$]*(?:Error|Exception|Lost|Topic|OutOfRange|Unavailable)): (.+)$"
+)
+_OURS: Final = ("DataLost", "OptionError", "UnknownTopic", "OffsetOutOfRange", "DeliveryError")
+_WRAPPERS: Final = ("StreamingQueryException", "SparkException", "Py4JJavaError", "AnalysisException")
 
 
 def failure_reason(text: str) -> str:
-    """The last error inside a Spark failure, in one line: Python's own when a task raised it."""
-    best = ""
+    """The error at the bottom of a Spark failure, in one line: ours when there is one, else the most precise."""
+    found: list[tuple[str, str]] = []
     for line in text.splitlines():
-        line = line.strip()
-        name, sep, rest = line.partition(": ")
-        kind = name.rpartition(".")[2]
-        if sep and kind.isidentifier() and kind[:1].isupper() and rest and not line.startswith(_NOISE):
-            if name.startswith("barnabas.") or kind in ("DataLost", "OptionError", "UnknownTopic"):
-                return rest
-            best = best or line
+        match = _NAMED.match(line.strip())
+        if match:
+            found.append((match[1].rpartition(".")[2], match[2]))
+    for name, reason in found:
+        if name in _OURS or name.startswith("Broker"):
+            return reason
+    precise = [f"{name}: {reason}" for name, reason in found if name not in _WRAPPERS]
+    if precise:
+        return precise[-1]
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
-    return best or first
+    return first.partition("terminated with exception: ")[2] or first

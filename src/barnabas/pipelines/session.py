@@ -41,6 +41,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    # One row that does not divide or convert must not stop a stream: the result is null instead.
+    "spark.sql.ansi.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
@@ -153,8 +155,18 @@ def start_session(
             spark = SparkSession.builder.getOrCreate()
     except PySparkException as error:
         raise PipelineError(f"Spark did not start: {str(error).splitlines()[0]}") from error
+    _hush(spark)
     register(spark)
     return spark
+
+
+def _hush(spark: SparkSession) -> None:
+    """What goes wrong is told by us, in one line; PySpark would print it as well."""
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        # Java may end before this side-line does; socketserver would print a traceback of that.
+        server.handle_error = lambda *_: None
 
 
 def adopt_session(spark: SparkSession) -> None:

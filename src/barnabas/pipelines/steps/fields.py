@@ -13,6 +13,7 @@ deduplicate: {by: [id], within: 10 minutes}
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -126,7 +127,7 @@ def _converted(frame: Frame, old: Column, kind: str) -> Column:
 def _check_time(item: Item) -> Mapping[str, Any]:
     found = item.mapping(("field", "format", "to", "zone"), required=("field",))
     name = found["field"].text()
-    formats = found["format"].texts() if "format" in found else ()
+    formats = tuple(check_layout(i.text(), i) for i in found["format"].items()) if "format" in found else ()
     return {
         "field": name,
         "formats": formats,
@@ -154,6 +155,24 @@ def _apply_time(frame: Frame, step: Step) -> Frame:
     return frame.put({options["to"]: time}, step, reason)
 
 
+UNREADABLE: Final = "YWwuec"
+"""Letters of week-based dates, which Spark's formats do not take."""
+
+
+def check_layout(layout: str, item: Item) -> str:
+    """A time format that Spark takes, or unix, unix_ms."""
+    plain = re.sub(r"'[^']*'", "", layout)
+    if layout not in ("unix", "unix_ms"):
+        for letter in plain:
+            if letter in UNREADABLE or (letter.isalpha() and letter not in "GyMLdDQqEaVzOXxZhHkKmsSFBNnA"):
+                item.fail(
+                    f"the time format {layout!r} has a letter {letter!r} that means nothing; y is the year"
+                )
+        if not any(letter.isalpha() for letter in plain):
+            item.fail(f"the time format {layout!r} has no letters like yyyy, MM, dd, HH, mm, ss")
+    return layout
+
+
 def _time_of(text: Column, layout: str) -> Column:
     if layout in ("unix", "unix_ms"):
         seconds = text.try_cast("decimal(30,9)") / (1000 if layout == "unix_ms" else 1)
@@ -173,7 +192,7 @@ def _check_format_time(item: Item) -> Mapping[str, Any]:
     name = found["field"].text()
     return {
         "field": name,
-        "format": found["format"].text(),
+        "format": check_layout(found["format"].text(), found["format"]),
         "to": check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
         "zone": found["zone"].text() if "zone" in found else None,
     }

@@ -116,10 +116,12 @@ def _apply_regex(frame: Frame, step: Step) -> Frame:
             .when(
                 F.size(parts) != len(pattern.groups) + 1, F.lit("the text holds the control character U+0001")
             )
-            .when(parts[0] != "", F.lit(f"{called} matches only a part of the text"))
+            .when(F.get(parts, F.lit(0)) != "", F.lit(f"{called} matches only a part of the text"))
         )
 
-    columns = {name: F.nullif(parts[i + 1], F.lit("")) for i, (_, name) in enumerate(pattern.groups)}
+    columns = {
+        name: F.nullif(F.get(parts, F.lit(i + 1)), F.lit("")) for i, (_, name) in enumerate(pattern.groups)
+    }
     done = Frame(data, frame.fields, frame.open).put(columns, step, reason)
     return Frame(done.data.drop("_parts"), done.fields, done.open)
 

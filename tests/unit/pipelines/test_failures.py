@@ -1,0 +1,53 @@
+"""What users read when a query fails: the error at the bottom, in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.pipelines.document import from_python
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.queries import failure_reason
+from barnabas.pipelines.steps import STEPS
+
+OURS = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted. SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: access-log.access-json [id = 1, runId = 2]
+org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times
+Traceback (most recent call last):
+  File "/x/source.py", line 90, in read_range
+barnabas.pipelines.offsets.DataLost: records 5 to 9 of t-0 are gone: set onDataLoss
+\tat org.apache.spark.api.python.BasePythonRunner.x(PythonRunner.scala:1)
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+"""
+SPARKS = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted
+Identifier: access-log.access-json [id = 1, runId = 2]
+org.apache.spark.SparkException: Job aborted due to stage failure
+Caused by: org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero.
+\tat x.y(z)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (OURS, "records 5 to 9 of t-0 are gone: set onDataLoss"),
+        (SPARKS, "SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero."),
+        ("[STREAM_FAILED] Query [id = 1] terminated with exception: Boom", "Boom"),
+        ("", "no reason was given"),
+    ],
+)
+def test_failure_reason(text, reason):
+    assert failure_reason(text) == reason
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [("YYYY-MM-dd", "has a letter 'Y'"), ("yyyy-jj", "has a letter 'j'"), ("'T'", "has no letters")],
+)
+def test_time_formats(layout, message):
+    for step, given in (("time", {}), ("format_time", {})):
+        with pytest.raises(PipelineError, match=message):
+            STEPS[step].check(from_python({"field": "a", "format": layout, **given}, "f:1", step))
+    STEPS["time"].check(
+        from_python({"field": "a", "format": ["yyyy-MM-dd'T'HH:mm:ssXXX", "unix"]}, "f:1", "time")
+    )
