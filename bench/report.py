@@ -177,7 +177,12 @@ def machine() -> dict[str, str | int]:
         if line.startswith("model name"):
             model = line.partition(":")[2].strip()
     cores = sum(line.startswith("processor") for line in Path("/proc/cpuinfo").read_text().splitlines())
-    return {"cpu": model, "cores": cores, "kernel": platform.release().partition("-")[0], "python": platform.python_version()}
+    return {
+        "cpu": model,
+        "cores": cores,
+        "kernel": platform.release().partition("-")[0],
+        "python": platform.python_version(),
+    }
 
 
 def write(results: Results, directory: Path) -> None:
