@@ -26,7 +26,8 @@ from types import FrameType
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
 from barnabas.pipelines.columns import arrow_schema, record_batches
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.run import QueryReport, RunReport, run_pipeline
+from barnabas.pipelines.queries import QueryReport
+from barnabas.pipelines.run import RunReport, run_pipeline
 from barnabas.pipelines.spec import load_spec
 from barnabas.records.columnar import decode
 

@@ -98,7 +98,7 @@ def preview(
     with opened(file) as spec:
         from barnabas.pipelines.preview import preview as preview_records
         from barnabas.pipelines.preview import render
-        from barnabas.pipelines.run import address_of
+        from barnabas.pipelines.queries import address_of
 
         with session(spec) as spark:
             found = preview_records(
@@ -153,8 +153,8 @@ def replay_dead_letters(
     The rest moves to the end of the dead-letter topic, with its newest reason.
     """
     with opened(file) as spec:
+        from barnabas.pipelines.queries import address_of
         from barnabas.pipelines.replay import replay
-        from barnabas.pipelines.run import address_of
 
         with session(spec) as spark:
             report = replay(
