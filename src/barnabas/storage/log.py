@@ -4,8 +4,7 @@ One thread (the shard's loop) owns a Log: appends, reads, rolls, retention and t
 `flush` may run in any thread beside them. All times come in as arguments.
 
 A batch comes with its checksum verified and its base offset and leader epoch patched in; the log writes the
-bytes as they are and tells the core. Small batches may be gathered (`gather=True`) and are written once by
-`write_pending`, before their acknowledgements leave.
+bytes as they are and tells the core.
 """
 
 from __future__ import annotations
@@ -49,16 +48,14 @@ class Log(LogWriter):
                 )
             if header.base_offset > core.log_end_offset:
                 # A gap left by compaction: the tail's rule that offsets follow each other ends here.
-                self.write_pending()
                 self._active.tail_offsets, self._active.tail_positions = [], []
             batch = view[position : position + header.size_bytes]
-            self._write(batch, header.base_offset, header, now_ms, True)
+            self._write(batch, header.base_offset, header, now_ms)
             epoch = header.partition_leader_epoch
             if header.is_control:
                 self._apply_control(batch, header, header.base_offset, epoch, now_ms)
             else:
                 core.apply(header, header.base_offset, epoch, now_ms)
-        self.write_pending()
         if start_offset >= 0:
             core.advance_log_start(min(start_offset, core.log_end_offset))
         if core.epochs.dirty:
@@ -93,8 +90,6 @@ class Log(LogWriter):
                 return None
         elif offset >= upper_offset:
             return None
-        if self._pending:
-            self.write_pending()
         segments = self._segments
         slot = bisect_right(self._bases, offset) - 1
         try:
@@ -148,7 +143,6 @@ class Log(LogWriter):
 
         Decodes the one batch that holds it. Raises LogDirOffline.
         """
-        self.write_pending()
         try:
             self._make_ready()
             for segment in self._segments:
@@ -162,7 +156,6 @@ class Log(LogWriter):
 
     def max_timestamp(self) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record that has the greatest timestamp; None in an empty log."""
-        self.write_pending()
         try:
             self._make_ready()
             best: tuple[int, int] | None = None
@@ -205,12 +198,14 @@ class Log(LogWriter):
     def flush(self, now_ms: int | None = None, *, upto_active: bool = False) -> int:
         """Forces what was written before the call to disk and moves the recovery point; returns it.
 
-        Safe in any thread while the owner appends; gathered batches not yet written are not part of it.
-        upto_active: only the segments that are finished. Raises LogDirOffline.
+        Safe in any thread while the owner appends. upto_active: only the segments that are finished. Raises LogDirOffline.
         """
         with self._flush_lock:
+            # The end before the segments: one that is rolled in between holds nothing below the target.
+            target = self.core.log_end_offset
             segments = self._segments
-            target = segments[-1].base_offset if upto_active else self._written_offset
+            if upto_active:
+                target = segments[-1].base_offset
             try:
                 for segment in segments:
                     if segment.base_offset >= target:
@@ -335,7 +330,6 @@ class Log(LogWriter):
         if offset < core.log_start_offset or offset < self._bases[0]:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
-        self.write_pending()
         with self._flush_lock:
             try:
                 keep = bisect_right(self._bases, offset)
@@ -351,7 +345,6 @@ class Log(LogWriter):
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drops everything; the log starts and ends at `offset`. Raises LogDirOffline."""
-        self._pending = bytearray()
         with self._flush_lock:
             try:
                 self._doom(self._segments, now_ms)
@@ -373,7 +366,6 @@ class Log(LogWriter):
         self.last_snapshot_offset = reload_producers(self.folder, self.core, self._segments)
         self.recovery_point = min(self.recovery_point, log_end_offset)
         self.first_dirty_offset = min(self.first_dirty_offset, log_end_offset)
-        self._written_offset = log_end_offset
         self.save_epochs()
 
     # --------------------------------------------------------------------------------------------- the end
@@ -383,7 +375,6 @@ class Log(LogWriter):
 
         Raises LogDirOffline. A log dir whose logs all closed may be marked as cleanly shut down.
         """
-        self.write_pending()
         try:
             if self._prepared:
                 self._active.finish()
@@ -421,7 +412,6 @@ class Log(LogWriter):
 
         A later use raises LogDirOffline, because the files are not found under their names any more.
         """
-        self._pending = bytearray()
         self.doomed.clear()
         for segment in self._segments:
             segment.file = None
@@ -431,7 +421,6 @@ class Log(LogWriter):
 
         Raises LogDirOffline.
         """
-        self.write_pending()
         try:
             if self._prepared:
                 self._active.finish()

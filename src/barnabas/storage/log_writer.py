@@ -1,4 +1,4 @@
-"""Appending to one partition's log: limits and rolls, gathered batches, epochs and producer snapshots.
+"""Appending to one partition's log: limits and rolls, epochs and producer snapshots.
 
 The reading half and the rules of ownership are in log.py.
 """
@@ -19,8 +19,6 @@ from barnabas.storage.errors import LogDirOffline
 from barnabas.storage.files import pwrite_all
 from barnabas.storage.segment import DELETED_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
 
-GATHER_BYTES_MAX: Final = 8192
-PENDING_BYTES_MAX: Final = 1 << 18
 NEVER: Final = 1 << 62
 
 
@@ -39,13 +37,10 @@ class LogWriter:
         "_bases",
         "_flush_lock",
         "_offset_limit",
-        "_pending",
-        "_pending_position",
         "_prepared",
         "_roll_after",
         "_segments",
         "_size_limit",
-        "_written_offset",
         "config",
         "core",
         "doomed",
@@ -82,9 +77,6 @@ class LogWriter:
         self.first_dirty_offset = 0
         """Below it the log has been compacted; kept in the log dir's cleaner checkpoint."""
         self._flush_lock = threading.Lock()
-        self._pending = bytearray()
-        self._pending_position = 0
-        self._written_offset = core.log_end_offset
         self._set_segments(segments)
 
     # -------------------------------------------------------------------------------------------- offsets
@@ -166,28 +158,20 @@ class LogWriter:
 
     # ------------------------------------------------------------------------------------------ appending
 
-    @property
-    def has_pending(self) -> bool:
-        """Whether gathered batches wait for `write_pending`."""
-        return len(self._pending) > 0
-
     def append(
         self,
         records: bytes | bytearray | memoryview,
         header: BatchHeader,
         leader_epoch: int,
         now_ms: int,
-        *,
-        gather: bool = False,
     ) -> int:
         """Appends one checked batch at the log's end, where it was patched to; returns its base offset.
 
-        header: as the batch came; its base offset and epoch are not looked at. gather: a small batch may
-        wait for `write_pending`. Raises LogDirOffline.
+        header: as the batch came; its base offset and epoch are not looked at. Raises LogDirOffline.
         """
         core = self.core
         base_offset = core.log_end_offset
-        self._write(records, base_offset, header, now_ms, gather)
+        self._write(records, base_offset, header, now_ms)
         if header.attributes & 0x20:
             self._apply_control(records, header, base_offset, leader_epoch, now_ms)
         else:
@@ -202,7 +186,6 @@ class LogWriter:
         base_offset: int,
         header: BatchHeader,
         now_ms: int,
-        gather: bool,
     ) -> None:
         segment = self._active
         size = len(records)
@@ -216,23 +199,12 @@ class LogWriter:
         ):
             segment = self._segment_for(size, base_offset, last_offset, max_timestamp, now_ms)
             position = segment.size_bytes
-        if gather and size <= GATHER_BYTES_MAX:
-            pending = self._pending
-            if not pending:
-                self._pending_position = position
-            pending += records
-            if len(pending) > PENDING_BYTES_MAX:
-                self.write_pending()
-        else:
-            if self._pending:
-                self.write_pending()
-            try:
-                file = segment.file or segment.open()
-                if os.pwrite(file.fd, records, position) != size:
-                    pwrite_all(file.fd, records, position)
-            except OSError as error:
-                raise LogDirOffline(self.log_dir, error) from error
-            self._written_offset = last_offset + 1
+        try:
+            file = segment.file or segment.open()
+            if os.pwrite(file.fd, records, position) != size:
+                pwrite_all(file.fd, records, position)
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
         segment.size_bytes = position + size
         if position == 0:
             segment.first_timestamp = max_timestamp
@@ -296,19 +268,6 @@ class LogWriter:
             interval=config.index_interval_bytes,
         )
 
-    def write_pending(self) -> None:
-        """Writes what was gathered, in one piece. Raises LogDirOffline."""
-        pending = self._pending
-        if not pending:
-            return
-        try:
-            file = self._active.open()
-            pwrite_all(file.fd, pending, self._pending_position)
-        except OSError as error:
-            raise LogDirOffline(self.log_dir, error) from error
-        self._pending = bytearray()
-        self._written_offset = self.core.log_end_offset
-
     def _apply_control(
         self,
         records: bytes | bytearray | memoryview,
@@ -339,7 +298,6 @@ class LogWriter:
 
         Raises LogDirOffline.
         """
-        self.write_pending()
         base_offset = self.core.log_end_offset if base_offset is None else base_offset
         if base_offset == self._active.base_offset and self._active.size_bytes == 0:
             return self._active

@@ -28,7 +28,6 @@ def append(
     codec: Codec = Codec.NONE,
     epoch: int = 0,
     now_ms: int = T0_MS,
-    gather: bool = False,
     producer_id: int = -1,
     sequence: int = -1,
     transactional: bool = False,
@@ -46,7 +45,7 @@ def append(
     )
     header = check_batch(batch)
     patch(batch, 0, log.log_end_offset, epoch)
-    base_offset = log.append(memoryview(batch), header, epoch, now_ms, gather=gather)
+    base_offset = log.append(memoryview(batch), header, epoch, now_ms)
     log.core.advance_high_watermark(log.log_end_offset)
     return base_offset
 

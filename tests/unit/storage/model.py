@@ -113,7 +113,6 @@ class Run:
             if self.model.end and rng.random() < 0.95
             else self.log.core.leader_epoch + 1,
             now_ms=self.now_ms,
-            gather=rng.random() < 0.5,
             producer_id=producer_id,
             sequence=sequence,
         )
@@ -187,7 +186,6 @@ class Run:
         self.log.remove_doomed(self.now_ms)
 
     def flush(self) -> None:
-        self.log.write_pending()
         assert self.log.flush(self.now_ms) == self.model.end
 
     def reopen_clean(self) -> None:
@@ -195,12 +193,10 @@ class Run:
         self.reopen(clean=True)
 
     def kill(self) -> None:
-        self.log.write_pending()
         self.reopen(clean=False)
 
     def tear(self) -> None:
         """A crash that loses the end of the active segment, somewhere in what was not flushed."""
-        self.log.write_pending()
         active = self.log.active
         floor = 0
         if self.log.recovery_point > active.base_offset:
@@ -244,7 +240,6 @@ class Run:
 
     def compact(self) -> None:
         """One pass; then the log must hold what it held, less what a newer record of the same key made old."""
-        self.log.write_pending()
         before = self.model.visible(0)
         clean_to = self.log.first_dirty_offset
         cleaner = LogCleaner(
@@ -280,7 +275,6 @@ class Run:
 
     def take_batches(self) -> None:
         """Which batches there are, from the files; their records have been compared."""
-        self.log.write_pending()
         self.model.batches = {}
         for segment in self.log.segments:
             for _, header in batches(Path(segment.path(".log")).read_bytes()):

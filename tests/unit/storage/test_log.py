@@ -42,9 +42,8 @@ def test_an_empty_log_has_nothing_to_read(log: Log) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-@pytest.mark.parametrize("gather", [False, True])
-def test_what_is_appended_is_read_from_any_offset(log: Log, codec: Codec, gather: bool) -> None:
-    wanted = fill(log, 40, codec=codec, gather=gather)
+def test_what_is_appended_is_read_from_any_offset(log: Log, codec: Codec) -> None:
+    wanted = fill(log, 40, codec=codec)
     assert len(log.segments) > 1
     for offset in range(len(wanted)):
         assert read_all(log, offset, max_bytes=500) == wanted[offset:]
@@ -302,14 +301,6 @@ def test_flush_moves_the_recovery_point(log: Log) -> None:
     assert not log.needs_flush(T0_MS + 10_000)
     fill(log, 30)
     assert log.flush(upto_active=True) == log.active.base_offset
-
-
-def test_gathered_batches_are_seen_by_readers_at_once(log: Log) -> None:
-    append(log, rows(3), gather=True)
-    assert log.has_pending
-    assert os.path.getsize(log.active.path(".log")) == 0
-    assert len(read_all(log)) == 3
-    assert not log.has_pending
 
 
 def test_a_disk_that_fails_is_one_typed_error(log: Log) -> None:
