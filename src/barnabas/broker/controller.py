@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.configs import ConfigEntry, Configs
-from barnabas.config import broker_groups, broker_log
+from barnabas.broker.internal_topics import INTERNAL, creation
+from barnabas.config import broker_log
 from barnabas.coordination.local import LocalTree
 from barnabas.coordination.tree import TreeError
 from barnabas.cores import topic_names
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.controller")
 
 TREE_FILE: Final = "znodes.sqlite"
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 class Controller:
@@ -160,7 +160,7 @@ class Controller:
         """Create a topic with the broker's defaults, because a client asked about it. Raises ApiError."""
         if name in self.image.topics:
             return
-        if name == OFFSETS_TOPIC:
+        if name in INTERNAL:
             await self.ensure_internal_topic(name)
             return
         try:
@@ -173,20 +173,9 @@ class Controller:
         """Create an internal topic unless it is there; returns its partition count. Raises ApiError."""
         topic = self.image.topics.get(name)
         if topic is None:
-            get = self.config.get
+            partitions, replicas, configs = creation(self.config, name)
             try:
-                await self.create_topic(
-                    name,
-                    get(broker_groups.OFFSETS_TOPIC_NUM_PARTITIONS),
-                    get(broker_groups.OFFSETS_TOPIC_REPLICATION_FACTOR),
-                    {},
-                    {
-                        "cleanup.policy": "compact",
-                        "compression.type": "producer",
-                        "segment.bytes": str(get(broker_groups.OFFSETS_TOPIC_SEGMENT_BYTES)),
-                    },
-                    clamp_replication=True,
-                )
+                await self.create_topic(name, partitions, replicas, {}, configs, clamp_replication=True)
             except ApiError as error:
                 if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise

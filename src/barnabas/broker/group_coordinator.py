@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.group_limits import limits_of_one
+from barnabas.broker.internal_topics import OFFSETS_TOPIC
 from barnabas.cores.group import (
     Decision,
     DoneReply,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.groups")
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 LOAD_BYTES: Final = 5 << 20
 
 MakeEvent = Callable[[asyncio.Future[Any], int], Any]
