@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -30,6 +30,9 @@ class Delivery(IntEnum):
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVED = 4
+
+
+DONE: Final = (Delivery.ACKNOWLEDGED, Delivery.ARCHIVED)
 
 
 class Ack(IntEnum):
@@ -144,16 +147,17 @@ class SharePartitionCore:
         batches: Sequence[tuple[int, int]],
         max_records: int,
         mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED,
+        read_to: int = -1,
     ) -> ShareChange:
         """Lock records for the member, of the (first, last) ranges that were read; counts one delivery each.
 
-        Locks are not stored; but offsets at or after `fetched_from` at which the log has nothing any more
-        are done with, and that is.
+        Locks are not stored; but offsets from `fetched_from` up to `read_to` (-1: the end of the last range)
+        at which the log has no record for consumers are done with, and that is.
         """
         lock_until_ms = now_ms + self.limits.record_lock_duration_ms
         taken: list[tuple[int, int]] = []
         change = ShareChange(self.start)
-        self._skip_gaps(change, fetched_from, batches)
+        self._skip_gaps(change, fetched_from, batches, read_to)
         for first, last in batches:
             if len(taken) >= max_records:
                 break
@@ -171,18 +175,31 @@ class SharePartitionCore:
                 count = before.delivery_count + 1
                 self._set(change, offset, before, Record(Delivery.ACQUIRED, count, member_id, lock_until_ms))
                 taken.append((offset, count))
+        if fetched_from <= self.end and all(last < self.end for _, last in batches):
+            self.end = max(self.end, read_to)
         change.acquired = tuple(Acquired(*run) for run in _runs(taken))
         return self._finish(change)
 
-    def _skip_gaps(self, change: ShareChange, fetched_from: int, batches: Sequence[tuple[int, int]]) -> None:
-        """Available offsets before and between the batches that were read hold no record any more."""
+    def _skip_gaps(
+        self, change: ShareChange, fetched_from: int, batches: Sequence[tuple[int, int]], read_to: int
+    ) -> None:
+        """Available offsets before, between and after the ranges that were read hold no record any more."""
         position = fetched_from
-        for first, last in batches:
+        for first, last in (*batches, (read_to, read_to)):
             for offset in range(max(position, self.start), min(first, self.end)):
                 before = self.records.get(offset)
                 if before is not None and before.state is Delivery.AVAILABLE:
                     self._set(change, offset, before, Record(Delivery.ARCHIVED, before.delivery_count))
             position = last + 1
+
+    def done_in_window(self) -> int:
+        """How many offsets from the start on need no more work although others before them do."""
+        return (
+            self.end
+            - self.start
+            - len(self.records)
+            + sum(1 for r in self.records.values() if r.state in DONE)
+        )
 
     # --- acknowledging
 
@@ -289,10 +306,9 @@ class SharePartitionCore:
         return change
 
     def _advance_start(self) -> None:
-        done = (Delivery.ACKNOWLEDGED, Delivery.ARCHIVED)
         while self.start < self.end:
             record = self.records.get(self.start)
-            if record is not None and record.state not in done:
+            if record is not None and record.state not in DONE:
                 break
             self.records.pop(self.start, None)
             self.start += 1
