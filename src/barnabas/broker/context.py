@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 class Context:
     """One request's surroundings: who asks, on which connection, in which version."""
 
-    __slots__ = ("broker", "client_id", "connection", "correlation_id", "throttle_ms", "version")
+    __slots__ = (
+        "begun_s", "broker", "client_id", "connection", "correlation_id", "throttle_ms", "version",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -27,6 +29,8 @@ class Context:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        self.begun_s = 0.0
+        """Since when the broker's thread works on it; 0 while it does not, and where nobody counts."""
         self.throttle_ms = 0
         """How long the connection is left unread after the answer."""
 

@@ -48,6 +48,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.controller")
 
+Charge = Callable[[int], None]
+"""Counts partitions that a client has made or deleted; raises ApiError when it must wait."""
+
+
+def free(partitions: int) -> None:
+    """What the broker itself does costs nobody's quota."""
+
+
 TREE_FILE: Final = "znodes.sqlite"
 
 
@@ -132,6 +140,7 @@ class Controller:
         *,
         validate_only: bool = False,
         clamp_replication: bool = False,
+        charge: Charge = free,
     ) -> TopicImage:
         """The topic as it was (or, with validate_only, would be) created. Raises ApiError."""
         async with self._changing:
@@ -150,6 +159,7 @@ class Controller:
                     clamp_replication,
                 ),
             )
+            charge(len(decision.topic.partitions))
             if not validate_only:
                 await self._change(decision.ops)
                 self._partitions.create(self.image.topics[name])
@@ -182,12 +192,13 @@ class Controller:
             topic = self.image.topics[name]
         return len(topic.partitions)
 
-    async def delete_topic(self, name: str) -> UUID:
+    async def delete_topic(self, name: str, *, charge: Charge = free) -> UUID:
         """Delete a topic with its logs; returns the id it had. Raises ApiError."""
         if not self.config.get(broker_log.DELETE_TOPIC_ENABLE):
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
         async with self._changing:
             topic = require_topic(self.image, name)
+            charge(len(topic.partitions))
             await self._change(decide_delete_topic(self.image, name))
             self._partitions.delete(topic)
         self.on_topics_deleted(frozenset((name,)))
@@ -201,10 +212,12 @@ class Controller:
         assignments: Sequence[tuple[int, ...]] | None,
         *,
         validate_only: bool = False,
+        charge: Charge = free,
     ) -> None:
         """Let a topic grow. Raises ApiError."""
         async with self._changing:
             decision = decide_create_partitions(self.image, CreatePartitions(name, count, assignments))
+            charge(count - len(require_topic(self.image, name).partitions))
             if not validate_only:
                 await self._change(decision.ops)
                 self._partitions.create(self.image.topics[name])

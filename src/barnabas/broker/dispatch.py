@@ -49,6 +49,13 @@ class Dispatcher:
         self._tasks: set[asyncio.Future[Any]] = set()
         self.quotas: Quotas | None = None
         """None where no quota is set, so that nothing is counted."""
+        self.short_way = True
+        """Whether produce requests may take their short way, which counts nothing (produce_lane)."""
+
+    def enforce(self, quotas: Quotas) -> None:
+        """Obey quotas that were set or removed just now."""
+        self.quotas = quotas if quotas.in_use else None
+        self.short_way = not quotas.of_produce_in_use
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request. `frame` is borrowed: it is overwritten after this call returns."""
@@ -56,7 +63,7 @@ class Dispatcher:
             connection.close(f"a frame of {len(frame)} bytes is too short to be a request")
             return
         key, version, correlation_id = HEAD.unpack_from(frame)
-        if key == PRODUCE_KEY and self.quotas is None:
+        if key == PRODUCE_KEY and self.short_way:
             found = connection.lanes.find(frame, version, self._broker.partitions.topology)
             if found is not None and found[0].take(connection, frame, found[1], correlation_id):
                 return
@@ -87,11 +94,12 @@ class Dispatcher:
         """As `_run`, where quotas are set. Time spent in a handler that waits is not counted against it."""
         if api.key == PRODUCE_KEY:
             quotas.charge_produce(context, size_bytes)
-        begun_s = time.perf_counter()
+        context.begun_s = time.perf_counter()
         try:
             self._run(api, context, request)
         finally:
-            quotas.charge_time(context, time.perf_counter() - begun_s)
+            quotas.charge_time(context, time.perf_counter() - context.begun_s)
+            context.begun_s = 0.0
             # Whoever waits for an answer is muted when it has it (`_finish_later`).
             if context.throttle_ms and not context.connection.closed and not context.connection.is_waiting:
                 self._mute(context)
@@ -192,6 +200,10 @@ class Dispatcher:
     def _answer(self, api: Api, context: Context, answer: Message) -> None:
         if self.quotas is not None:
             self.quotas.charge_answer(context, answer)
+            if context.begun_s:  # now, so that the client is told; what is left to do counts afterwards
+                now_s = time.perf_counter()
+                self.quotas.charge_time(context, now_s - context.begun_s)
+                context.begun_s = now_s
             if context.throttle_ms and "throttle_time_ms" in api.response.FIELDS:
                 answer.throttle_time_ms = context.throttle_ms  # type: ignore[attr-defined]
         try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.config import broker_replication
 from barnabas.cores.quota import Quota, QuotaCore, Use
+from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.fetch import FetchResponse
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 KINDS: Final = frozenset({"users", "clients", "ips"})
 """Where quotas lie under /config."""
-ENFORCED: Final = (Quota.PRODUCE, Quota.FETCH, Quota.REQUEST)
+OF_REQUESTS: Final = (Quota.PRODUCE, Quota.FETCH, Quota.REQUEST, Quota.MUTATION)
+OF_PRODUCE_REQUESTS: Final = (Quota.PRODUCE, Quota.REQUEST)
 USER_PREFIX: Final = "User:"
 
 
@@ -28,9 +30,12 @@ class Quotas:
     """The quotas of one broker."""
 
     def __init__(self, config: BrokerConfig) -> None:
+        get = config.get
         self.core = QuotaCore(
-            config.get(broker_replication.QUOTA_WINDOW_NUM),
-            config.get(broker_replication.QUOTA_WINDOW_SIZE_SECONDS) * 1000,
+            get(broker_replication.QUOTA_WINDOW_NUM),
+            get(broker_replication.QUOTA_WINDOW_SIZE_SECONDS) * 1000,
+            get(broker_replication.CONTROLLER_QUOTA_WINDOW_NUM)
+            * get(broker_replication.CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS),
         )
 
     def configure(self, configs: Mapping[tuple[str, str], Mapping[str, str]]) -> None:
@@ -40,7 +45,12 @@ class Quotas:
     @property
     def in_use(self) -> bool:
         """Whether any quota is set that a request could go against."""
-        return any(self.core.limits(quota) for quota in ENFORCED)
+        return any(self.core.limits(quota) for quota in OF_REQUESTS)
+
+    @property
+    def of_produce_in_use(self) -> bool:
+        """Whether any quota is set that a produce request could go against."""
+        return any(self.core.limits(quota) for quota in OF_PRODUCE_REQUESTS)
 
     def charge_produce(self, context: Context, size_bytes: int) -> None:
         """Count a produce request, all of whose bytes count."""
@@ -61,14 +71,38 @@ class Quotas:
             )
             self._charge(context, Quota.FETCH, size_bytes)
 
-    def _charge(self, context: Context, quota: Quota, amount: float) -> None:
-        if not self.core.limits(quota):
+    def charge_mutation(self, context: Context, partitions: int, *, strict: bool) -> None:
+        """Count partitions that are about to be made or deleted.
+
+        strict: the client knows THROTTLING_QUOTA_EXCEEDED; raises ApiError with it while an earlier change has
+        overdrawn the quota. Others are let through and wait afterwards (KIP-599).
+        """
+        if not self.core.limits(Quota.MUTATION):
             return
-        use = Use(
+        use = self._use(context, Quota.MUTATION, partitions)
+        if not strict:
+            context.throttle_ms = max(context.throttle_ms, self.core.record(use))
+            return
+        wait_ms = self.core.exhausted_ms(use)
+        if wait_ms:
+            context.throttle_ms = max(context.throttle_ms, wait_ms)
+            raise ApiError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"the quota controller_mutation_rate is used up; try again in {wait_ms} ms",
+            )
+        self.core.record(use)
+
+    def _charge(self, context: Context, quota: Quota, amount: float) -> None:
+        if self.core.limits(quota):
+            use = self._use(context, quota, amount)
+            context.throttle_ms = max(context.throttle_ms, self.core.record(use))
+
+    @staticmethod
+    def _use(context: Context, quota: Quota, amount: float) -> Use:
+        return Use(
             quota,
             amount,
             int(context.broker.clock.monotonic_ms()),
             user=context.connection.principal.removeprefix(USER_PREFIX),
             client_id=context.client_id or "",
         )
-        context.throttle_ms = max(context.throttle_ms, self.core.record(use))

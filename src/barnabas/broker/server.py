@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.cleaning import Cleaning
+from barnabas.broker.connection_limits import ConnectionLimits
 from barnabas.broker.controller import Controller
 from barnabas.broker.conversion import Conversions
 from barnabas.broker.dispatch import Dispatcher
@@ -104,7 +105,7 @@ class BrokerServer:
         """Raises StartError."""
         self.loop = asyncio.get_running_loop()
         self.shard = Shard(self.loop, self.clock, self.config.get(broker_network.SOCKET_REQUEST_MAX_BYTES))
-        self.shard.limit_connections(self.config.get(broker_network.MAX_CONNECTIONS))
+        self.shard.limits = ConnectionLimits(self.config, self.quotas.core, self.clock)
         self.shard.dispatcher = Dispatcher(self)
         self.partitions = Partitions(self.shard, self.config)
         self.partitions.on_all_offline = self._all_offline
@@ -123,6 +124,7 @@ class BrokerServer:
         self.controller.on_topics_deleted = self.groups.on_topics_deleted
         self.controller.on_configs_changed = self._on_configs_changed
         self._on_configs_changed("clients", "")
+        self._on_configs_changed("brokers", "")
         try:
             self._listen()
         except StartError:
@@ -189,7 +191,10 @@ class BrokerServer:
         self.groups.on_configs_changed(kind, entity)
         if kind in QUOTA_KINDS:
             self.quotas.configure(self.image.configs)
-            self.shard.dispatcher.quotas = self.quotas if self.quotas.in_use else None
+            self.shard.dispatcher.enforce(self.quotas)
+        if kind == "brokers":
+            self.shard.limits.configure()
+            self.shard.limit_connections(self.config.get(broker_network.MAX_CONNECTIONS))
 
     # --- what handlers ask -----------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from barnabas.broker.connection import SEND_BUFFER_BYTES, SHARED_BUFFER_BYTES, C
 from barnabas.storage.files import OPEN_FILES
 
 if TYPE_CHECKING:
+    from barnabas.broker.connection_limits import ConnectionLimits
     from barnabas.broker.dispatch import Dispatcher
     from barnabas.broker.partition import Partition
     from barnabas.runtime.clock import Clock
@@ -40,6 +41,7 @@ class Shard:
     """Owns its connections, its receive buffer and the end of each turn."""
 
     dispatcher: Dispatcher
+    limits: ConnectionLimits
     on_write_failed: Callable[[Partition, LogDirOffline], None]
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, request_bytes_max: int) -> None:
@@ -55,6 +57,8 @@ class Shard:
         self._to_wake: dict[Partition, None] = {}
         self._turn_ends = False
         self._listeners: list[tuple[socket.socket, str]] = []
+        self._full: list[tuple[socket.socket, str]] = []
+        self._held: set[socket.socket] = set()
 
     def limit_connections(self, wanted_max: int) -> None:
         """At most `wanted_max`, and no more than leave the logs and everything else their file descriptors."""
@@ -90,29 +94,70 @@ class Shard:
 
     def _accept(self, listening: socket.socket, listener: str) -> None:
         for _ in range(ACCEPTS_PER_TURN):
-            if len(self.connections) >= self.connections_max:
-                self._rest_accepting(
-                    listening, listener, "as many connections as this broker may have are open"
-                )
+            if len(self.connections) + len(self._held) >= self.connections_max:
+                self._await_room(listening, listener, "the broker")
+                return
+            if self.limits.listener_is_full(listener):
+                self._await_room(listening, listener, f"listener {listener}")
                 return
             try:
-                sock, _ = listening.accept()
+                sock, peer = listening.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                self._rest_accepting(listening, listener, str(error))
+                log.error(
+                    "no connection can be accepted for now; raise the limit of open files (ulimit -n) if this goes on",
+                    extra={"reason": str(error), "connections": len(self.connections)},
+                )
+                self._rest_accepting(listening, listener, ACCEPT_REST_S)
                 return
-            self._admit(sock, listener)
+            if self._is_welcome(sock, peer[0]):
+                self._admit(sock, listener)
+            rest_ms = self.limits.rest_ms(listener)
+            if rest_ms:
+                log.info(
+                    "connections come faster than max.connection.creation.rate",
+                    extra={"listener": listener, "rest_ms": rest_ms},
+                )
+                self._rest_accepting(listening, listener, rest_ms / 1000)
+                return
 
-    def _rest_accepting(self, listening: socket.socket, listener: str, reason: str) -> None:
-        """Peers wait in the backlog for a while, and the loop does not spin over them."""
-        log.error(
-            "no more connections are accepted for now; raise the limit of open files (ulimit -n) or "
-            "max.connections if this goes on",
-            extra={"reason": reason, "connections": len(self.connections)},
+    def _is_welcome(self, sock: socket.socket, ip: str) -> bool:
+        """Whether the limits of an address let a connection in; else it is closed, now or after a while."""
+        refusal = self.limits.refusal(ip)
+        if refusal is not None:
+            log.info("connection refused", extra={"peer": ip, "reason": refusal})
+            sock.close()
+            return False
+        hold_ms = self.limits.hold_ms(ip)
+        if hold_ms:
+            log.info(
+                "connection refused after a wait",
+                extra={"peer": ip, "reason": "connection_creation_rate of its address", "wait_ms": hold_ms},
+            )
+            self._held.add(sock)
+            self.loop.call_later(hold_ms / 1000, self._let_go, sock)
+        return not hold_ms
+
+    def _let_go(self, sock: socket.socket) -> None:
+        self._held.discard(sock)
+        sock.close()
+
+    def _await_room(self, listening: socket.socket, listener: str, what: str) -> None:
+        """Peers wait in the backlog until one of the open connections closes."""
+        log.warning(
+            "no connection is accepted until one closes; raise max.connections or the limit of open files "
+            "(ulimit -n) if this goes on",
+            extra={"full": what, "connections": len(self.connections)},
         )
+        self._full.append((listening, listener))
+        # By the clock too: limits may be raised.
+        self._rest_accepting(listening, listener, ACCEPT_REST_S)
+
+    def _rest_accepting(self, listening: socket.socket, listener: str, rest_s: float) -> None:
+        """Peers wait in the backlog for a while, and the loop does not spin over them."""
         self.loop.remove_reader(listening.fileno())
-        self.loop.call_later(ACCEPT_REST_S, self._accept_again, listening, listener)
+        self.loop.call_later(rest_s, self._accept_again, listening, listener)
 
     def _accept_again(self, listening: socket.socket, listener: str) -> None:
         if (listening, listener) in self._listeners:
@@ -127,11 +172,17 @@ class Shard:
             sock.close()
             return
         self.connections.add(connection)
+        self.limits.opened(listener, connection.host)
         self.loop.add_reader(sock.fileno(), connection.on_readable)
 
     def forget(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self.limits.closed(connection.listener, connection.host)
         self.dispatcher.on_closed(connection)
+        if self._full:
+            full, self._full = self._full, []
+            for listening, listener in full:
+                self._accept_again(listening, listener)
 
     def close_idle(self, idle_s_max: float) -> None:
         """Close connections that have sent nothing for longer than connections.max.idle.ms."""
@@ -144,6 +195,9 @@ class Shard:
             self.loop.remove_reader(sock.fileno())
             sock.close()
         self._listeners.clear()
+        self.limits.close()
+        for held in list(self._held):
+            self._let_go(held)
         for connection in list(self.connections):
             connection.flush()
             connection.close(None)

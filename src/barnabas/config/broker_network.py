@@ -77,10 +77,10 @@ SOCKET_LISTEN_BACKLOG_SIZE: Final = NETWORK.integer(
     "socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", lo=1, mark=WORKS
 )
 MAX_CONNECTIONS: Final = NETWORK.integer(
-    "max.connections", INT_MAX, "Open connections of the whole broker.", lo=0, mode=CLUSTER
+    "max.connections", INT_MAX, "Open connections of the whole broker.", lo=0, mode=CLUSTER, mark=WORKS
 )
 MAX_CONNECTIONS_PER_IP: Final = NETWORK.integer(
-    "max.connections.per.ip", INT_MAX, "Open connections from one address.", lo=0, mode=CLUSTER
+    "max.connections.per.ip", INT_MAX, "Open connections from one address.", lo=0, mode=CLUSTER, mark=WORKS
 )
 MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = NETWORK.string(
     "max.connections.per.ip.overrides",
@@ -88,6 +88,7 @@ MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = NETWORK.string(
     "Addresses with a limit of their own, as host:limit,host:limit.",
     check=per_ip_overrides,
     mode=CLUSTER,
+    mark=WORKS,
 )
 MAX_CONNECTION_CREATION_RATE: Final = NETWORK.integer(
     "max.connection.creation.rate",
@@ -95,6 +96,7 @@ MAX_CONNECTION_CREATION_RATE: Final = NETWORK.integer(
     "New connections per second of the whole broker.",
     lo=0,
     mode=CLUSTER,
+    mark=WORKS,
 )
 CONNECTIONS_MAX_IDLE_MS: Final = NETWORK.long(
     "connections.max.idle.ms",

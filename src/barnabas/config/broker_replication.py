@@ -78,16 +78,16 @@ REPLICATION.boolean(
     mode=Mode.CLUSTER,
 )
 QUOTA_WINDOW_NUM: Final = REPLICATION.integer(
-    "quota.window.num", 11, "Windows over which a client's rate is averaged.", lo=1
+    "quota.window.num", 11, "Windows over which a client's rate is averaged.", lo=1, mark=WORKS
 )
 QUOTA_WINDOW_SIZE_SECONDS: Final = REPLICATION.integer(
-    "quota.window.size.seconds", 1, "Length of one such window.", lo=1
+    "quota.window.size.seconds", 1, "Length of one such window.", lo=1, mark=WORKS
 )
 CONTROLLER_QUOTA_WINDOW_NUM: Final = REPLICATION.integer(
-    "controller.quota.window.num", 11, "Windows over which topic changes are counted.", lo=1
+    "controller.quota.window.num", 11, "Windows over which topic changes are counted.", lo=1, mark=WORKS
 )
 CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS: Final = REPLICATION.integer(
-    "controller.quota.window.size.seconds", 1, "Length of one such window.", lo=1
+    "controller.quota.window.size.seconds", 1, "Length of one such window.", lo=1, mark=WORKS
 )
 for _what in ("replication", "alter.log.dirs.replication"):
     REPLICATION.integer(

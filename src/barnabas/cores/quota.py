@@ -9,6 +9,7 @@ Source: Kafka's Rate, SampledStat, TokenBucket and QuotaUtils.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -74,6 +75,16 @@ class RateWindows:
         elapsed_ms = self.elapsed_ms(now_ms)
         return self._total * 1000 / elapsed_ms
 
+    def wait_ms(self, limit: float, now_ms: int, bound_ms: int | None = None) -> int:
+        """How long to be silent until the average is `limit` per second again; at most bound_ms."""
+        rate = self.rate(now_ms)
+        if rate <= limit:
+            return 0
+        if limit <= 0:
+            return self._span_ms if bound_ms is None else bound_ms
+        wait_ms = round((rate - limit) / limit * self.elapsed_ms(now_ms))
+        return wait_ms if bound_ms is None else min(wait_ms, bound_ms)
+
     def idle(self, now_ms: int) -> bool:
         """True when nothing is left to count: a fresh one would say the same."""
         self._purge(now_ms)
@@ -127,9 +138,11 @@ class Use:
 class QuotaCore:
     """The quotas of one broker and what its clients have used."""
 
-    def __init__(self, windows: int = 11, window_ms: int = 1000) -> None:
+    def __init__(self, windows: int = 11, window_ms: int = 1000, mutation_windows_s: float = 11.0) -> None:
+        """mutation_windows_s: topic changes may come in bursts of what refills in so many seconds."""
         self._windows = windows
         self._window_ms = window_ms
+        self._mutation_windows_s = mutation_windows_s
         self._table = QuotaTable({})
         self._rates: dict[tuple[Quota, str, str], RateWindows] = {}
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
@@ -149,10 +162,11 @@ class QuotaCore:
             return 0
         if use.quota is Quota.MUTATION:
             left = self._bucket(limit).spend(use.amount, limit.rate, use.now_ms)
-            return 0 if left >= 0 else round(-left / limit.rate * 1000) if limit.rate > 0 else self._span_ms
+            return self._refill_ms(left, limit.rate)
         rates = self._rate(use.quota, limit)
         rates.add(use.amount, use.now_ms)
-        return self._throttle_ms(use.quota, rates, limit.rate, use.now_ms)
+        bound_ms = self._window_ms if use.quota in ONE_WINDOW_AT_MOST else None
+        return rates.wait_ms(limit.rate, use.now_ms, bound_ms)
 
     def unrecord(self, use: Use) -> None:
         """Take back a use that did not happen after all: a fetch that was answered empty to throttle it."""
@@ -168,8 +182,13 @@ class QuotaCore:
         limit = self._limit(use)
         if limit is None:
             return 0
-        left = self._bucket(limit).tokens(limit.rate, use.now_ms)
-        return 0 if left >= 0 else round(-left / limit.rate * 1000) if limit.rate > 0 else self._span_ms
+        return self._refill_ms(self._bucket(limit).tokens(limit.rate, use.now_ms), limit.rate)
+
+    def _refill_ms(self, left: float, rate: float) -> int:
+        """How long an overdrawn bucket takes to be at zero again."""
+        if left >= 0:
+            return 0
+        return math.ceil(-left / rate * 1000) if rate > 0 else round(self._mutation_windows_s * 1000)
 
     def rate(self, use: Use) -> float:
         """The rate at which the client of `use` is now (its amount does not matter)."""
@@ -189,10 +208,6 @@ class QuotaCore:
         """How many clients' uses are remembered."""
         return len(self._rates) + len(self._buckets)
 
-    @property
-    def _span_ms(self) -> int:
-        return self._windows * self._window_ms
-
     def _limit(self, use: Use) -> Limit | None:
         if use.quota not in self._table.keys_in_use:
             return None
@@ -210,15 +225,5 @@ class QuotaCore:
     def _bucket(self, limit: Limit) -> TokenBucket:
         bucket = self._buckets.get(limit.owner)
         if bucket is None:
-            bucket = self._buckets[limit.owner] = TokenBucket(self._windows * self._window_ms / 1000)
+            bucket = self._buckets[limit.owner] = TokenBucket(self._mutation_windows_s)
         return bucket
-
-    def _throttle_ms(self, quota: Quota, rates: RateWindows, limit: float, now_ms: int) -> int:
-        rate = rates.rate(now_ms)
-        if rate <= limit:
-            return 0
-        bound_ms = self._window_ms if quota in ONE_WINDOW_AT_MOST else None
-        if limit <= 0:
-            return self._span_ms if bound_ms is None else bound_ms
-        wait_ms = round((rate - limit) / limit * rates.elapsed_ms(now_ms))
-        return wait_ms if bound_ms is None else min(wait_ms, bound_ms)

@@ -170,6 +170,7 @@ class Broker:
 
         def move() -> None:
             clock.advance(by_ms)
+            self.faults.on_time_moved(clock.now_ms())
             server.groups.poll_timers()
             if expire:
                 server.groups.expire_offsets()

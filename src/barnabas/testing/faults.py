@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.broker.context import Context
 from barnabas.broker.dispatch import HEAD, Dispatcher
+from barnabas.runtime.clock import ManualClock
 from barnabas.wire.apis import APIS, BY_KEY, Api
 from barnabas.wire.header import decode_request_header
 
@@ -40,11 +41,14 @@ class Faults:
     """What shall go wrong next. Obtained as `broker.faults`."""
 
     def __init__(self) -> None:
+        self.happened = 0
+        """How many planned faults have come about."""
         self._lock = threading.Lock()
         self._planned: dict[int, list[_Planned]] = {}
         self._refusals = 0
         self._call: Callable[[Callable[[], None]], None] = lambda work: work()
         self._server: BrokerServer | None = None
+        self._lying: list[tuple[int, Callable[[], None]]] = []
 
     # --- planning --------------------------------------------------------------------------------------
 
@@ -56,7 +60,10 @@ class Faults:
         self._plan(api, _Planned(times, None))
 
     def delay(self, api: str, delay_ms: int, times: int = 1) -> None:
-        """Let the next requests of an API lie for a while before they are looked at."""
+        """Let the next requests of an API lie for a while before they are looked at.
+
+        With a manual clock they lie until `Broker.advance` has moved it so far.
+        """
         self._plan(api, _Planned(times, delay_ms))
 
     def refuse_connections(self, times: int = 1) -> None:
@@ -88,7 +95,7 @@ class Faults:
         """Take the place of a started broker's dispatcher. call: runs work on the broker's thread."""
         self._server, self._call = server, call
         dispatcher = _FaultyDispatcher(server, self)
-        dispatcher.quotas = server.shard.dispatcher.quotas
+        dispatcher.enforce(server.quotas)
         server.shard.dispatcher = dispatcher
         admit = server.shard._admit
 
@@ -110,15 +117,32 @@ class Faults:
                 return None
             first = planned[0]
             first.times -= 1
+            self.happened += 1
             if first.times <= 0:
                 planned.pop(0)
             return first
+
+    def after(self, delay_ms: int, work: Callable[[], None]) -> None:
+        """Do something later, by the broker's clock."""
+        assert self._server is not None
+        if isinstance(self._server.clock, ManualClock):
+            self._lying.append((self._server.clock.now_ms() + delay_ms, work))
+        else:
+            self._server.loop.call_later(delay_ms / 1000, work)
+
+    def on_time_moved(self, now_ms: int) -> None:
+        """Do what was to be done by now; called when a manual clock was moved."""
+        due = [work for due_ms, work in self._lying if due_ms <= now_ms]
+        self._lying = [(due_ms, work) for due_ms, work in self._lying if due_ms > now_ms]
+        for work in due:
+            work()
 
     def _refuses(self) -> bool:
         with self._lock:
             if self._refusals <= 0:
                 return False
             self._refusals -= 1
+            self.happened += 1
             return True
 
     def _fence(self) -> None:
@@ -144,7 +168,7 @@ class _FaultyDispatcher(Dispatcher):
         else:
             copy = memoryview(bytearray(frame))
             connection.wait()
-            connection.shard.loop.call_later(planned.delay_ms / 1000, self._handle_late, connection, copy)
+            self._faults.after(planned.delay_ms, lambda: self._handle_late(connection, copy))
 
     def _handle_late(self, connection: Connection, frame: memoryview) -> None:
         if connection.closed:

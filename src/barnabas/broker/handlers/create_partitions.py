@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Final
+
 from barnabas.broker.context import Context
 from barnabas.wire.errors import ApiError
 from barnabas.wire.messages.create_partitions import (
@@ -10,6 +13,8 @@ from barnabas.wire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+QUOTA_ERROR_FROM: Final = 3
 
 
 async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
@@ -26,7 +31,13 @@ async def _grow(
         assignments = [tuple(one.broker_ids) for one in topic.assignments]
     try:
         await context.broker.controller.create_partitions(
-            topic.name, topic.count, assignments, validate_only=validate_only
+            topic.name,
+            topic.count,
+            assignments,
+            validate_only=validate_only,
+            charge=partial(
+                context.broker.quotas.charge_mutation, context, strict=context.version >= QUOTA_ERROR_FROM
+            ),
         )
     except ApiError as error:
         return CreatePartitionsTopicResult(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
+from typing import Final
 
 from barnabas.broker.context import Context
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -13,6 +15,8 @@ from barnabas.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+
+QUOTA_ERROR_FROM: Final = 6
 
 
 async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -41,6 +45,9 @@ async def _create(context: Context, topic: CreatableTopic, validate_only: bool) 
             {one.partition_index: tuple(one.broker_ids) for one in topic.assignments},
             {one.name: one.value for one in topic.configs},
             validate_only=validate_only,
+            charge=partial(
+                context.broker.quotas.charge_mutation, context, strict=context.version >= QUOTA_ERROR_FROM
+            ),
         )
     except ApiError as error:
         return _refused(topic.name, error.code, error.message)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Final
+
 from barnabas.broker.context import Context
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.delete_topics import (
@@ -12,6 +15,7 @@ from barnabas.wire.messages.delete_topics import (
 )
 
 STATES_FROM = 6
+QUOTA_ERROR_FROM: Final = 5
 
 
 async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -31,7 +35,12 @@ async def _delete(context: Context, state: DeleteTopicState) -> DeletableTopicRe
             if name is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {state.topic_id}")
             result.name = name
-        result.topic_id = await context.broker.controller.delete_topic(name)
+        result.topic_id = await context.broker.controller.delete_topic(
+            name,
+            charge=partial(
+                context.broker.quotas.charge_mutation, context, strict=context.version >= QUOTA_ERROR_FROM
+            ),
+        )
     except ApiError as error:
         result.error_code = error.code
         result.error_message = error.message
