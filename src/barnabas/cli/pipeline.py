@@ -38,14 +38,13 @@ def run(
         ),
     ] = None,
     checkpoints: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--checkpoints",
-            metavar="DIR",
-            help="Where progress is kept; wins over the file's.",
-            show_default=False,
+            metavar="DIR|URL",
+            help="Where progress is kept: a directory, or a URL that Spark reaches (hdfs://, s3a://).",
         ),
-    ] = None,
+    ] = "data/checkpoints",
     master: Annotated[
         str | None,
         typer.Option(

@@ -44,6 +44,15 @@ def serve(
     folder: Annotated[
         Path, typer.Option("--dir", metavar="DIR", help="What is known of pipelines, and their checkpoints.")
     ] = Path("data/pipelines"),
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoints",
+            metavar="DIR|URL",
+            help="Checkpoints of all pipelines, where Spark reaches it (hdfs://, s3a://); default below --dir.",
+            show_default=False,
+        ),
+    ] = None,
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="The HTTP API's address.")
     ] = "127.0.0.1:8084",
@@ -73,7 +82,14 @@ def serve(
     except ImportError as error:
         raise CliError(f"pipelines need PySpark: pip install 'barnabas[pipelines]' ({error})") from None
     try:
-        return run_server(folder, listen=listen, bootstrap=bootstrap, master=master, files=files or ())
+        return run_server(
+            folder,
+            listen=listen,
+            bootstrap=bootstrap,
+            master=master,
+            files=files or (),
+            checkpoints=checkpoints,
+        )
     except PipelineError as error:
         raise CliError(str(error)) from None
 

@@ -44,6 +44,8 @@ SOURCE_NAMES: Final = {
     "commitgroup": "the consumer group to commit progress to after each micro-batch",
     "rowsperbatch": "rows in one Arrow batch",
     "checkcrcs": "false: trust the broker's bytes without a checksum",
+    "checkpointlocation": "the query's checkpoint: where it begins is kept there, in case it dies at once",
+    "firstoffsets": "where the query begins, as its checkpoint had it (JSON); goes before startingOffsets",
     "stopfile": "while this file of the driver's machine exists no new micro-batch begins",
     "groupidprefix": "accepted; this source does not join a group",
 }
@@ -109,6 +111,8 @@ class SourceOptions:
     fetch_bytes: int
     check_crcs: bool
     stop_file: str | None = None
+    checkpoint: str | None = None
+    first: str | None = None
 
     @property
     def headers(self) -> bool:
@@ -154,6 +158,8 @@ def source_options(raw: Mapping[str, str]) -> SourceOptions:
         or FETCH_BYTES,
         check_crcs=_flag(options, "checkcrcs", "checkCrcs", True),
         stop_file=options.get("stopfile"),
+        checkpoint=options.get("checkpointlocation"),
+        first=options.get("firstoffsets"),
     )
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.pipelines.folders import join
 from barnabas.pipelines.model import PipelineSpec, Query
 
 if TYPE_CHECKING:
@@ -48,13 +49,14 @@ def connection_options(spec: PipelineSpec, bootstrap: str) -> dict[str, str]:
     return {**own, "kafka.bootstrap.servers": bootstrap}
 
 
-def stop_file(checkpoint: Path) -> Path:
-    """While this file exists the queries finish the micro-batch they are in and begin no other."""
-    return (checkpoint / "stopping").absolute()
+def stop_file(folder: Path) -> Path:
+    """While this file of the driver's machine exists the queries finish the micro-batch they are in and begin no
+    other."""
+    return (folder / "stopping").absolute()
 
 
 def source_settings(
-    spec: PipelineSpec, query: Query, bootstrap: str, checkpoint: Path | None = None
+    spec: PipelineSpec, query: Query, bootstrap: str, brake: Path | None = None
 ) -> dict[str, str]:
     """The options of a query's source."""
     source = spec.source
@@ -70,7 +72,7 @@ def source_settings(
         **chosen,
         "kafka.bootstrap.servers": bootstrap,
         "commitGroup": spec.group(query),
-        **({} if checkpoint is None else {"stopFile": str(stop_file(checkpoint))}),
+        **({} if brake is None else {"stopFile": str(brake)}),
     }
 
 
@@ -79,18 +81,25 @@ def start_query(
     spec: PipelineSpec,
     query: Query,
     bootstrap: str,
-    checkpoint: Path,
+    checkpoint: str,
     *,
+    brake: Path | None = None,
     once: bool = False,
     starting: Mapping[str, str] | None = None,
 ) -> StreamingQuery:
-    """Starts it. starting: source options that say where a query without a checkpoint begins."""
+    """Starts it. checkpoint: folder or URL of the pipeline's checkpoints. brake: see `stop_file`. starting: source
+    options that say where a query without a checkpoint begins. Raises PipelineError."""
     from barnabas.pipelines.chain import query_deliverable, query_rows
     from barnabas.pipelines.delivery.base import deliver_batch
+    from barnabas.pipelines.first import first_offsets
     from barnabas.pipelines.session import adopt_session
 
     adopt_session(spark)
-    source = {**source_settings(spec, query, bootstrap, checkpoint), **(starting or {})}
+    place = join(checkpoint, query.name)
+    source = {**source_settings(spec, query, bootstrap, brake), **(starting or {})}
+    first = first_offsets(spark, place, source)
+    if first is not None:
+        source["firstOffsets"] = json.dumps(first)
     reader = spark.readStream.format("barnabas").options(**source)
     settings = {**connection_options(spec, bootstrap), **query.output.options}
     name = f"{spec.name}.{query.name}"
@@ -103,7 +112,7 @@ def start_query(
         rows, fields = query_deliverable(spec, query, reader.load())
     writer = (
         rows.writeStream.queryName(name)
-        .option("checkpointLocation", str(checkpoint / query.name))
+        .option("checkpointLocation", place)
         .outputMode("append" if append else "update")
     )
     pause = query.output.trigger or spec.trigger

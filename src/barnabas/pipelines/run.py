@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from barnabas.client.errors import BrokerUnavailable, ClientError
 from barnabas.client.options import ClientOptions
 from barnabas.pipelines.delivery import TARGETS
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.folders import join, local_path
 from barnabas.pipelines.options import OptionError, client_options, source_options
 from barnabas.pipelines.queries import (
     POLL_SECONDS,
@@ -143,17 +145,18 @@ def run_pipeline(
 ) -> RunReport:
     """Runs until everything there is processed (`once`), or until Ctrl-C or SIGTERM: then it stops cleanly.
 
-    bootstrap: wins over the file's. progress: called after each micro-batch that read something.
+    bootstrap: wins over the file's. checkpoint_dir: a folder, or a URL that Spark reaches. progress: called after
+    each micro-batch that read something.
     """
     from pyspark.sql import SparkSession
 
     from barnabas.pipelines.session import build_archive, start_session
 
     address = address_of(spec, bootstrap)
-    checkpoint = Path(checkpoint_dir or DEFAULT_CHECKPOINTS) / spec.name
-    log_file = checkpoint / "spark.log"
+    checkpoint = join(checkpoint_dir or DEFAULT_CHECKPOINTS, spec.name)
+    log_file = (local_path(checkpoint) or Path(DEFAULT_CHECKPOINTS) / spec.name) / "spark.log"
     prepare(spec, address, once=once)
-    report = RunReport(spec.name, spec.dead_letters, str(checkpoint), str(log_file))
+    report = RunReport(spec.name, spec.dead_letters, checkpoint, str(log_file))
     begun = time.monotonic()
     archive = build_archive(say)
     running = SparkSession.getActiveSession() is not None
@@ -245,7 +248,7 @@ def _run(
     spark: SparkSession,
     spec: PipelineSpec,
     bootstrap: str,
-    checkpoint: Path,
+    checkpoint: str,
     once: bool,
     report: RunReport,
     progress: Progress,
@@ -253,15 +256,16 @@ def _run(
 ) -> None:
     begun = time.monotonic()
     running: list[tuple[StreamingQuery, QueryReport]] = []
-    brake = stop_file(checkpoint)
-    brake.unlink(missing_ok=True)
+    folder = tempfile.TemporaryDirectory(prefix="barnabas-")
+    brake = stop_file(Path(folder.name))
     try:
         for query in spec.queries():
             if stopped.is_set():
                 break
             line = QueryReport(query.name, query.output.destination)
             report.queries.append(line)
-            running.append((start_query(spark, spec, query, bootstrap, checkpoint, once=once), line))
+            started = start_query(spark, spec, query, bootstrap, checkpoint, brake=brake, once=once)
+            running.append((started, line))
         _watch(running, progress, stopped)
         if stopped.is_set():
             brake.touch()
@@ -270,6 +274,7 @@ def _run(
         for stream, line in running:
             stream.stop()
             take_progress(stream, line)
+        folder.cleanup()
         report.seconds = time.monotonic() - begun
 
 

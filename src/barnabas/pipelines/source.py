@@ -12,6 +12,7 @@ Python object is made per record. The executors need this package installed, or 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,7 @@ from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.fetching import OffsetOutOfRange
 from barnabas.client.options import ClientOptions
 from barnabas.pipelines.columns import arrow_schema, ddl_schema, record_batches
+from barnabas.pipelines.first import kept_offset
 from barnabas.pipelines.offsets import DataLost, Planner, Range, StreamOffset
 from barnabas.pipelines.options import SourceOptions, source_options
 from barnabas.records.columnar import AbortedTransactions, decode
@@ -160,6 +162,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner
 
     def initialOffset(self) -> StreamOffset:
+        if self.options.first is not None:
+            first: StreamOffset = json.loads(self.options.first)
+            return first
+        if self.options.checkpoint is not None:
+            return kept_offset(self.options, self.planner)
         return self.planner.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:

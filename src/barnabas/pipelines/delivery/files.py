@@ -10,17 +10,17 @@ Readers that skip names with an underscore in front (Spark, Hive, DuckDB by patt
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 
 from barnabas.pipelines.delivery.base import TargetKind
 from barnabas.pipelines.document import Item
+from barnabas.pipelines.folders import Folder
 from barnabas.pipelines.steps.base import Frame, quoted
 
 if TYPE_CHECKING:
@@ -58,68 +58,9 @@ def _reach(options: Mapping[str, Any]) -> None:
     """Spark makes the folder with the first batch."""
 
 
-class _Folder:
-    """A folder through Hadoop's file systems, with names relative to it."""
-
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        self._jvm = spark._jvm
-        self.path = path
-        root = self._jvm.org.apache.hadoop.fs.Path(path)
-        self._fs = root.getFileSystem(spark._jsc.hadoopConfiguration())
-
-    def _at(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.path}/{name}")
-
-    def files(self, below: str = "") -> Iterator[tuple[str, int]]:
-        """Names and sizes of all visible files below a folder of it; nothing when it is not there."""
-        start = self._at(below) if below else self._jvm.org.apache.hadoop.fs.Path(self.path)
-        if not self._fs.exists(start):
-            return
-        prefix = str(self._fs.makeQualified(self._jvm.org.apache.hadoop.fs.Path(self.path)).toString())
-        found = self._fs.listFiles(start, True)
-        while found.hasNext():
-            status = found.next()
-            name = str(status.getPath().toString())[len(prefix) :].lstrip("/")
-            parts = name[len(below) :].strip("/").split("/")
-            if not any(part.startswith(("_", ".")) for part in parts):
-                yield name, int(status.getLen())
-
-    def move(self, source: str, target: str) -> None:
-        self._fs.mkdirs(self._at(posixpath.dirname(target)) if "/" in target else self._at("."))
-        self.delete(target)
-        if not self._fs.rename(self._at(source), self._at(target)):
-            raise OSError(f"{self.path}/{source} cannot be moved to {target}")
-
-    def delete(self, name: str) -> None:
-        self._fs.delete(self._at(name), True)
-
-    def exists(self, name: str) -> bool:
-        return bool(self._fs.exists(self._at(name)))
-
-    def write_note(self, name: str, value: Any) -> None:
-        stream = self._fs.create(self._at(name), True)
-        try:
-            stream.write(bytearray(json.dumps(value).encode()))
-        finally:
-            stream.close()
-
-    def read_note(self, name: str) -> Any:
-        stream = self._fs.open(self._at(name))
-        try:
-            return json.loads(bytes(stream.readAllBytes()))
-        finally:
-            stream.close()
-
-    def notes(self, folder: str) -> list[str]:
-        """The notes in a folder of notes, oldest first."""
-        if not self.exists(folder):
-            return []
-        return sorted(str(status.getPath().getName()) for status in self._fs.listStatus(self._at(folder)))
-
-
 def _write(options: Mapping[str, Any], query: str, batch_id: int, frame: Frame) -> None:
     spark = frame.data.sparkSession
-    folder = _Folder(spark, options["path"])
+    folder = Folder(spark, options["path"])
     _finish_merges(folder, query)
     notes = f"{NOTES}/{query}/batches"
     note = f"{notes}/{batch_id:010d}.json"
@@ -134,7 +75,7 @@ def _write(options: Mapping[str, Any], query: str, batch_id: int, frame: Frame) 
     for source, target in moves.items():
         folder.move(source, target)
     folder.delete(staging)
-    for old in folder.notes(notes)[:-NOTES_KEPT]:
+    for old in folder.names(notes)[:-NOTES_KEPT]:
         folder.delete(f"{notes}/{old}")
     if options["merge"] is not None:
         _merge(options, spark, folder, query, batch_id)
@@ -159,7 +100,7 @@ def _write_rows(options: Mapping[str, Any], rows: DataFrame, path: str) -> None:
     writer.save(path)
 
 
-def _names(options: Mapping[str, Any], folder: _Folder, staging: str, stem: str) -> dict[str, str]:
+def _names(options: Mapping[str, Any], folder: Folder, staging: str, stem: str) -> dict[str, str]:
     """Where each written file goes: the same folders, a name of ours, the ending that Spark gave it."""
     moves = {}
     for number, (name, _) in enumerate(sorted(folder.files(staging))):
@@ -171,7 +112,7 @@ def _names(options: Mapping[str, Any], folder: _Folder, staging: str, stem: str)
 
 
 def _merge(
-    options: Mapping[str, Any], spark: SparkSession, folder: _Folder, query: str, batch_id: int
+    options: Mapping[str, Any], spark: SparkSession, folder: Folder, query: str, batch_id: int
 ) -> None:
     """Makes one file of many small ones in each folder that holds enough of them."""
     small: dict[str, list[tuple[int, str]]] = defaultdict(list)
@@ -192,7 +133,7 @@ def _merge(
 def _merge_folder(
     options: Mapping[str, Any],
     spark: SparkSession,
-    folder: _Folder,
+    folder: Folder,
     query: str,
     place: str,
     files: Sequence[tuple[int, str]],
@@ -215,10 +156,10 @@ def _merge_folder(
     folder.delete(staging)
 
 
-def _finish_merges(folder: _Folder, query: str) -> None:
+def _finish_merges(folder: Folder, query: str) -> None:
     """Puts merged files in the place of those they were made of; goes on where an earlier run was cut off."""
     notes = f"{NOTES}/{query}/merges"
-    for name in folder.notes(notes):
+    for name in folder.names(notes):
         plan = folder.read_note(f"{notes}/{name}")
         if folder.exists(plan["source"]):
             folder.move(plan["source"], plan["merged"])

@@ -22,6 +22,7 @@ from barnabas.client.blocking import LATEST, BlockingClient
 from barnabas.client.errors import ClientError
 from barnabas.pipelines.document import suggestion
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.folders import Folder, join
 from barnabas.pipelines.model import PipelineSpec
 from barnabas.pipelines.offsets import parse_offset
 from barnabas.pipelines.options import client_options
@@ -87,10 +88,14 @@ class Managed:
 class Manager:
     """All pipelines of a server. Every method may be called from any thread."""
 
-    def __init__(self, spark: SparkSession, folder: Path, bootstrap: str | None) -> None:
+    def __init__(
+        self, spark: SparkSession, folder: Path, bootstrap: str | None, checkpoints: str | None = None
+    ) -> None:
+        """checkpoints: a folder or URL for the checkpoints of all pipelines; default their own folders."""
         self.spark = spark
         self.folder = folder
         self.bootstrap = bootstrap
+        self.checkpoints = checkpoints
         self._pipelines: dict[str, Managed] = {}
         # Held while pipelines start and stop, which takes seconds; readers of numbers do not need it.
         self._lock = threading.RLock()
@@ -104,7 +109,8 @@ class Manager:
             try:
                 text = path.read_text()
                 managed = Managed(parse_spec(text, str(path)), text)
-                managed.wanted = Wanted(json.loads(path.with_name("state.json").read_text())["wanted"])
+                state = json.loads(path.with_name("state.json").read_text())
+                managed.wanted, managed.starting = Wanted(state["wanted"]), state.get("starting", {})
             except (PipelineError, OSError, ValueError, KeyError) as error:
                 log.error("pipeline cannot be taken up", extra={"path": str(path), "reason": str(error)})
                 continue
@@ -174,9 +180,7 @@ class Manager:
             managed = self.get(name)
             self._halt([managed])
             if starting is not None:
-                checkpoints = self._checkpoints(managed)
-                if checkpoints.exists():
-                    checkpoints.rename(checkpoints.with_name(f"checkpoints.{time.time_ns() // 1_000_000}"))
+                self._put_aside(managed)
                 managed.starting = dict(starting)
             return self.want(name, Wanted.RUNNING)
 
@@ -185,6 +189,8 @@ class Manager:
         with self._lock:
             managed = self.get(name)
             self._halt([managed])
+            if self.checkpoints is not None:
+                self._put_aside(managed)
             del self._pipelines[name]
             place = self.folder / name
             place.rename(place.with_name(f"{name}.removed.{time.time_ns() // 1_000_000}"))
@@ -220,15 +226,20 @@ class Manager:
         bootstrap = address_of(spec, self.bootstrap)
         try:
             prepare(spec, bootstrap, once=False)
-            checkpoints = self._checkpoints(managed)
-            checkpoints.mkdir(parents=True, exist_ok=True)
-            stop_file(checkpoints).unlink(missing_ok=True)
+            brake = self._brake(managed)
+            brake.unlink(missing_ok=True)
             # A pool of its own: a pipeline with much to do leaves tasks to the others.
             self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.name)
             for query in spec.queries():
                 report = QueryReport(query.name, query.output.destination)
                 stream = start_query(
-                    self.spark, spec, query, bootstrap, checkpoints, starting=managed.starting
+                    self.spark,
+                    spec,
+                    query,
+                    bootstrap,
+                    self._checkpoints(managed),
+                    brake=brake,
+                    starting=managed.starting,
                 )
                 managed.running.append((stream, report))
         except PipelineError as error:
@@ -255,7 +266,7 @@ class Manager:
         """Stops these between micro-batches."""
         for managed in pipelines:
             if managed.running:
-                stop_file(self._checkpoints(managed)).touch()
+                self._brake(managed).touch()
         wait_until_idle([stream for managed in pipelines for stream, _ in managed.running])
         for managed in pipelines:
             for stream, report in managed.running:
@@ -263,11 +274,22 @@ class Manager:
                 take_progress(stream, report)
             managed.running = []
 
-    def _checkpoints(self, managed: Managed) -> Path:
-        return self.folder / managed.spec.name / "checkpoints"
+    def _checkpoints(self, managed: Managed) -> str:
+        name = managed.spec.name
+        own = join(self.folder, name, "checkpoints")
+        return own if self.checkpoints is None else join(self.checkpoints, name)
+
+    def _put_aside(self, managed: Managed) -> None:
+        parent, _, name = self._checkpoints(managed).rpartition("/")
+        folder = Folder(self.spark, parent)
+        if folder.exists(name):
+            folder.move(name, f"{name}.{time.time_ns() // 1_000_000}")
+
+    def _brake(self, managed: Managed) -> Path:
+        return stop_file(self.folder / managed.spec.name)
 
     def _save(self, managed: Managed) -> None:
-        state = {"wanted": managed.wanted.value}
+        state = {"wanted": managed.wanted.value, "starting": managed.starting}
         _replace(self.folder / managed.spec.name / "state.json", json.dumps(state))
 
     # --- what it tells --------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ def serve(
     bootstrap: str | None = None,
     master: str | None = None,
     files: Sequence[Path] = (),
+    checkpoints: str | None = None,
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
 ) -> int:
     """Runs until Ctrl-C or SIGTERM; prints one line beginning with `ready` on stdout. Raises PipelineError."""
@@ -47,7 +48,7 @@ def serve(
             conf={"spark.scheduler.mode": "FAIR", "spark.sql.streaming.numRecentProgressUpdates": "100"},
             archive=archive,
         )
-        manager = Manager(spark, folder, bootstrap)
+        manager = Manager(spark, folder, bootstrap, checkpoints)
         try:
             for file in files:
                 manager.put(file.read_text())

@@ -1,0 +1,78 @@
+"""Where a query begins, kept in its checkpoint before it begins.
+
+Spark's log of offsets holds the ends of micro-batches. A query that dies before its first one is committed
+would otherwise ask again where `latest`, a time or a consumer group stands, and skip what came in between.
+Spark's own Kafka source keeps its first offsets in the checkpoint's folder `sources`, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from barnabas.client.errors import ClientError
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.folders import Folder, local_path
+from barnabas.pipelines.offsets import Planner, StreamOffset
+from barnabas.pipelines.options import SourceOptions, source_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOTE: Final = "sources/0/barnabas-first.json"
+
+
+def first_offsets(spark: SparkSession, location: str, settings: Mapping[str, str]) -> StreamOffset | None:
+    """The first offsets of the query with this checkpoint; None once a micro-batch of it is committed.
+
+    Found out and written down when they are not known yet. settings: the source's options. Raises PipelineError.
+    """
+    folder = Folder(spark, location)
+    try:
+        if folder.exists(NOTE):
+            kept: StreamOffset = folder.read_note(NOTE)
+            return kept
+        if folder.names("commits"):
+            return None
+        planner = Planner(source_options(settings))
+        try:
+            found = planner.initial()
+        finally:
+            planner.close()
+        folder.write_note(NOTE, found)
+    except ClientError as error:
+        raise PipelineError(str(error)) from error
+    except Exception as error:
+        from barnabas.pipelines.steps.base import spark_reason
+
+        raise PipelineError(f"the checkpoint {location} cannot be used: {spark_reason(error)}") from error
+    return found
+
+
+def kept_offset(options: SourceOptions, planner: Planner) -> StreamOffset:
+    """The same inside of the source, whose process has no Java at hand, for programs that set its option
+    `checkpointLocation`. Several sources of one query are told apart by what they read."""
+    assert options.checkpoint is not None
+    import pyarrow.fs as pafs
+
+    asked = repr((options.topics, options.pattern, options.assigned, options.starting))
+    name = f"barnabas-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.json"
+    local = local_path(options.checkpoint)
+    url = str(local.absolute()) if local is not None else options.checkpoint.replace("s3a://", "s3://", 1)
+    system, root = pafs.FileSystem.from_uri(url)
+    folder = f"{root.rstrip('/')}/sources"
+    path = f"{folder}/{name}"
+    if system.get_file_info(path).type == pafs.FileType.File:
+        with system.open_input_stream(path) as kept:
+            offset: StreamOffset = json.loads(kept.read())
+        return offset
+    found = planner.initial()
+    system.create_dir(folder, recursive=True)
+    fresh = f"{folder}/.{name}.{os.getpid()}"
+    with system.open_output_stream(fresh) as out:
+        out.write(json.dumps(found).encode())
+    system.move(fresh, path)
+    return found
