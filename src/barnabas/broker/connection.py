@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.produce_lane import ProduceLanes
+from barnabas.broker.senders import Job
 from barnabas.storage.files import FileSlice
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ SENDFILE_BYTES_MIN: Final = 96 * 1024
 SENDFILE_STEP_BYTES: Final = 1 << 20
 # Small slices are joined with what is around them, but no more than this is read from files at a time.
 SEND_BUFFER_BYTES: Final = 256 * 1024
+# Below this the way to a sender thread and back takes longer than sending.
+SENDER_BYTES_MIN: Final = 256 * 1024
 ANSWERS_QUEUED_MAX: Final = 64
 V4_IN_V6: Final = "::ffff:"
 INT32: Final = struct.Struct(">i")
@@ -49,7 +52,7 @@ class Connection:
     """State of one accepted socket. Owned by its shard's loop; never touched from another thread."""
 
     __slots__ = (
-        "_carry", "_large", "_large_bytes", "_out", "_paused", "_waiting", "_writer_armed", "api_versions",
+        "_carry", "_large", "_large_bytes", "_out", "_paused", "_slice_away", "_waiting", "_writer_armed", "api_versions",
         "client_id", "client_software", "closed", "connected_s", "fd", "lanes", "last_active_s", "listener",
         "local_host", "local_port", "parked", "peer", "principal", "sasl", "shard", "sock",
     )  # fmt: skip
@@ -82,6 +85,7 @@ class Connection:
         self._paused = False
         self._waiting = False
         self._writer_armed = False
+        self._slice_away = False
 
     @property
     def host(self) -> str:
@@ -107,7 +111,7 @@ class Connection:
         buffer = self.shard.receive_buffer
         carry = self._carry
         kept = len(carry)
-        if self._waiting:
+        if self._waiting or self._slice_away:
             self._read_while_waiting()
             return
         if kept:
@@ -198,7 +202,7 @@ class Connection:
     def _go_on(self) -> None:
         """Handle the requests that were left in the carry, unless something holds this connection up."""
         carry = self._carry
-        if not carry or self.closed or self._waiting or self._writer_armed:
+        if not carry or self.closed or self._waiting or self._writer_armed or self._slice_away:
             return
         self._carry = b""
         if len(carry) >= SHARED_BUFFER_BYTES:
@@ -218,7 +222,7 @@ class Connection:
 
     def flush(self) -> None:
         """Write what is queued, as far as the socket takes it."""
-        if self.closed or self._writer_armed:
+        if self.closed or self._writer_armed or self._slice_away:
             return
         try:
             self._write_queued()
@@ -227,7 +231,7 @@ class Connection:
         except OSError as error:
             self.close(None if error.errno in (errno.ECONNRESET, errno.EPIPE) else str(error))
             return
-        if self._paused:
+        if self._paused and not self._slice_away:
             self._paused = False
             self.shard.loop.call_soon(self._go_on)
 
@@ -236,6 +240,10 @@ class Connection:
         while out:
             item = out[0]
             if isinstance(item, FileSlice):
+                if self._is_for_sender(item):
+                    self._slice_away = True
+                    self.shard.senders.send(Job(self.fd, item, self._on_slice_sent))
+                    return
                 self._write_slice(item)
                 continue
             data: bytes | bytearray | memoryview
@@ -301,6 +309,34 @@ class Connection:
         else:
             out[0] = item.after(sent)
 
+    def _is_for_sender(self, item: FileSlice) -> bool:
+        """Whether a sender thread is to send it: it is large, and other connections take large ones too."""
+        return (
+            item.size >= SENDER_BYTES_MIN
+            and self.shard.sendfile_allowed(self)
+            and self.shard.senders.is_shared(self.fd)
+        )
+
+    def _on_slice_sent(self, sent: int, error: OSError | None) -> None:
+        """A sender thread has sent `sent` bytes of the first slice, and gave up with `error` if it is not None."""
+        self._slice_away = False
+        if self.closed:
+            self.sock.close()
+            return
+        item = self._out[0]
+        assert isinstance(item, FileSlice)
+        if sent == item.size:
+            self._out.popleft()
+        else:
+            self._out[0] = item.after(sent)
+        if isinstance(error, BlockingIOError):
+            self._arm_writer()
+        elif error is not None:
+            self.close(None if error.errno in (errno.ECONNRESET, errno.EPIPE) else str(error))
+        else:
+            self.flush()
+            self._go_on()
+
     def _arm_writer(self) -> None:
         self._writer_armed = True
         self.shard.loop.remove_reader(self.fd)
@@ -344,7 +380,8 @@ class Connection:
         if self._large is not None:
             self.shard.large_buffers.give_back(self._large)
             self._large = None
-        self.sock.close()
+        if not self._slice_away:
+            self.sock.close()
         self.shard.forget(self)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.broker.connection import SEND_BUFFER_BYTES, SHARED_BUFFER_BYTES, Connection, LargeBuffers
+from barnabas.broker.senders import Senders
 from barnabas.storage.files import OPEN_FILES
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Shard:
         self.clock = clock
         self.request_bytes_max = request_bytes_max
         self.connections_max = 1 << 31
+        self.senders = Senders(loop)
         self.receive_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.send_buffer = memoryview(bytearray(SEND_BUFFER_BYTES))
         self.large_buffers = LargeBuffers()
@@ -201,6 +203,7 @@ class Shard:
         for connection in list(self.connections):
             connection.flush()
             connection.close(None)
+        self.senders.close()
 
     def sendfile_allowed(self, connection: Connection) -> bool:
         return connection.sock.__class__ is socket.socket
