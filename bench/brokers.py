@@ -74,7 +74,15 @@ class Broker:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.prepare()
-        with self.log_path.open("wb") as log:
+        self._launch()
+
+    def restart(self, *, kill: bool) -> None:
+        """End, in order or by SIGKILL, and start again over the same data, on the same port. Raises BenchError."""
+        self._end(signal.SIGKILL if kill else signal.SIGTERM, timeout_s=90)
+        self._launch()
+
+    def _launch(self) -> None:
+        with self.log_path.open("ab") as log:
             began = time.monotonic()
             self.process = subprocess.Popen(
                 self.command(), stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL,
@@ -115,17 +123,20 @@ class Broker:
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL after 20 s; the data directory goes."""
+        self._end(signal.SIGTERM, timeout_s=20)
+        shutil.rmtree(self.data, ignore_errors=True)
+
+    def _end(self, signal_number: int, timeout_s: float) -> None:
         if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+            self.process.send_signal(signal_number)
             try:
-                self.process.wait(timeout=20)
+                self.process.wait(timeout=timeout_s)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
         if self.process is not None and self.process.stdout is not None:
             self.process.stdout.close()
         self.process = None
-        shutil.rmtree(self.data, ignore_errors=True)
 
 
 class Barnabas(Broker):
