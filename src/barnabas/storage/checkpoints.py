@@ -134,10 +134,10 @@ def write_topic_id(folder: str, topic_id: uuid.UUID, *, sync: bool = True) -> No
 
 
 def _read_pairs(path: str, separator: str) -> dict[str, str]:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        lines = [line.strip() for line in file]
+    with open(path, "rb", buffering=0) as file:
+        text = file.read().decode(errors="replace")
     pairs = {}
-    for line in lines:
+    for line in map(str.strip, text.splitlines()):
         if line and not line.startswith("#"):
             name, _, value = line.partition(separator)
             pairs[name.strip()] = value.strip()

@@ -50,11 +50,13 @@ def path_of(folder: str, offset: int) -> str:
 
 def offsets_in(folder: str) -> list[int]:
     """The offsets of the snapshots in `folder`, ascending."""
-    found = []
-    for name in os.listdir(folder):
-        if name.endswith(SUFFIX) and name[: -len(SUFFIX)].isdecimal():
-            found.append(int(name[: -len(SUFFIX)]))
-    return sorted(found)
+    return offsets_among(os.listdir(folder))
+
+
+def offsets_among(names: Iterable[str]) -> list[int]:
+    """The offsets of the snapshots among file names, ascending."""
+    found = [name[: -len(SUFFIX)] for name in names if name.endswith(SUFFIX)]
+    return sorted(int(stem) for stem in found if stem.isdecimal())
 
 
 def read(path: str) -> list[ProducerSnapshot]:

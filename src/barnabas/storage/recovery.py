@@ -78,7 +78,7 @@ def open_log(
     Offsets come from the log dir's checkpoints; 0 where they are silent. Raises LogDirOffline.
     """
     try:
-        sizes = _tidy(folder)
+        sizes, names = _tidy(folder)
         segments = [
             Segment(folder, base, size, config.segment_index_bytes, interval=config.index_interval_bytes)
             for base, size in sorted(sizes.items())
@@ -87,7 +87,7 @@ def open_log(
             segments = [Segment.create(folder, log_start_offset, config.segment_index_bytes, now_ms)]
         for segment in segments:
             segment.created_ms = now_ms
-        return _Opening(folder, config, segments, now_ms).run(
+        return _Opening(folder, config, segments, names, now_ms).run(
             clean, recovery_point, log_start_offset, high_watermark
         )
     except OSError as error:
@@ -95,10 +95,18 @@ def open_log(
 
 
 class _Opening:
-    """The steps of `open_log` and what they hand each other."""
+    """The steps of `open_log` and what they hand each other.
 
-    def __init__(self, folder: str, config: LogConfig, segments: list[Segment], now_ms: int) -> None:
+    `names` are the files in the folder, read once: a broker with 10,000 partitions starts with 10,000 of these,
+    most of them for logs that are empty or short, and what each of them asks the file system is the start-up.
+    """
+
+    def __init__(
+        self, folder: str, config: LogConfig, segments: list[Segment], names: set[str], now_ms: int
+    ) -> None:
         self.folder = folder
+        self.names = names
+        self.snapshots = producer_snapshot.offsets_among(names)
         self.config = config
         self.segments = segments
         self.now_ms = now_ms
@@ -114,9 +122,9 @@ class _Opening:
         if end_offset is not None:
             recovery_point = end_offset
             core.reset(start_offset, max(end_offset, start_offset))
-            _remove_snapshots(self.folder, end_offset)
+            snapshots = _remove_snapshots(self.folder, self.snapshots, end_offset)
             last_snapshot = reload_producers(
-                self.folder, core, segments, skip_scan=True, from_start=epochs_lost
+                self.folder, core, segments, snapshots, skip_scan=True, from_start=epochs_lost
             )
         else:
             end_offset = self._recover(core, recovery_point, epochs_lost)
@@ -146,18 +154,21 @@ class _Opening:
         for segment in self.segments:
             segment.delete_files()
         self.segments[:] = [Segment.create(self.folder, offset, self.config.segment_index_bytes, self.now_ms)]
-        _remove_snapshots(self.folder, -1)
+        _remove_snapshots(self.folder, self.snapshots, -1)
         return PartitionCore(offset)
 
     def _bring_back_indexes(self) -> None:
         """Rebuilds the indexes of segments that have lost one; the scan of unclean ones does it by itself."""
         for segment in self.segments:
-            if segment.size_bytes and not (segment.offset_index.exists() and segment.time_index.exists()):
+            stem = f"{segment.base_offset:020d}"
+            if segment.size_bytes and not {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= self.names:
                 segment.rebuild("an index file is missing")
                 rebuild_txn_index(self.folder, self.segments, segment, "an index file is missing")
 
     def _read_epochs(self) -> tuple[LeaderEpochs, bool]:
         """(the epochs, whether they must be found again in the batches)."""
+        if checkpoints.LEADER_EPOCHS not in self.names:
+            return LeaderEpochs(), False
         path = os.path.join(self.folder, checkpoints.LEADER_EPOCHS)
         try:
             return LeaderEpochs(checkpoints.read_epochs(path)), False
@@ -168,6 +179,8 @@ class _Opening:
     def _end_when_clean(self) -> int | None:
         """The log's end by the last index entry; None when the last segment is not whole after all."""
         last = self.segments[-1]
+        if last.size_bytes == 0:
+            return last.base_offset
         try:
             return last.next_offset()
         except Damaged as damage:
@@ -185,8 +198,8 @@ class _Opening:
         base_offset = segments[first].base_offset
         start_offset = core.log_start_offset
         core.reset(min(start_offset, base_offset), base_offset)
-        _remove_snapshots(self.folder, base_offset)
-        reload_producers(self.folder, core, segments[: first + 1], from_start=epochs_lost)
+        snapshots = _remove_snapshots(self.folder, self.snapshots, base_offset)
+        reload_producers(self.folder, core, segments[: first + 1], snapshots, from_start=epochs_lost)
         end_offset = base_offset
         for slot in range(first, len(segments)):
             segment = segments[slot]
@@ -220,10 +233,12 @@ class _Opening:
             )
 
 
-def _remove_snapshots(folder: str, above_offset: int) -> None:
-    for offset in producer_snapshot.offsets_in(folder):
+def _remove_snapshots(folder: str, snapshots: list[int], above_offset: int) -> list[int]:
+    """Removes those above an offset; those that are left."""
+    for offset in snapshots:
         if offset > above_offset:
             remove_quietly(producer_snapshot.path_of(folder, offset))
+    return [offset for offset in snapshots if offset <= above_offset]
 
 
 def recover_segment(segment: Segment, core: PartitionCore) -> tuple[int, str | None]:
@@ -279,11 +294,13 @@ def reload_producers(
     folder: str,
     core: PartitionCore,
     segments: list[Segment],
+    snapshots: list[int] | None = None,
     *,
     skip_scan: bool = False,
     from_start: bool = False,
 ) -> int:
-    """Fills the core's producers from the newest whole snapshot and the batches after it.
+    """Fills the core's producers from the newest whole one of the snapshots (those in the folder, where the
+    caller does not know them) and the batches after it.
 
     Returns the offset of the snapshot that is up to date with the log's end, or -1. skip_scan: a log that
     was closed cleanly and has no snapshot at all (Kafka made it before snapshots, or it was restored from a
@@ -293,7 +310,7 @@ def reload_producers(
     end_offset = core.log_end_offset
     replay_from = core.log_start_offset
     found_snapshot = False
-    for offset in reversed(producer_snapshot.offsets_in(folder)):
+    for offset in reversed(producer_snapshot.offsets_in(folder) if snapshots is None else snapshots):
         path = producer_snapshot.path_of(folder, offset)
         try:
             rows = producer_snapshot.read(path)
@@ -381,8 +398,9 @@ def rebuild_txn_index(folder: str, segments: list[Segment], segment: Segment, re
         )
 
 
-def _tidy(folder: str) -> dict[int, int]:
-    """Finishes or removes what an interruption left; base offset -> size of each segment. Raises OSError.
+def _tidy(folder: str) -> tuple[dict[int, int], set[str]]:
+    """Finishes or removes what an interruption left; base offset -> size of each segment, and the names of the
+    files that are there now. Raises OSError.
 
     `.deleted` and `.cleaned` files go: a deletion was under way, or a compaction that had not finished
     writing. `.swap` files are a finished compaction: they take the place of what they compacted.
@@ -399,12 +417,13 @@ def _tidy(folder: str) -> dict[int, int]:
         stem, suffix = name[:20], name[20:]
         if suffix == LOG_SUFFIX and stem.isdecimal():
             sizes[int(stem)] = os.stat(os.path.join(folder, name)).st_size
-    for name in names:
+    for name in list(names):
         stem, suffix = name[:20], name[20:]
-        if stem.isdecimal() and suffix in _KINDS[1:] and int(stem) not in sizes:
+        if suffix in _KINDS[1:] and stem.isdecimal() and int(stem) not in sizes:
             remove_quietly(os.path.join(folder, name))
+            names.discard(name)
             log.warning("index without a segment removed", extra={"file": os.path.join(folder, name)})
-    return sizes
+    return sizes, names
 
 
 def finish_swaps(folder: str, names: set[str]) -> set[str]:
