@@ -10,6 +10,7 @@ import typer
 
 from barnabas.cli.errors import CliError
 from barnabas.cli.options import AsJson
+from barnabas.cli.pipelines import spark_settings
 from barnabas.cli.runner import example, new_app
 
 app = new_app("Run a pipeline on Spark; preview it; replay its dead letters.")
@@ -54,6 +55,14 @@ def run(
             show_default=False,
         ),
     ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A setting of Spark; again for more. Wins over the file's.",
+            show_default=False,
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on standard error.")] = False,
     json: AsJson = False,
 ) -> int:
@@ -72,6 +81,7 @@ def run(
             bootstrap=bootstrap,
             checkpoint_dir=checkpoints,
             master=master,
+            conf=spark_settings(conf),
             as_json=json,
             quiet=quiet,
         )

@@ -71,6 +71,10 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A setting of Spark; again for more.", show_default=False),
+    ] = None,
 ) -> int:
     """Run a server in the foreground. It goes on with everything that an earlier one in DIR ran."""
     for file in files or []:
@@ -89,9 +93,18 @@ def serve(
             master=master,
             files=files or (),
             checkpoints=checkpoints,
+            conf=spark_settings(conf),
         )
     except PipelineError as error:
         raise CliError(str(error)) from None
+
+
+def spark_settings(pairs: list[str] | None) -> dict[str, str]:
+    """The settings of `--conf NAME=VALUE`. Raises UsageError."""
+    for pair in pairs or []:
+        if not pair.startswith("spark.") or "=" not in pair:
+            raise UsageError(f"--conf {pair!r} is not of the form spark.name=value")
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs or [])}
 
 
 def call(server: str, method: str, path: str, body: bytes | None = None) -> Any:

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -87,6 +87,7 @@ def run_file(
     bootstrap: str | None = None,
     checkpoint_dir: Path | str | None = None,
     master: str | None = None,
+    conf: Mapping[str, str] | None = None,
     as_json: bool = False,
     quiet: bool = False,
 ) -> int:
@@ -107,6 +108,7 @@ def run_file(
         bootstrap=bootstrap,
         checkpoint_dir=checkpoint_dir,
         master=master,
+        conf=conf,
         progress=progress,
         say=say,
     )
@@ -140,13 +142,14 @@ def run_pipeline(
     bootstrap: str | None = None,
     checkpoint_dir: Path | str | None = None,
     master: str | None = None,
+    conf: Mapping[str, str] | None = None,
     progress: Progress = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> RunReport:
     """Runs until everything there is processed (`once`), or until Ctrl-C or SIGTERM: then it stops cleanly.
 
     bootstrap: wins over the file's. checkpoint_dir: a folder, or a URL that Spark reaches. progress: called after
-    each micro-batch that read something.
+    each micro-batch that read something. conf: settings of Spark that win over the file's.
     """
     from pyspark.sql import SparkSession
 
@@ -167,7 +170,7 @@ def run_pipeline(
             master=master,
             quick=once,
             log_file=log_file,
-            conf=spec.spark,
+            conf={**spec.spark, **(conf or {})},
             archive=archive,
         )
         report.start_seconds = time.monotonic() - begun

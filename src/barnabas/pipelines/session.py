@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Final
 import pyspark
 
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.shipping import build_zip, cluster_settings, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,9 +51,11 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.driver.memory": "1g",
+}
+LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "1g",
 }
 
 
@@ -123,8 +126,9 @@ def start_session(
 ) -> SparkSession:
     """The process's Spark session, with the format `barnabas` registered; one that runs is taken as it is.
 
-    master: default local[*] with retries of failed tasks. quick: compile for a short run. log_file: what
-    Spark and its Python workers say. archive: from `build_archive`. Raises PipelineError without Java.
+    master: default local[*] with retries of failed tasks; to another this package is shipped. quick: compile for
+    a short run. log_file: what Spark and its Python workers say. archive: from `build_archive`. Raises PipelineError
+    without Java.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -140,15 +144,17 @@ def start_session(
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     os.environ["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = _worker_path()
+    conf = dict(conf or {})
+    # A failed task runs again, up to four times, as on a cluster: local mode alone would give up at once.
+    master = master or conf.get("spark.master", "local[*,4]")
     settings = {
         **DEFAULTS,
+        **_placed(master),
         "spark.driver.extraJavaOptions": _jvm_options(quick, log_file, archive),
-        **(conf or {}),
+        **conf,
+        "spark.master": master,
+        "spark.app.name": app,
     }
-    # A failed task runs again, up to four times, as on a cluster: local mode alone would give up at once.
-    settings["spark.master"] = master or settings.get("spark.master", "local[*,4]")
-    settings["spark.app.name"] = app
     try:
         with _output(log_file) as output:
             _launch(settings, output)
@@ -185,11 +191,20 @@ def _jvm_options(quick: bool, log_file: Path | None, archive: Path | None) -> st
     return " ".join(options)
 
 
-def _worker_path() -> str:
-    """A PYTHONPATH with which Spark's Python workers on this machine find this very package."""
-    package = str(Path(__file__).resolve().parents[2])
+def _placed(master: str) -> Mapping[str, str]:
+    """The settings with which Spark's Python workers find this very package, here (PYTHONPATH) and elsewhere."""
+    if master.startswith("local"):
+        _add_to_path(Path(__file__).resolve().parents[2])
+        return LOCAL
+    archive = build_zip(cache_folder())
+    _add_to_path(unpacked(archive))
+    return cluster_settings(archive)
+
+
+def _add_to_path(folder: Path) -> None:
+    package = str(folder)
     rest = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part and part != package]
-    return os.pathsep.join([package, *rest])
+    os.environ["PYTHONPATH"] = os.pathsep.join([package, *rest])
 
 
 def _output(log_file: Path | None) -> IO[bytes]:

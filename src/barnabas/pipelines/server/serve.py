@@ -6,7 +6,7 @@ import logging
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from barnabas.pipelines.server.manager import Manager
 from barnabas.pipelines.session import build_archive, start_session
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8084"
+SETTINGS: Final = {"spark.scheduler.mode": "FAIR", "spark.sql.streaming.numRecentProgressUpdates": "100"}
 
 
 def serve(
@@ -30,6 +31,7 @@ def serve(
     master: str | None = None,
     files: Sequence[Path] = (),
     checkpoints: str | None = None,
+    conf: Mapping[str, str] | None = None,
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
 ) -> int:
     """Runs until Ctrl-C or SIGTERM; prints one line beginning with `ready` on stdout. Raises PipelineError."""
@@ -45,7 +47,7 @@ def serve(
             "barnabas pipelines",
             master=master,
             log_file=folder / "spark.log",
-            conf={"spark.scheduler.mode": "FAIR", "spark.sql.streaming.numRecentProgressUpdates": "100"},
+            conf={**SETTINGS, **(conf or {})},
             archive=archive,
         )
         manager = Manager(spark, folder, bootstrap, checkpoints)
