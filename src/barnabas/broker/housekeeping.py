@@ -41,7 +41,7 @@ class Housekeeping:
             ("flush", FLUSH_CHECK_MS, self._flush),
             ("offsets", config.get(broker_groups.OFFSETS_RETENTION_CHECK_INTERVAL_MS), self._expire_offsets),
         ]
-        jobs.append(("quotas", CHECKPOINT_INTERVAL_MS, self._expire_quotas))
+        jobs.append(("silent clients", CHECKPOINT_INTERVAL_MS, self._expire_clients))
         if idle_ms > 0:
             jobs.append(("idle connections", min(idle_ms, IDLE_CHECK_MS_MAX), self._close_idle))
         for name, interval_ms, job in jobs:
@@ -77,8 +77,9 @@ class Housekeeping:
     async def _expire_offsets(self) -> None:
         self._broker.groups.expire_offsets()
 
-    async def _expire_quotas(self) -> None:
+    async def _expire_clients(self) -> None:
         self._broker.quotas.core.expire(int(self._broker.clock.monotonic_ms()))
+        self._broker.telemetry.expire()
 
     async def _close_idle(self) -> None:
         self._broker.shard.close_idle(self._broker.config.get(broker_network.CONNECTIONS_MAX_IDLE_MS) / 1000)

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker import telemetry
 from barnabas.broker.cleaning import Cleaning
 from barnabas.broker.connection_limits import ConnectionLimits
 from barnabas.broker.controller import Controller
@@ -90,7 +91,9 @@ class BrokerServer:
             config.get(broker_network.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS)
         )
         self.conversions = Conversions()
-        self._api_ranges = [_range_of(api) for api in APIS]
+        self.telemetry = telemetry.Telemetry(config, self.clock)
+        unserved = frozenset() if self.telemetry.receives else telemetry.APIS
+        self._api_ranges = [_range_of(api) for api in APIS if api.key not in unserved]
         self._own_api_ranges = [_range_of(api) for api in OWN_APIS]
         self.features = Features(config)
         self.quotas = Quotas(config)
@@ -125,6 +128,7 @@ class BrokerServer:
         self.controller.on_configs_changed = self._on_configs_changed
         self._on_configs_changed("clients", "")
         self._on_configs_changed("brokers", "")
+        self._on_configs_changed(telemetry.KIND, "")
         try:
             self._listen()
         except StartError:
@@ -192,6 +196,8 @@ class BrokerServer:
         if kind in QUOTA_KINDS:
             self.quotas.configure(self.image.configs)
             self.shard.dispatcher.enforce(self.quotas)
+        if kind == telemetry.KIND:
+            self.telemetry.configure(self.image.configs)
         if kind == "brokers":
             self.shard.limits.configure()
             self.shard.limit_connections(self.config.get(broker_network.MAX_CONNECTIONS))

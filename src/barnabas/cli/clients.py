@@ -1,8 +1,11 @@
-"""`barnabas clients`: who is connected, in which versions they speak, and whose records are converted."""
+"""`barnabas clients`: who is connected, in which versions they speak, whose records are converted, and the metrics
+that clients push."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from barnabas.cli.direct import direct
 from barnabas.cli.errors import EXIT_OK
@@ -10,6 +13,11 @@ from barnabas.cli.options import AsJson, Bootstrap, Properties
 from barnabas.cli.output import print_json, print_table, size_text
 from barnabas.cli.runner import example, new_app
 from barnabas.wire.messages import api_name
+from barnabas.wire.messages.client_metrics import (
+    ClientInstance,
+    ClientMetricsRequest,
+    ClientMetricsResponse,
+)
 from barnabas.wire.messages.connected_clients import (
     ConnectedClient,
     ConnectedClientsRequest,
@@ -17,16 +25,42 @@ from barnabas.wire.messages.connected_clients import (
     ConvertedRecords,
 )
 
-app = new_app("Show connected clients, their versions, and whose records are converted.")
+app = new_app(
+    "Show connected clients, their versions, whose records are converted, and the metrics they push."
+)
 
 
-@app.command(epilog=example("barnabas clients", "barnabas clients --json | jq '.clients[].client_id'"))
-def clients(bootstrap: Bootstrap = None, properties: Properties = None, json: AsJson = False) -> int:
+@app.command(
+    epilog=example(
+        "barnabas clients",
+        "barnabas clients --json | jq '.clients[].client_id'",
+        "barnabas config set metrics mine 'metrics=*' interval.ms=10000",
+        "barnabas clients --metrics org.apache.kafka.producer",
+    )
+)
+def clients(
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "-m",
+            "--metrics",
+            metavar="PREFIX",
+            help="Show what clients have pushed of their own metrics instead, by the beginning of their names.",
+        ),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    json: AsJson = False,
+) -> int:
     """Show connected clients, their versions, and whose records are converted.
 
     Clients older than 2019 do not name their software. Records of clients older than 0.11 are
     converted by the broker, which costs it time; the second table says for whom.
+
+    Metrics are pushed by clients that a subscription matches (`barnabas config set metrics`).
     """
+    if metrics is not None:
+        return _show_metrics(metrics, bootstrap, properties, json)
     shown: dict[str, list[dict[str, Any]]] = {"clients": [], "conversions": []}
     with direct(bootstrap, properties) as admin:
         for broker in sorted(admin.nodes()):
@@ -65,6 +99,53 @@ def clients(bootstrap: Bootstrap = None, properties: Properties = None, json: As
             ],
         )  # fmt: skip
     return EXIT_OK
+
+
+def _show_metrics(prefix: str, bootstrap: str | None, properties: list[str] | None, json: bool) -> int:
+    found: list[dict[str, Any]] = []
+    with direct(bootstrap, properties) as admin:
+        for broker in sorted(admin.nodes()):
+            answer = admin.node(broker, ClientMetricsRequest(name_prefix=prefix), ClientMetricsResponse)
+            found += [_instance(broker, one) for one in answer.clients]
+    found.sort(key=lambda one: (one["client_id"], one["instance_id"], one["broker"]))
+    if json:
+        print_json(found)
+        return EXIT_OK
+    print_table(
+        ("CLIENT ID", "SOFTWARE", "METRIC", "LABELS", "VALUE"),
+        [
+            (
+                one["client_id"],
+                one["software"] or None,
+                metric["name"],
+                ",".join(f"{key}={value}" for key, value in metric["labels"].items()) or None,
+                f"{metric['value']:.6g}",
+            )
+            for one in found
+            for metric in one["metrics"]
+        ],
+    )
+    return EXIT_OK
+
+
+def _instance(broker: int, one: ClientInstance) -> dict[str, Any]:
+    return {
+        "instance_id": str(one.instance_id),
+        "client_id": one.client_id,
+        "software": f"{one.software_name} {one.software_version}".strip(),
+        "address": one.address,
+        "broker": broker,
+        "received_ms": one.received_ms,
+        "pushes": one.pushes,
+        "metrics": [
+            {
+                "name": each.name,
+                "labels": {label.key: label.value for label in each.labels},
+                "value": each.value,
+            }
+            for each in one.metrics
+        ],
+    }
 
 
 def _client(broker: int, one: ConnectedClient) -> dict[str, Any]:

@@ -30,7 +30,11 @@ METRICS.string(
 METRICS.strings("kafka.metrics.reporters", (), "Java metric reporters.", mark=IGNORED)
 METRICS.integer("kafka.metrics.polling.interval.secs", 10, "How often they are asked.", lo=1, mark=IGNORED)
 TELEMETRY_MAX_BYTES: Final = METRICS.integer(
-    "telemetry.max.bytes", 1_048_576, "Largest client telemetry message that is accepted.", lo=1
+    "telemetry.max.bytes",
+    1_048_576,
+    "Largest client telemetry message that is accepted.",
+    lo=1,
+    mark=Mark.WORKS,
 )
 
 REMOTE_LOG_STORAGE_SYSTEM_ENABLE: Final = METRICS.boolean(

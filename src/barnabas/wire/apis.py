@@ -87,12 +87,15 @@ APIS: Final[tuple[Api, ...]] = (
     _row(61, "DescribeProducers", "describe_producers", 0, 0, READ_TOPIC),
     _row(68, "ConsumerGroupHeartbeat", "consumer_group_heartbeat", 0, 1, READ_GROUP),
     _row(69, "ConsumerGroupDescribe", "consumer_group_describe", 0, 1, DESCRIBE_GROUP),
+    _row(71, "GetTelemetrySubscriptions", "get_telemetry_subscriptions", 0, 0),
+    _row(72, "PushTelemetry", "push_telemetry", 0, 0),
     _row(74, "ListConfigResources", "list_config_resources", 0, 1),
     _row(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, DESCRIBE_TOPIC),
 )
 
 OWN_APIS: Final[tuple[Api, ...]] = (
     _row(30000, "ConnectedClients", "connected_clients", 0, 0, DESCRIBE_CLUSTER),
+    _row(30001, "ClientMetrics", "client_metrics", 0, 0, DESCRIBE_CLUSTER),
 )
 """Not Kafka's: announced to our own client only."""
 

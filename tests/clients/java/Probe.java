@@ -27,15 +27,19 @@ public final class Probe {
         void run(String bootstrap, List<String> arguments, Map<String, Object> found) throws Exception;
     }
 
-    static final Map<String, Scenario> SCENARIOS = new TreeMap<>(Map.of(
-            "roundtrip", RoundTrip::run,
-            "idempotent", RoundTrip::idempotent,
-            "group", Groups::leaveAndKill,
-            "assignor", Groups::assignor,
-            "static-member", Groups::staticMember,
-            "member", Groups::memberProcess,
-            "offsets", Offsets::run,
-            "admin", Admins::run));
+    static final Map<String, Scenario> SCENARIOS = new TreeMap<>();
+
+    static {
+        SCENARIOS.put("roundtrip", RoundTrip::run);
+        SCENARIOS.put("idempotent", RoundTrip::idempotent);
+        SCENARIOS.put("group", Groups::leaveAndKill);
+        SCENARIOS.put("assignor", Groups::assignor);
+        SCENARIOS.put("static-member", Groups::staticMember);
+        SCENARIOS.put("member", Groups::memberProcess);
+        SCENARIOS.put("offsets", Offsets::run);
+        SCENARIOS.put("admin", Admins::run);
+        SCENARIOS.put("telemetry", Telemetry::run);
+    }
 
     public static void main(String[] args) {
         if (args.length < 2 || !SCENARIOS.containsKey(args[1])) {

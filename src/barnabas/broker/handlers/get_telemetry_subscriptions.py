@@ -1,0 +1,31 @@
+"""GetTelemetrySubscriptions (key 71), version 0: a client asks which of its metrics are wanted, and how often."""
+
+from __future__ import annotations
+
+import uuid
+
+from barnabas.broker.context import Context
+from barnabas.cores.telemetry import COMPRESSIONS
+from barnabas.wire.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from barnabas.wire.primitives import ZERO_UUID
+
+
+def handle(context: Context, request: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
+    telemetry = context.broker.telemetry
+    instance_id = request.client_instance_id
+    if instance_id == ZERO_UUID:
+        instance_id = uuid.uuid4()
+    client = telemetry.client_of(context, instance_id)
+    wanted = telemetry.core.subscribe(client, int(context.broker.clock.monotonic_ms()))
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance_id,
+        subscription_id=wanted.subscription_id,
+        accepted_compression_types=list(COMPRESSIONS),
+        push_interval_ms=wanted.interval_ms,
+        telemetry_max_bytes=telemetry.core.bytes_max,
+        delta_temporality=True,
+        requested_metrics=list(wanted.metrics),
+    )

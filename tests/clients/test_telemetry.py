@@ -1,0 +1,134 @@
+"""Client telemetry (KIP-714): librdkafka and the Java client push metrics of their own, and we show them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from barnabas.broker.telemetry import Point, Values, read_points
+from barnabas.cores.telemetry import Client
+from barnabas.records.compression import Codec, compress
+from barnabas.testing import Broker
+from tests.clients.cli_support import Cli
+from tests.clients.test_java import probe  # noqa: F401 - a fixture
+from tests.support.admin import create_topic
+
+INTERVAL_MS = "200"
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Broker]:
+    """A broker that asks every client for all of its metrics, often."""
+    with Broker() as broker:
+        Cli(broker.bootstrap)("config", "set", "metrics", "all", "metrics=*", f"interval.ms={INTERVAL_MS}")
+        yield broker
+
+
+def shown(broker: Broker, prefix: str, client_id: str) -> dict[str, float]:
+    """What `barnabas clients --metrics` says of one client; values of one name are summed."""
+    found: dict[str, float] = {}
+    for one in Cli(broker.bootstrap).json("clients", "--metrics", prefix):
+        if one["client_id"] == client_id:
+            for metric in one["metrics"]:
+                found[metric["name"]] = found.get(metric["name"], 0) + metric["value"]
+    return found
+
+
+def until(check: Callable[[], bool], meanwhile: Callable[[], Any]) -> None:
+    """pytest's own time-out ends what never comes true."""
+    while not check():
+        meanwhile()
+
+
+def test_librdkafka_pushes(receiver: Broker) -> None:
+    create_topic(receiver.bootstrap, "pushed")
+    producer = Producer(
+        {"bootstrap.servers": receiver.bootstrap, "client.id": "rd", "enable.metrics.push": True}
+    )
+    producer.produce("pushed", b"1")
+    producer.flush(30)
+    cli, pushes, names = Cli(receiver.bootstrap), 0, set()
+    while pushes < 2:
+        producer.poll(0.1)
+        for one in cli.json("clients", "--metrics", "org.apache.kafka.producer"):
+            if one["client_id"] == "rd":
+                pushes, names = one["pushes"], {metric["name"] for metric in one["metrics"]}
+    assert "org.apache.kafka.producer.connection.creation.total" in names
+
+
+def test_the_java_client_pushes_what_is_asked(receiver: Broker, probe: list[str]) -> None:  # noqa: F811
+    done = subprocess.run(
+        [*probe, receiver.bootstrap, "telemetry", str(4 * int(INTERVAL_MS))],
+        capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert json.loads(done.stdout.strip().splitlines()[-1])["ok"] is True, done.stdout + done.stderr
+    found: dict[str, float] = {}
+    sent = "org.apache.kafka.producer.record.send.total"
+    # What it says when it closes may still be on its way.
+    until(
+        lambda: found.get(sent, 0) >= 100,
+        lambda: found.update(shown(receiver, "org.apache.kafka.producer", "java-telemetry")),
+    )
+    assert found[sent] == 100
+    assert len(found) > 20
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_pushes_in_every_compression(codec: Codec) -> None:
+    message = MetricsData()
+    metric = message.resource_metrics.add().scope_metrics.add().metrics.add(name="sent")
+    metric.sum.aggregation_temporality = 1
+    metric.sum.data_points.add(as_double=2.5).attributes.add(key="node").value.string_value = "1"
+    metric = message.resource_metrics.add().scope_metrics.add().metrics.add(name="queue")
+    metric.gauge.data_points.add(as_int=7)
+    metric = message.resource_metrics.add().scope_metrics.add().metrics.add(name="latency")
+    metric.histogram.data_points.add(count=2, sum=30.0)
+    points = read_points(codec, compress(codec, message.SerializeToString()))
+    assert points == [
+        Point("sent", (("node", "1"),), 2.5, True),
+        Point("queue", (), 7.0, False),
+        Point("latency.count", (), 2.0, False),
+        Point("latency.sum", (), 30.0, False),
+    ]
+    values = Values(Client.__new__(Client))
+    values.take(points, 1)
+    values.take(points, 2)
+    assert values.series[("sent", (("node", "1"),))] == 5.0
+    assert values.series[("queue", ())] == 7.0
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff\xff", compress(Codec.ZSTD, bytes(64 << 20))])
+def test_damaged_and_swollen_pushes_are_refused(data: bytes) -> None:
+    for codec in Codec:
+        with pytest.raises(ValueError, match=r"."):
+            read_points(codec, data)
+
+
+def test_nothing_is_asked_without_a_subscription() -> None:
+    """A client asks once and then leaves the broker alone: no push, and no request per message."""
+    with Broker() as broker:
+        create_topic(broker.bootstrap, "quiet")
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "rd"})
+        for _ in itertools.repeat(None, 20):
+            producer.produce("quiet", b"1")
+            producer.flush(30)
+        cli = Cli(broker.bootstrap)
+        assert cli.json("clients", "--metrics", "") == []
+        used: set[str] = set()
+        until(
+            lambda: "GetTelemetrySubscriptions" in used,
+            lambda: used.update(
+                api
+                for one in cli.json("clients")["clients"]
+                if one["client_id"] == "rd"
+                for api in one["apis"]
+            ),
+        )
+        assert "PushTelemetry" not in used
