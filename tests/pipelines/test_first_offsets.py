@@ -66,10 +66,11 @@ def test_killed_in_its_first_batch(bootstrap, client, new_topic, tmp_path):
     assert ",".join(values for values in read if values) == "between,while it was dead"
 
 
-@pytest.mark.parametrize("start", ["latest", "group"])
+@pytest.mark.parametrize(("start", "scheme"), [("latest", "file"), ("group", "viewfs")])
 def test_a_pipeline_that_fails_before_spark_writes_a_checkpoint(
-    spark, bootstrap, client, new_topic, tmp_path, start
+    spark, bootstrap, client, new_topic, tmp_path, start, scheme
 ):
+    """On a local folder, and on another of Hadoop's file systems (which keeps its files in one)."""
     topic = new_topic(1)
     send(client, topic, [b"0", b"1", b"2"])
     option = ""
@@ -81,9 +82,14 @@ def test_a_pipeline_that_fails_before_spark_writes_a_checkpoint(
         f"outputs: [{{topic: {topic}-out}}]\n"
     )
     place = tmp_path / "checkpoints"
+    url = place.as_uri()
+    if scheme == "viewfs":
+        name = "fs.viewfs.mounttable.tests.link./checkpoints"
+        spark._jsc.hadoopConfiguration().set(name, place.as_uri())
+        url = "viewfs://tests/checkpoints"
 
     def run():
-        return run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=place.as_uri())
+        return run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=url)
 
     folder = place / topic / f"{topic}-out"
     folder.mkdir(parents=True)
