@@ -110,7 +110,8 @@ class Dispatcher:
         connection.shard.loop.call_later(context.throttle_ms / 1000, connection.resume)
 
     def on_closed(self, connection: Connection) -> None:
-        """A connection is gone; nothing is parked on it that would not time out by itself."""
+        """A connection is gone, and with it the share sessions that it opened."""
+        self._broker.shares.on_closed(connection)
 
     def _refuse_version(
         self, connection: Connection, api: Api | None, key: int, version: int, correlation_id: int

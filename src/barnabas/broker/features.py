@@ -1,6 +1,7 @@
 """The cluster features that ApiVersions announces: which newer protocols clients may speak here.
 
-A level of 0 says that a feature is known and switched off. Source: KIP-584; KIP-848 for group.version.
+A level of 0 says that a feature is known and switched off. Source: KIP-584; KIP-848 for
+group.version, KIP-932 for share.version.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
 
 GROUP_VERSION: Final = "group.version"
+SHARE_VERSION: Final = "share.version"
 
 
 class Feature(NamedTuple):
@@ -31,7 +33,10 @@ class Features:
     def __init__(self, config: BrokerConfig) -> None:
         protocols = config.get(broker_groups.GROUP_COORDINATOR_REBALANCE_PROTOCOLS)
         self.consumer_groups = "consumer" in protocols
-        self.all = (Feature(GROUP_VERSION, 0, 1, int(self.consumer_groups)),)
+        self.all = (
+            Feature(GROUP_VERSION, 0, 1, int(self.consumer_groups)),
+            Feature(SHARE_VERSION, 0, 1, 1),
+        )
 
     def supported(self) -> list[SupportedFeatureKey]:
         return [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.cores.fetch import FetchPartition, FetchPlan
 from barnabas.wire.errors import ErrorCode
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from barnabas.broker.partition import Partition
     from barnabas.broker.shard import Shard
     from barnabas.storage.files import FileSlice
+
+
+class Waiter(Protocol):
+    """Somebody who waits for a partition to have more."""
+
+    def wake(self) -> None:
+        """It has something new: look again."""
 
 
 class PartitionRead:

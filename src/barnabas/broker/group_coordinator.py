@@ -30,6 +30,8 @@ from barnabas.runtime.timers import KeyedTimers
 from barnabas.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from barnabas.broker.partition import Partition
     from barnabas.broker.server import BrokerServer
 
@@ -102,6 +104,8 @@ class GroupCoordinator:
         self._timers = KeyedTimers(broker.loop, broker.clock, self._fire)
         self._preparing: asyncio.Task[None] | None = None
         self._partition_count = 0
+        self.on_effect: Callable[[Any], None] = lambda effect: None
+        """What share groups ask of the share coordinator (cores.group.share_events)."""
         self._topics: Mapping[str, TopicInfo] = {}
         self._topics_of = -1
 
@@ -145,6 +149,11 @@ class GroupCoordinator:
 
     def _index_of(self, group_id: str) -> int:
         return java_hash(group_id) % self._partition_count
+
+    def keeps_share_state(self, group_id: str, topic_id: UUID, index: int) -> bool:
+        """Whether a share group knows of the state of a partition."""
+        shard = self._shards.get(self._index_of(group_id)) if self._partition_count else None
+        return shard is not None and shard.core.keeps_share_state(group_id, topic_id, index)
 
     # --- asking ----------------------------------------------------------------------------------------
 
@@ -195,6 +204,8 @@ class GroupCoordinator:
         for token, reply in decision.replies:
             if not token.done():
                 token.set_result(reply)
+        for effect in decision.effects:
+            self.on_effect(effect)
 
     # --- time and topics -------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ def limits_of_all(config: BrokerConfig) -> GroupLimits:
         share_session_timeout_ms=get(broker_share.GROUP_SHARE_SESSION_TIMEOUT_MS),
         share_heartbeat_interval_ms=get(broker_share.GROUP_SHARE_HEARTBEAT_INTERVAL_MS),
         share_max_size=get(broker_share.GROUP_SHARE_MAX_SIZE),
+        share_initialize_retry_interval_ms=get(broker_share.GROUP_SHARE_INITIALIZE_RETRY_INTERVAL_MS),
     )
 
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from barnabas.config import broker_groups, broker_log, broker_network
+from barnabas.config import broker_groups, broker_log, broker_network, broker_share
 from barnabas.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Housekeeping:
             ("flush", FLUSH_CHECK_MS, self._flush),
             ("offsets", config.get(broker_groups.OFFSETS_RETENTION_CHECK_INTERVAL_MS), self._expire_offsets),
         ]
+        prune_ms = config.get(broker_share.SHARE_STATE_TOPIC_PRUNE_INTERVAL_MS)
+        jobs.append(("share groups", prune_ms, self._prune_shares))
         jobs.append(("silent clients", CHECKPOINT_INTERVAL_MS, self._expire_clients))
         if idle_ms > 0:
             jobs.append(("idle connections", min(idle_ms, IDLE_CHECK_MS_MAX), self._close_idle))
@@ -76,6 +78,9 @@ class Housekeeping:
 
     async def _expire_offsets(self) -> None:
         self._broker.groups.expire_offsets()
+
+    async def _prune_shares(self) -> None:
+        self._broker.shares.states.prune()
 
     async def _expire_clients(self) -> None:
         self._broker.quotas.core.expire(int(self._broker.clock.monotonic_ms()))

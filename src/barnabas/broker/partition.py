@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker.fetching import FetchWaiter, PartitionRead
+from barnabas.broker.fetching import PartitionRead, Waiter
 from barnabas.cores.fetch import FetchPartition
 from barnabas.cores.partition import Origin
 from barnabas.records.batch import (
@@ -64,7 +64,7 @@ class Partition:
         self.log = log
         self.leader_epoch = leader_epoch
         self.offline: str | None = None
-        self.waiters: dict[FetchWaiter, None] = {}
+        self.waiters: dict[Waiter, None] = {}
         log.core.advance_high_watermark(log.core.log_end_offset)
 
     @property

@@ -29,6 +29,7 @@ from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.quotas import KINDS as QUOTA_KINDS
 from barnabas.broker.quotas import Quotas
 from barnabas.broker.shard import Shard
+from barnabas.broker.shares import Shares
 from barnabas.config import broker_identity, broker_log, broker_network
 from barnabas.cores.fetch import SessionCache
 from barnabas.cores.znode_layout import Endpoint as RegisteredEndpoint
@@ -76,6 +77,7 @@ class BrokerServer:
     controller: Controller
     partitions: Partitions
     groups: GroupCoordinator
+    shares: Shares
     producer_ids: ProducerIds
 
     def __init__(
@@ -124,6 +126,8 @@ class BrokerServer:
             raise StartError(str(error)) from error
         self.producer_ids = ProducerIds(self.controller.tree, self.controller.node_id)
         self.groups = GroupCoordinator(self, limits_of_all(self.config))
+        self.shares = Shares(self)
+        self.groups.on_effect = self.shares.carry_out
         self.controller.on_topics_deleted = self.groups.on_topics_deleted
         self.controller.on_configs_changed = self._on_configs_changed
         self._on_configs_changed("clients", "")
@@ -138,6 +142,7 @@ class BrokerServer:
             self._registered_endpoints(), self.config.get(broker_identity.BROKER_RACK)
         )
         self.groups.load_existing()
+        self.shares.load_existing()
         self.shard.serve()
         self._housekeeping = Housekeeping(self)
         self._housekeeping.start()
@@ -172,6 +177,7 @@ class BrokerServer:
         self.shard.close()
         self.conversions.close()
         self.groups.close()
+        self.shares.close()
         await self.controller.close()
         await self.loop.run_in_executor(None, self.partitions.close)
         log.info("stopped")
@@ -193,6 +199,7 @@ class BrokerServer:
 
     def _on_configs_changed(self, kind: str, entity: str) -> None:
         self.groups.on_configs_changed(kind, entity)
+        self.shares.on_configs_changed(kind, entity)
         if kind in QUOTA_KINDS:
             self.quotas.configure(self.image.configs)
             self.shard.dispatcher.enforce(self.quotas)

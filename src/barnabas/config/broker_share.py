@@ -13,37 +13,60 @@ IGNORED: Final = Mark.IGNORED
 CLUSTER: Final = Mode.CLUSTER
 
 GROUP_SHARE_SESSION_TIMEOUT_MS: Final = SHARE.integer(
-    "group.share.session.timeout.ms", 45_000, "Silence after which a share group's member is dropped.", lo=1
+    "group.share.session.timeout.ms",
+    45_000,
+    "Silence after which a share group's member is dropped.",
+    lo=1,
+    mark=WORKS,
 )
 GROUP_SHARE_MIN_SESSION_TIMEOUT_MS: Final = SHARE.integer(
-    "group.share.min.session.timeout.ms", 45_000, "Lowest value of a group's share.session.timeout.ms.", lo=1
+    "group.share.min.session.timeout.ms",
+    45_000,
+    "Lowest value of a group's share.session.timeout.ms.",
+    lo=1,
+    mark=WORKS,
 )
 GROUP_SHARE_MAX_SESSION_TIMEOUT_MS: Final = SHARE.integer(
-    "group.share.max.session.timeout.ms", 60_000, "Highest value of a group's share.session.timeout.ms.", lo=1
+    "group.share.max.session.timeout.ms",
+    60_000,
+    "Highest value of a group's share.session.timeout.ms.",
+    lo=1,
+    mark=WORKS,
 )
 GROUP_SHARE_HEARTBEAT_INTERVAL_MS: Final = SHARE.integer(
-    "group.share.heartbeat.interval.ms", 5000, "Heartbeat interval given to share group members.", lo=1
+    "group.share.heartbeat.interval.ms",
+    5000,
+    "Heartbeat interval given to share group members.",
+    lo=1,
+    mark=WORKS,
 )
 GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS: Final = SHARE.integer(
     "group.share.min.heartbeat.interval.ms",
     5000,
     "Lowest value of a group's share.heartbeat.interval.ms.",
     lo=1,
+    mark=WORKS,
 )
 GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS: Final = SHARE.integer(
     "group.share.max.heartbeat.interval.ms",
     15_000,
     "Highest value of a group's share.heartbeat.interval.ms.",
     lo=1,
+    mark=WORKS,
 )
 GROUP_SHARE_MAX_SIZE: Final = SHARE.integer(
-    "group.share.max.size", 200, "Most members of a share group.", lo=1, hi=1000
+    "group.share.max.size", 200, "Most members of a share group.", lo=1, hi=1000, mark=WORKS
 )
 GROUP_SHARE_MAX_SHARE_SESSIONS: Final = SHARE.integer(
-    "group.share.max.share.sessions", 2000, "Share sessions per broker.", lo=1
+    "group.share.max.share.sessions", 2000, "Share sessions per broker.", lo=1, mark=WORKS
 )
 GROUP_SHARE_DELIVERY_COUNT_LIMIT: Final = SHARE.integer(
-    "group.share.delivery.count.limit", 5, "Deliveries after which a record is given up.", lo=2, hi=10
+    "group.share.delivery.count.limit",
+    5,
+    "Deliveries after which a record is given up.",
+    lo=2,
+    hi=10,
+    mark=WORKS,
 )
 GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT: Final = SHARE.integer(
     "group.share.min.delivery.count.limit",
@@ -51,6 +74,7 @@ GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT: Final = SHARE.integer(
     "Lowest value of a group's share.delivery.count.limit.",
     lo=2,
     hi=5,
+    mark=WORKS,
 )
 GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT: Final = SHARE.integer(
     "group.share.max.delivery.count.limit",
@@ -58,6 +82,7 @@ GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT: Final = SHARE.integer(
     "Highest value of a group's share.delivery.count.limit.",
     lo=5,
     hi=25,
+    mark=WORKS,
 )
 GROUP_SHARE_RECORD_LOCK_DURATION_MS: Final = SHARE.integer(
     "group.share.record.lock.duration.ms",
@@ -65,6 +90,7 @@ GROUP_SHARE_RECORD_LOCK_DURATION_MS: Final = SHARE.integer(
     "Time a consumer has to acknowledge a record.",
     lo=1000,
     hi=3_600_000,
+    mark=WORKS,
 )
 GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS: Final = SHARE.integer(
     "group.share.min.record.lock.duration.ms",
@@ -72,6 +98,7 @@ GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS: Final = SHARE.integer(
     "Lowest value of a group's share.record.lock.duration.ms.",
     lo=1000,
     hi=30_000,
+    mark=WORKS,
 )
 GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS: Final = SHARE.integer(
     "group.share.max.record.lock.duration.ms",
@@ -79,6 +106,7 @@ GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS: Final = SHARE.integer(
     "Highest value of a group's share.record.lock.duration.ms.",
     lo=30_000,
     hi=3_600_000,
+    mark=WORKS,
 )
 GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS: Final = SHARE.integer(
     "group.share.partition.max.record.locks",
@@ -86,6 +114,7 @@ GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS: Final = SHARE.integer(
     "Records of one partition that may be in flight.",
     lo=100,
     hi=10_000,
+    mark=WORKS,
 )
 GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS: Final = SHARE.integer(
     "group.share.min.partition.max.record.locks",
@@ -93,6 +122,7 @@ GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS: Final = SHARE.integer(
     "Lowest value of a group's share.partition.max.record.locks.",
     lo=100,
     hi=2000,
+    mark=WORKS,
 )
 GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS: Final = SHARE.integer(
     "group.share.max.partition.max.record.locks",
@@ -100,6 +130,7 @@ GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS: Final = SHARE.integer(
     "Highest value of a group's share.partition.max.record.locks.",
     lo=2000,
     hi=10_000,
+    mark=WORKS,
 )
 GROUP_SHARE_ASSIGNORS: Final = SHARE.strings(
     "group.share.assignors", ("simple",), "Server-side assignor of share groups; one name."
@@ -126,11 +157,26 @@ SHARE.integer(
 SHARE.boolean(
     "group.share.assignor.offload.enable", True, "Run assignors in a background thread.", mode=CLUSTER
 )
-SHARE.integer(
+GROUP_SHARE_INITIALIZE_RETRY_INTERVAL_MS: Final = SHARE.integer(
     "group.share.initialize.retry.interval.ms",
     30_000,
     "Wait before a share partition's state is initialized again.",
     lo=1,
+    mark=WORKS,
+)
+DEADLETTERQUEUE_TOPIC_NAME_PREFIX: Final = SHARE.string(
+    "errors.deadletterqueue.topic.name.prefix",
+    "dlq.",
+    "What the names of share groups' dead-letter topics must begin with.",
+    mode=CLUSTER,
+    mark=WORKS,
+)
+DEADLETTERQUEUE_AUTO_CREATE_TOPICS_ENABLE: Final = SHARE.boolean(
+    "errors.deadletterqueue.auto.create.topics.enable",
+    False,
+    "Create the dead-letter topic that a share group names if there is none.",
+    mode=CLUSTER,
+    mark=WORKS,
 )
 SHARE.string(
     "group.share.persister.class.name",
@@ -140,13 +186,14 @@ SHARE.string(
     mark=IGNORED,
 )
 SHARE_STATE_TOPIC_NUM_PARTITIONS: Final = SHARE.integer(
-    "share.coordinator.state.topic.num.partitions", 50, "Partitions of __share_group_state.", lo=1
+    "share.coordinator.state.topic.num.partitions", 50, "Partitions of __share_group_state.", lo=1, mark=WORKS
 )
 SHARE_STATE_TOPIC_REPLICATION_FACTOR: Final = SHARE.short(
     "share.coordinator.state.topic.replication.factor",
     3,
     "Replicas of __share_group_state; fewer brokers than that give as many as there are.",
     lo=1,
+    mark=WORKS,
 )
 SHARE_STATE_TOPIC_MIN_ISR: Final = SHARE.short(
     "share.coordinator.state.topic.min.isr",
@@ -155,20 +202,26 @@ SHARE_STATE_TOPIC_MIN_ISR: Final = SHARE.short(
     lo=1,
 )
 SHARE_STATE_TOPIC_SEGMENT_BYTES: Final = SHARE.integer(
-    "share.coordinator.state.topic.segment.bytes", 104_857_600, "Segment size of __share_group_state.", lo=1
+    "share.coordinator.state.topic.segment.bytes",
+    104_857_600,
+    "Segment size of __share_group_state.",
+    lo=1,
+    mark=WORKS,
 )
-SHARE.integer(
+SHARE_STATE_TOPIC_PRUNE_INTERVAL_MS: Final = SHARE.integer(
     "share.coordinator.state.topic.prune.interval.ms",
     300_000,
     "How often records of __share_group_state that are no longer needed are deleted.",
     lo=1,
+    mark=WORKS,
 )
-SHARE.integer(
+SHARE_SNAPSHOT_UPDATE_RECORDS: Final = SHARE.integer(
     "share.coordinator.snapshot.update.records.per.snapshot",
     500,
     "Updates between two snapshots of a share partition.",
     lo=0,
     hi=500,
+    mark=WORKS,
 )
 SHARE.integer(
     "share.coordinator.cold.partition.snapshot.interval.ms",

@@ -33,46 +33,64 @@ CONSUMER_ASSIGNMENT_INTERVAL_MS: Final = GROUP.integer(
 )
 GROUP.boolean("consumer.assignor.offload.enable", True, "Run the assignor in a background thread.")
 SHARE_SESSION_TIMEOUT_MS: Final = GROUP.integer(
-    "share.session.timeout.ms", 45_000, "Silence after which a share group's member is dropped.", lo=1
+    "share.session.timeout.ms",
+    45_000,
+    "Silence after which a share group's member is dropped.",
+    lo=1,
+    mark=WORKS,
 )
 SHARE_HEARTBEAT_INTERVAL_MS: Final = GROUP.integer(
-    "share.heartbeat.interval.ms", 5000, "Heartbeat interval given to share group members.", lo=1
+    "share.heartbeat.interval.ms", 5000, "Heartbeat interval given to share group members.", lo=1, mark=WORKS
 )
 SHARE_ASSIGNMENT_INTERVAL_MS: Final = GROUP.integer(
     "share.assignment.interval.ms", 1000, "Least time between two assignments of the share group.", lo=0
 )
 GROUP.boolean("share.assignor.offload.enable", True, "Run the assignor in a background thread.")
 SHARE_RECORD_LOCK_DURATION_MS: Final = GROUP.integer(
-    "share.record.lock.duration.ms", 30_000, "Time a consumer has to acknowledge a record.", lo=1000
+    "share.record.lock.duration.ms",
+    30_000,
+    "Time a consumer has to acknowledge a record.",
+    lo=1000,
+    mark=WORKS,
 )
 SHARE_AUTO_OFFSET_RESET: Final = GROUP.string(
     "share.auto.offset.reset",
     "latest",
     "Where a share group begins in a partition it has no state for.",
     check=offset_reset,
+    mark=WORKS,
 )
 SHARE_ISOLATION_LEVEL: Final = GROUP.string(
     "share.isolation.level",
     "read_uncommitted",
     "Whether records of open and aborted transactions are delivered.",
     choices=("read_committed", "read_uncommitted"),
+    mark=WORKS,
 )
 SHARE_DELIVERY_COUNT_LIMIT: Final = GROUP.integer(
-    "share.delivery.count.limit", 5, "Deliveries after which a record is given up.", lo=2
+    "share.delivery.count.limit", 5, "Deliveries after which a record is given up.", lo=2, mark=WORKS
 )
 SHARE_PARTITION_MAX_RECORD_LOCKS: Final = GROUP.integer(
-    "share.partition.max.record.locks", 2000, "Records of one partition that may be in flight.", lo=100
+    "share.partition.max.record.locks",
+    2000,
+    "Records of one partition that may be in flight.",
+    lo=100,
+    mark=WORKS,
 )
 SHARE_RENEW_ACKNOWLEDGE_ENABLE: Final = GROUP.boolean(
-    "share.renew.acknowledge.enable", True, "Let consumers prolong their locks."
+    "share.renew.acknowledge.enable", True, "Let consumers prolong their locks.", mark=WORKS
 )
 ERRORS_DEADLETTERQUEUE_TOPIC_NAME: Final = GROUP.string(
     "errors.deadletterqueue.topic.name",
     "",
     "Topic for records that the share group gave up; empty means none.",
+    mark=WORKS,
 )
 ERRORS_DEADLETTERQUEUE_COPY_RECORD_ENABLE: Final = GROUP.boolean(
-    "errors.deadletterqueue.copy.record.enable", False, "Copy key and value there too, not only the reason."
+    "errors.deadletterqueue.copy.record.enable",
+    False,
+    "Copy key and value there too, not only the reason.",
+    mark=WORKS,
 )
 _STREAMS: Final = "Belongs to the streams group protocol (KIP-1071), which is not served."
 for _name, _default in (

@@ -213,6 +213,12 @@ UNCLEAN_LEADER_ELECTION_ENABLE: Final = TOPIC.boolean(
     False,
     "Let a replica lead that is not in sync when no other is left, at the price of lost records.",
 )
+ERRORS_DEADLETTERQUEUE_GROUP_ENABLE: Final = TOPIC.boolean(
+    "errors.deadletterqueue.group.enable",
+    False,
+    "Let share groups write the records that they give up into this topic.",
+    mark=WORKS,
+)
 LEADER_REPLICATION_THROTTLED_REPLICAS: Final = TOPIC.strings(
     "leader.replication.throttled.replicas",
     (),

@@ -101,6 +101,10 @@ class FileSlice:
                 raise OSError(errno.EIO, "a log segment was cut while it was being sent")
             done += more
 
+    def part(self, begin: int, end: int) -> FileSlice:
+        """The bytes from `begin` up to `end`, or to the end of the slice."""
+        return FileSlice(self._file, self.position + begin, min(end, self.size) - begin)
+
     def after(self, count: int) -> FileSlice:
         """What is left of the slice after its first `count` bytes."""
         return FileSlice(self._file, self.position + count, self.size - count)

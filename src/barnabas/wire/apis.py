@@ -91,6 +91,13 @@ APIS: Final[tuple[Api, ...]] = (
     _row(72, "PushTelemetry", "push_telemetry", 0, 0),
     _row(74, "ListConfigResources", "list_config_resources", 0, 1),
     _row(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, DESCRIBE_TOPIC),
+    _row(76, "ShareGroupHeartbeat", "share_group_heartbeat", 1, 1, READ_GROUP),
+    _row(77, "ShareGroupDescribe", "share_group_describe", 1, 1, DESCRIBE_GROUP),
+    _row(78, "ShareFetch", "share_fetch", 1, 2, READ_GROUP),
+    _row(79, "ShareAcknowledge", "share_acknowledge", 1, 2, READ_GROUP),
+    _row(90, "DescribeShareGroupOffsets", "describe_share_group_offsets", 0, 1, DESCRIBE_GROUP),
+    _row(91, "AlterShareGroupOffsets", "alter_share_group_offsets", 0, 0, READ_GROUP),
+    _row(92, "DeleteShareGroupOffsets", "delete_share_group_offsets", 0, 0, DELETE_GROUP),
 )
 
 OWN_APIS: Final[tuple[Api, ...]] = (

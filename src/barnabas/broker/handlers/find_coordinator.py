@@ -17,6 +17,7 @@ from barnabas.wire.messages.find_coordinator import (
 
 MANY_FROM: Final = 4
 GROUP: Final = 0
+SHARE: Final = 2
 KINDS: Final = {0: "group", 1: "transaction", 2: "share"}
 
 
@@ -34,15 +35,29 @@ async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoord
     )
 
 
+async def _prepare_share(context: Context, key: str) -> None:
+    """A share partition's key is group:topic id:partition. Raises ApiError."""
+    group_id, _, rest = key.partition(":")
+    topic_id, _, index = rest.partition(":")
+    if not (group_id and topic_id and index.isdecimal()):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"{key!r} is not a share partition: group:topic id:partition"
+        )
+    await context.broker.shares.states.prepare()
+
+
 async def _find(context: Context, kind: int, key: str) -> Coordinator:
     try:
         if kind not in KINDS:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {kind} is none of {KINDS}")
-        if kind != GROUP:
+        if kind == SHARE:
+            await _prepare_share(context, key)
+        elif kind == GROUP:
+            await context.broker.groups.prepare()
+        else:
             raise ApiError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker has no {KINDS[kind]} coordinator"
             )
-        await context.broker.groups.prepare()
     except ApiError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
+from uuid import UUID
 
 from barnabas.cores.group import (
     admin,
@@ -49,6 +50,7 @@ from barnabas.cores.group.events import (
     TopicsDeleted,
 )
 from barnabas.cores.group.limits import GroupLimits
+from barnabas.cores.group.share import ShareGroup
 from barnabas.cores.group.share_events import (
     AlterShareOffsets,
     DeleteShareOffsets,
@@ -126,6 +128,14 @@ class GroupCoordinatorCore:
     def set_topics(self, topics: Mapping[str, TopicInfo]) -> None:
         """The topics that exist now. Groups notice at their members' next heartbeats. Not part of the log."""
         self.state.topics = Topics(self.state.topics.version + 1, topics)
+
+    def keeps_share_state(self, group_id: str, topic_id: UUID, index: int) -> bool:
+        """Whether a share group has, or has asked for, the state of a partition."""
+        group = self.state.groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            return False
+        known = (group.initialized.get(topic_id), group.initializing.get(topic_id))
+        return any(topic is not None and index in topic.partitions for topic in known)
 
     # --- serving
 

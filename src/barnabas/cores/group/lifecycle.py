@@ -17,7 +17,9 @@ from barnabas.wire.errors import ErrorCode
 
 
 def is_removable(group: Group) -> bool:
-    """Whether nobody is in the group or about to be."""
+    """Whether nobody is in the group or about to be, and nothing is kept for whoever comes next."""
+    if isinstance(group, ShareGroup) and (group.initialized or group.initializing):
+        return False
     return group.is_empty and not (isinstance(group, ClassicGroup) and group.pending_ids)
 
 
@@ -55,6 +57,7 @@ def on_loaded(turn: Turn, group: Group) -> None:
     if isinstance(group, ShareGroup):
         for sharer in group.members.values():
             share_heartbeat.arm_session(turn, group, sharer)
+        share_heartbeat.ask_again(turn, group)
         return
     for member in group.members.values():
         epochs.arm_session(turn, group, member)

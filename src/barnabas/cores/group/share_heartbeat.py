@@ -201,6 +201,12 @@ def decide_initialized(turn: Turn, event: ShareInitialized) -> None:
     turn.reply(event.token, DoneReply())
 
 
+def ask_again(turn: Turn, group: ShareGroup) -> None:
+    """After a restart: nobody knows whether the states that were asked for have been made."""
+    for topic_id, topic in group.initializing.items():
+        turn.effect(InitializeShareState(group.group_id, topic_id, topic.partitions, group.epoch))
+
+
 def _mark_initialized(turn: Turn, group: ShareGroup, topic_id: UUID, partitions: frozenset[int]) -> None:
     asked = group.initializing.pop(topic_id, None)
     ready = group.initialized.get(topic_id)

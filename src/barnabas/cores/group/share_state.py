@@ -1,7 +1,7 @@
 """The share coordinator: delivery states of share partitions in `__share_group_state` (KIP-932).
 
 One core for each partition of that topic. A change is written as a delta (ShareUpdate) and every so often as
-the whole (ShareSnapshot), in Kafka's formats, so that compaction keeps one snapshot and the deltas since.
+the whole (ShareSnapshot), in Kafka's formats; what lies before the oldest snapshot that counts may go.
 Stale leaders and stale groups are told from current ones by the leader epoch and the state epoch.
 """
 
@@ -18,6 +18,7 @@ from barnabas.wire.records_schemas import share_state as schemas
 
 UPDATES_PER_SNAPSHOT: Final = 500
 NO_START_OFFSET: Final = -1
+_SNAPSHOT_KIND: Final = b"\x00\x00"
 
 
 class ShareKey(NamedTuple):
@@ -115,6 +116,12 @@ class ShareStateCore:
             return None
         return self._store(key, None, (_snapshot_key(key), None), (_update_key(key), None))
 
+    def snapshot(self, now_ms: int, key: ShareKey) -> StateChange:
+        """Write a state that is there as a whole, so that the records before are not needed for it."""
+        old = self.states[key]
+        state = replace(old, updates=0, snapshot_epoch=old.snapshot_epoch + 1)
+        return self._store(key, state, _snapshot(now_ms, key, state))
+
     def summary(self, key: ShareKey) -> ShareState | None:
         return self.states.get(key)
 
@@ -124,8 +131,8 @@ class ShareStateCore:
         self, now_ms: int, key: ShareKey, state: ShareState, batches: Sequence[StateBatch]
     ) -> StateChange:
         if state.updates + 1 >= self.updates_per_snapshot:
-            state = replace(state, updates=0, snapshot_epoch=state.snapshot_epoch + 1)
-            return self._store(key, state, _snapshot(now_ms, key, state))
+            whole = replace(state, updates=0, snapshot_epoch=state.snapshot_epoch + 1)
+            return self._store(key, whole, _snapshot(now_ms, key, whole))
         state = replace(state, updates=state.updates + 1)
         value = schemas.ShareUpdateValue(
             snapshot_epoch=state.snapshot_epoch,
@@ -154,8 +161,8 @@ class ShareStateCore:
 
     # --- loading
 
-    def replay(self, raw_key: bytes, raw_value: bytes | None) -> None:
-        """Take over one record of the log. Raises WireError; kinds that are not known raise its subclass."""
+    def replay(self, raw_key: bytes, raw_value: bytes | None) -> ShareKey:
+        """Take over one record of the log; whose it is. Raises WireError; its subclass for unknown kinds."""
         key, value = schemas.decode_share_state_record(raw_key, raw_value)
         share_key = ShareKey(key.group_id, key.topic_id, key.partition)  # type: ignore[attr-defined]
         old = self.states.get(share_key)
@@ -182,6 +189,7 @@ class ShareStateCore:
                 )
         elif isinstance(key, schemas.ShareSnapshotKey):
             self.states.pop(share_key, None)
+        return share_key
 
 
 def merge(old: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
@@ -221,6 +229,11 @@ def _snapshot(now_ms: int, key: ShareKey, state: ShareState) -> Record:
         state_batches=_rows(state.batches),
     )
     return _snapshot_key(key), value.encode_versioned(0)
+
+
+def is_snapshot(record: Record) -> bool:
+    """Whether a record states the whole, and is not a delta or a tombstone."""
+    return record[0][:2] == _SNAPSHOT_KIND and record[1] is not None
 
 
 def _snapshot_key(key: ShareKey) -> bytes:

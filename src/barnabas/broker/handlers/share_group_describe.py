@@ -1,0 +1,64 @@
+"""ShareGroupDescribe (key 77), version 1: state, epochs and members of share groups."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from barnabas.broker.context import Context
+from barnabas.cores.group import DescribedSharer, DescribeShareGroup, ShareDescribeReply
+from barnabas.cores.group.consumer_records import by_topic
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.share_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    TopicPartitions,
+)
+
+ASSIGNOR: Final = "simple"
+
+
+async def handle(context: Context, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
+    groups = []
+    for group_id in request.group_ids:
+        reply: ShareDescribeReply = await context.broker.groups.ask(partial(event, group_id), group_id)
+        groups.append(
+            DescribedGroup(
+                error_code=reply.error,
+                error_message=reply.message,
+                group_id=reply.group_id,
+                group_state=reply.state,
+                group_epoch=reply.group_epoch,
+                assignment_epoch=reply.assignment_epoch,
+                assignor_name=ASSIGNOR if reply.error == ErrorCode.NONE else "",
+                members=[_member(context, one) for one in reply.members],
+            )
+        )
+    return ShareGroupDescribeResponse(groups=groups)
+
+
+def event(group_id: str, token: Any, now_ms: int) -> DescribeShareGroup:
+    return DescribeShareGroup(token, now_ms, group_id)
+
+
+def _member(context: Context, one: DescribedSharer) -> Member:
+    """Topics that were deleted since have no name any more and are left out."""
+    named = ((context.broker.partitions.name_of(t), t, indexes) for t, indexes in by_topic(one.assignment))
+    return Member(
+        member_id=one.member_id,
+        rack_id=one.rack_id,
+        member_epoch=one.member_epoch,
+        client_id=one.client_id,
+        client_host=one.client_host,
+        subscribed_topic_names=list(one.topics),
+        assignment=Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
+                for name, topic_id, indexes in named
+                if name is not None
+            ]
+        ),
+    )

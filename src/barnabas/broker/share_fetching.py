@@ -1,0 +1,126 @@
+"""A ShareFetch being answered: what its session's queues have for the member, and waiting until they have some.
+
+A fetch that finds too little waits on the partitions (for new records) and on their queues (for records that
+others give back). Nothing is locked before the answer is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cores.group.share_partition import AcquireMode
+from barnabas.cores.group.share_session import ShareSession, ShareTopicPartition
+from barnabas.wire.errors import ApiError
+
+if TYPE_CHECKING:
+    from barnabas.broker.fetching import Waiter
+    from barnabas.broker.server import BrokerServer
+    from barnabas.broker.share_partition import SharePartition
+    from barnabas.broker.share_reading import Readable, Taken
+
+
+class Wanted(NamedTuple):
+    """The limits of one request. `max_records` is a soft one where whole batches are taken."""
+
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    mode: AcquireMode
+
+
+class ShareReading:
+    """`taken` and `errors` are the answer, once `read` has said that there is one."""
+
+    def __init__(self, broker: BrokerServer, session: ShareSession, wanted: Wanted) -> None:
+        self.session = session
+        self.taken: dict[ShareTopicPartition, Taken] = {}
+        self.errors: dict[ShareTopicPartition, ApiError] = {}
+        self._broker = broker
+        self._wanted = wanted
+
+    def queues(self) -> Iterator[tuple[ShareTopicPartition, SharePartition]]:
+        """Those of the session's partitions that can be served; of the others, the errors."""
+        for one in list(self.session.partitions):
+            try:
+                yield one, self._broker.shares.open(self.session.key.group_id, *one)
+            except ApiError as error:
+                self.errors[one] = error
+
+    def read(self, *, time_is_up: bool = False) -> bool:
+        """Take what there is if that is enough, or if it is time; True when the fetch is to be answered."""
+        self.errors.clear()
+        found: list[tuple[ShareTopicPartition, SharePartition, Readable]] = []
+        left_bytes = self._wanted.max_bytes
+        for one, queue in self.queues():
+            try:
+                readable = queue.readable(left_bytes) if left_bytes > 0 else None
+            except ApiError as error:
+                self.errors[one] = error
+                continue
+            if readable is not None:
+                found.append((one, queue, readable))
+                left_bytes -= len(readable)
+        has_enough = self._wanted.max_bytes - left_bytes >= self._wanted.min_bytes
+        if found and (has_enough or time_is_up):
+            self._take(found)
+        return bool(self.taken or self.errors) or time_is_up
+
+    def _take(self, found: list[tuple[ShareTopicPartition, SharePartition, Readable]]) -> None:
+        now_ms = self._broker.clock.now_ms()
+        left_records = self._wanted.max_records
+        for one, queue, readable in found:
+            if left_records <= 0:
+                break
+            try:
+                taken = queue.acquire(
+                    now_ms, self.session.key.member_id, readable, left_records, self._wanted.mode
+                )
+            except ApiError as error:
+                self.errors[one] = error
+                continue
+            if taken is not None:
+                self.taken[one] = taken
+                left_records -= sum(run.last - run.first + 1 for run in taken.acquired)
+        self._broker.shares.sessions.served_last(self.session, self.taken)
+
+
+class ShareWaiter:
+    """A parked share fetch: answered when its queues have enough, or when its time is up."""
+
+    __slots__ = ("_parked_on", "_reading", "_timer", "future")
+
+    def __init__(self, broker: BrokerServer, reading: ShareReading, wait_ms: int) -> None:
+        self.future: asyncio.Future[ShareReading] = broker.loop.create_future()
+        self._reading = reading
+        self._parked_on: list[dict[Waiter, None]] = []
+        for _, queue in reading.queues():
+            for waiters in (queue.waiters, queue.partition.waiters):
+                waiters[self] = None
+                self._parked_on.append(waiters)
+        self._timer = broker.loop.call_later(wait_ms / 1000, self._time_is_up)
+
+    def wake(self) -> None:
+        if not self.future.done() and self._reading.read():
+            self._finish()
+
+    def _time_is_up(self) -> None:
+        if not self.future.done():
+            self._reading.read(time_is_up=True)
+            self._finish()
+
+    def give_up(self) -> None:
+        """Nobody wants the answer any more."""
+        self._forget()
+        self.future.cancel()
+
+    def _finish(self) -> None:
+        self._forget()
+        if not self.future.done():
+            self.future.set_result(self._reading)
+
+    def _forget(self) -> None:
+        self._timer.cancel()
+        for waiters in self._parked_on:
+            waiters.pop(self, None)
