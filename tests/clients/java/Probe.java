@@ -37,6 +37,7 @@ public final class Probe {
         SCENARIOS.put("static-member", Groups::staticMember);
         SCENARIOS.put("member", Groups::memberProcess);
         SCENARIOS.put("offsets", Offsets::run);
+        SCENARIOS.put("share", Shares::run);
         SCENARIOS.put("admin", Admins::run);
         SCENARIOS.put("telemetry", Telemetry::run);
     }
