@@ -65,6 +65,25 @@ def build(command: list[str], cwd: Path, env: dict[str, str] | None = None) -> N
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def java_program() -> list[str]:
+    """The command that runs java/Probe.java, built once per version of its sources."""
+    sources = HERE / "java"
+    java, javac, mvn = (need(tool) for tool in ("java", "javac", "mvn"))
+    libs = CACHE / f"java-libs-{fingerprint(sources, 'pom.xml')}"
+    if not (libs / ".complete").exists():
+        fetch = ["-q", "-B", "-f", str(sources / "pom.xml"), "dependency:copy-dependencies"]
+        where = [f"-DoutputDirectory={libs}", "-DincludeScope=runtime"]
+        fetch_or_skip([mvn, *fetch, *where], sources, "Maven cannot fetch kafka-clients")
+        (libs / ".complete").touch()
+    classes = CACHE / f"java-{fingerprint(sources, 'pom.xml', '*.java')}"
+    if not (classes / "Probe.class").exists():
+        files = sorted(str(path) for path in sources.glob("*.java"))
+        build([javac, "-Xlint:all,-try", "-cp", f"{libs}/*", "-d", str(classes), *files], sources)
+    # Short runs: the quick compiler only and the small collector halve the time.
+    flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    return [java, *flags, "-cp", f"{classes}:{libs}/*", "Probe"]
+
+
 def run(command: list[str], bootstrap: str, *words: str) -> dict[str, Any]:
     """One scenario -> its JSON. Fails with the program's own reason."""
     done = subprocess.run(

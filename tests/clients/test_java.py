@@ -8,35 +8,12 @@ from tests.clients import foreign
 
 pytestmark = pytest.mark.java
 
-SOURCES = foreign.HERE / "java"
 RECORDS = 100_000
 
 
 @pytest.fixture(scope="session")
 def probe() -> list[str]:
-    """The command that runs the program, built once per version of its sources."""
-    java, javac, mvn = (foreign.need(tool) for tool in ("java", "javac", "mvn"))
-    libs = foreign.CACHE / f"java-libs-{foreign.fingerprint(SOURCES, 'pom.xml')}"
-    if not (libs / ".complete").exists():
-        fetch = [
-            "-q",
-            "-B",
-            "-f",
-            str(SOURCES / "pom.xml"),
-            "dependency:copy-dependencies",
-            f"-DoutputDirectory={libs}",
-        ]
-        foreign.fetch_or_skip(
-            [mvn, *fetch, "-DincludeScope=runtime"], SOURCES, "Maven cannot fetch kafka-clients"
-        )
-        (libs / ".complete").touch()
-    classes = foreign.CACHE / f"java-{foreign.fingerprint(SOURCES, 'pom.xml', '*.java')}"
-    if not (classes / "Probe.class").exists():
-        sources = sorted(str(path) for path in SOURCES.glob("*.java"))
-        foreign.build([javac, "-Xlint:all,-try", "-cp", f"{libs}/*", "-d", str(classes), *sources], SOURCES)
-    # Short runs: the quick compiler only and the small collector halve the time.
-    flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-    return [java, *flags, "-cp", f"{classes}:{libs}/*", "Probe"]
+    return foreign.java_program()
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
