@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 import os
+from array import array
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -44,11 +45,12 @@ from barnabas.storage.errors import LogDirOffline, StorageError
 from barnabas.storage.files import LogFile, pwrite_all
 from barnabas.storage.formats import records_in, verify
 from barnabas.storage.log import Log
-from barnabas.storage.scan import Damaged, Found, scan
+from barnabas.storage.scan import Damaged, Found, found_at, tables
 from barnabas.storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
 from barnabas.storage.steps import Step
 
 if TYPE_CHECKING:
+    from barnabas.storage.batch_table import BatchTable
     from barnabas.storage.compaction import OffsetMap
 
 log = logging.getLogger("barnabas.cleaner")
@@ -312,13 +314,10 @@ class Cleaning:
         for source in self._sources:
             if full or source.end_offset <= state.first_dirty:
                 continue
-            for found, header, view in source.batches(self._spend):
-                if found.last_offset < state.first_dirty:
-                    continue
-                if not self._index(newest, header, view, txns):
-                    full = True
+            for table in source.tables(self._spend):
+                full = not self._index_table(newest, table, txns)
+                if full:
                     break
-                newest.latest_offset = found.last_offset
             else:
                 newest.latest_offset = source.end_offset - 1
         self.stats.map_keys = newest.size
@@ -328,6 +327,19 @@ class Cleaning:
                 "log.cleaner.threads"
             )
         self._map = newest
+
+    def _index_table(self, newest: OffsetMap, table: BatchTable, txns: CleanedTxns) -> bool:
+        """Notes the keys of the batches that are dirty; False when the map is full."""
+        i = table.reaching(self._state.first_dirty)
+        while i < len(table):
+            left = newest.put_plain(table, i, self._state.first_dirty)
+            if left == i:
+                if not self._index(newest, table.header(i), table.view(i), txns):
+                    return False
+                left += 1
+            newest.latest_offset = table.last_offset(left - 1)
+            i = left
+        return True
 
     def _index(self, newest: OffsetMap, header: BatchHeader, view: memoryview, txns: CleanedTxns) -> bool:
         """Notes one batch's keys; False when the map is full."""
@@ -371,18 +383,18 @@ class _Source(NamedTuple):
     size_bytes: int
     end_offset: int
 
-    def batches(self, spend: Callable[[int], None]) -> Iterator[tuple[Found, BatchHeader, memoryview]]:
+    def tables(self, spend: Callable[[int], None]) -> Iterator[BatchTable]:
         """Raises CorruptBatch, LogDirOffline: what is damaged is not rewritten."""
         where = self.segment.path(LOG_SUFFIX)
         end = 0
         try:
-            for found, view in scan(self.file, 0, self.size_bytes):
-                spend(found.size_bytes)
-                try:
-                    yield found, verify(view), view
-                except CorruptBatch as error:
-                    raise CorruptBatch(f"{where}, byte {found.position}: {error}") from error
-                end = found.position + found.size_bytes
+            for table in tables(self.file, 0, self.size_bytes, verified=True):
+                spend(table.end - table.start)
+                broken = table.intact_until(0)
+                if broken < len(table):
+                    raise CorruptBatch(f"{where}, byte {table.position(broken)}: {table.fault(broken)}")
+                yield table
+                end = table.end
         except Damaged as damage:
             raise CorruptBatch(f"{where}: {damage}") from damage
         except OSError as error:
@@ -408,6 +420,7 @@ class _Copy:
         self._newest = newest
         self._latest_offset = newest.latest_offset
         self._last_of_producers = last_of_producers
+        self._last_offsets = array("q", sorted(last for last, _ in last_of_producers.values() if last >= 0))
         self._out = bytearray()
         self._out_position = 0
         self._changed = len(group) > 1
@@ -429,11 +442,10 @@ class _Copy:
             )
             self._target = cleaning._cleaned = target
             for source in self._group:
-                for found, header, view in source.batches(cleaning._spend):
-                    cleaning.stats.bytes_read += found.size_bytes
-                    is_last = found.position + found.size_bytes == source.size_bytes
-                    is_last = is_last and source is self._group[-1]
-                    self._batch(found, header, view, is_last)
+                for table in source.tables(cleaning._spend):
+                    cleaning.stats.bytes_read += table.end - table.start
+                    holds_last = table.end == source.size_bytes and source is self._group[-1]
+                    self._table(table, holds_last)
             self._write_out()
             for txn in self._txns.retained:
                 target.txn_index.append(txn)
@@ -445,6 +457,34 @@ class _Copy:
             os.utime(target.path(LOG_SUFFIX), ns=(modified.st_atime_ns, modified.st_mtime_ns))
         except OSError as error:
             raise LogDirOffline(one.log_dir, error) from error
+
+    def _table(self, table: BatchTable, holds_last: bool) -> None:
+        """Copies what stays of a table's batches; the last one is the group's last if `holds_last`."""
+        from barnabas.storage.compaction import keep_plain
+
+        stats, target = self._cleaning.stats, self._target
+        assert target is not None
+        count = len(table)
+        i = 0
+        while i < count:
+            stop, read, kept = keep_plain(
+                table, i, count - holds_last, self._newest, self._latest_offset, self._last_offsets
+            )
+            if stop > i:
+                stats.records_read += read
+                stats.records_kept += kept
+                stay = table.kept_bytes(i, stop)
+                self._changed = self._changed or len(stay) < table.end_of(stop - 1) - table.position(i)
+                target.size_bytes = target.note_rows(table, i, stop, target.size_bytes, only_kept=True)
+                self._write(stay)
+            if stop < count:
+                self._batch(
+                    found_at(table, stop),
+                    table.header(stop),
+                    table.view(stop),
+                    holds_last and stop == count - 1,
+                )
+            i = stop + 1
 
     def _batch(self, found: Found, header: BatchHeader, view: memoryview, is_last: bool) -> None:
         stats = self._cleaning.stats
@@ -565,6 +605,9 @@ class _Copy:
         position = target.size_bytes
         target.note_append(found.base_offset, found.last_offset, position, len(data), header.max_timestamp)
         target.size_bytes = position + len(data)
+        self._write(data)
+
+    def _write(self, data: bytes | memoryview) -> None:
         self._out += data
         if len(self._out) >= WRITE_BYTES:
             self._write_out()

@@ -1,4 +1,7 @@
+from array import array
+
 from barnabas.records.compression import Buffer
+from barnabas.storage.batch_table import BatchTable
 
 class OffsetMap:
     slot_count: int
@@ -10,6 +13,7 @@ class OffsetMap:
     def get(self, key: bytes) -> int: ...
     def put(self, key: bytes, offset: int) -> bool: ...
     def put_block(self, block: Buffer, base_offset: int, count: int, from_offset: int) -> bool: ...
+    def put_plain(self, table: BatchTable, first: int, from_offset: int) -> int: ...
 
 class Kept:
     count: int
@@ -26,4 +30,12 @@ def keep_block(
     latest_offset: int,
     drop_tombstones: bool,
 ) -> Kept: ...
+def keep_plain(
+    table: BatchTable,
+    first: int,
+    stop: int,
+    newest: OffsetMap,
+    latest_offset: int,
+    last_offsets: array[int],
+) -> tuple[int, int, int]: ...
 def shift_timestamps(block: Buffer, count: int, shift_ms: int) -> bytes: ...

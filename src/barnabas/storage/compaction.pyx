@@ -15,6 +15,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from barnabas.records.batch import CorruptBatch
+from barnabas.storage.batch_table cimport BatchTable, Row
 
 cdef struct Slot:
     uint64_t low
@@ -35,6 +36,14 @@ cdef struct Record:
 cdef enum:
     SLOT_BYTES = 24
     VARINT_BYTES_MAX = 10
+    HEADER_BYTES = 61
+    UNPLAIN_BITS = 0x77  # a codec, transactional, control, a delete horizon
+    MARKED_BITS = 0x30   # transactional, control
+
+cdef enum Fate:
+    STAYS
+    GOES
+    OPEN_QUESTION
 
 
 cdef inline uint64_t rotate(uint64_t value, int bits) noexcept nogil:
@@ -245,6 +254,38 @@ cdef class OffsetMap:
             raise CorruptBatch(f"a record in the batch at offset {base_offset} does not fit its length")
         return outcome == 0
 
+    def put_plain(self, BatchTable table, Py_ssize_t first, int64_t from_offset):
+        """Notes the keys of the table's batches from row `first` on, as long as they are plain: of magic 2,
+        uncompressed, in no transaction. Returns the row that is left to `put_block`: not plain, damaged or one
+        that finds the map full; len(table) where there is none.
+        """
+        cdef Py_ssize_t i = first
+        with nogil:
+            while i < table.count and self.put_row(&table.data[table.rows[i].at], table.rows + i, from_offset):
+                i += 1
+        return i
+
+    cdef bint put_row(self, const uint8_t* batch, const Row* row, int64_t from_offset) noexcept nogil:
+        cdef Py_ssize_t at = 0, size = row.size - HEADER_BYTES, i
+        cdef Record record
+        cdef Slot* slot
+        cdef int64_t offset
+        if row.magic < 2 or row.attributes & UNPLAIN_BITS:
+            return False
+        for i in range(row.record_count):
+            if not next_record(batch + HEADER_BYTES, &at, size, &record):
+                return False
+            offset = row.base_offset + record.offset_delta
+            if record.key_bytes < 0 or offset < from_offset:
+                continue
+            slot = self.find(record.key, record.key_bytes)
+            if slot.next_offset == 0:
+                if self.size >= self.capacity:
+                    return False
+                self.size += 1
+            slot.next_offset = offset + 1
+        return True
+
 
 class Kept:
     """What stays of a batch's records: how many, whether a tombstone is among them, their greatest timestamp
@@ -305,6 +346,71 @@ def keep_block(
         return Kept(kept, tombstones, max_delta, kept_block)
     finally:
         free(out)
+
+
+cdef inline bint contains(const int64_t[::1] sorted_values, int64_t value) noexcept nogil:
+    cdef Py_ssize_t low = 0, high = sorted_values.shape[0], middle
+    while low < high:
+        middle = (low + high) // 2
+        if sorted_values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low < sorted_values.shape[0] and sorted_values[low] == value
+
+
+cdef Fate fate_of(const uint8_t* data, const Row* row, OffsetMap newest, int64_t latest_offset) noexcept nogil:
+    """Whether a batch stays as it is, goes altogether, or is to be looked at more closely; see keep_block."""
+    cdef Py_ssize_t at = 0, size = row.size - HEADER_BYTES, i
+    cdef Record record
+    cdef int64_t offset
+    cdef bint stays
+    cdef Fate fate = OPEN_QUESTION
+    if row.magic == 2 and not row.attributes & MARKED_BITS and row.base_offset > latest_offset:
+        return STAYS
+    if row.magic < 2 or row.attributes & UNPLAIN_BITS or row.last_offset > latest_offset:
+        return OPEN_QUESTION
+    for i in range(row.record_count):
+        if not next_record(data, &at, size, &record):
+            return OPEN_QUESTION
+        offset = row.base_offset + record.offset_delta
+        stays = offset > latest_offset or (
+            record.key_bytes >= 0 and offset >= newest.find(record.key, record.key_bytes).next_offset - 1
+        )
+        if (stays and not record.has_value) or (i and stays != (fate == STAYS)):
+            return OPEN_QUESTION
+        fate = STAYS if stays else GOES
+    return fate if at == size else OPEN_QUESTION
+
+
+def keep_plain(
+    BatchTable table, Py_ssize_t first, Py_ssize_t stop, OffsetMap newest, int64_t latest_offset,
+    const int64_t[::1] last_offsets,
+):
+    """Marks which of the table's batches in [first, stop) stay as they are, as long as that is the question.
+
+    last_offsets: where the newest batches of the active producers end, sorted; what ends there does not go
+    altogether. Returns (the first row that needs more than a yes or no, or `stop`; records read; records kept).
+    """
+    cdef Py_ssize_t i
+    cdef Row* row
+    cdef Fate fate
+    cdef int64_t records_read = 0, records_kept = 0
+    with nogil:
+        for i in range(first, stop):
+            row = table.rows + i
+            fate = fate_of(&table.data[row.at] + HEADER_BYTES, row, newest, latest_offset)
+            if fate == OPEN_QUESTION:
+                break
+            if fate == GOES and row.producer_id >= 0 and contains(last_offsets, row.last_offset):
+                break
+            row.kept = fate == STAYS
+            records_read += row.record_count
+            if row.kept:
+                records_kept += row.record_count
+        else:
+            i = stop
+    return i, records_read, records_kept
 
 
 def shift_timestamps(const uint8_t[::1] block, Py_ssize_t count, int64_t shift_ms) -> bytes:

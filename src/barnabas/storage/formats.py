@@ -8,9 +8,28 @@ look-ups need not know the difference.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from barnabas.records.batch import MAGIC_POS, BatchHeader, CorruptBatch, Record, check_batch, records_of
 from barnabas.records.compression import DEFAULT_LIMIT_BYTES
+
+
+class Damaged(Exception):
+    """At byte `position` of a segment there is no batch header that can be."""
+
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(f"{why} at byte {position}")
+        self.position = position
+
+
+class Found(NamedTuple):
+    """One batch's place in a segment."""
+
+    position: int
+    size_bytes: int
+    magic: int
+    base_offset: int
+    last_offset: int
 
 
 def verify(view: memoryview) -> BatchHeader:

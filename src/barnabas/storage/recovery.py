@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.cores.epochs import LeaderEpochs
 from barnabas.cores.partition import PartitionCore
-from barnabas.records.batch import BatchHeader, CorruptBatch
 from barnabas.storage import checkpoints, producer_snapshot
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import CorruptCheckpoint, LogDirOffline
 from barnabas.storage.files import remove_quietly
-from barnabas.storage.formats import verify
 from barnabas.storage.log import Log
 from barnabas.storage.log_writer import marker_of
-from barnabas.storage.scan import Damaged, Found, scan
+from barnabas.storage.scan import Damaged, scan, tables
 from barnabas.storage.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -32,6 +30,9 @@ from barnabas.storage.segment import (
     TXN_INDEX_SUFFIX,
     Segment,
 )
+
+if TYPE_CHECKING:
+    from barnabas.storage.batch_table import BatchTable
 
 log = logging.getLogger("barnabas.storage")
 
@@ -114,7 +115,7 @@ class _Opening:
 
     def run(self, clean: bool, recovery_point: int, log_start_offset: int, high_watermark: int) -> Log:
         segments = self.segments
-        self._bring_back_indexes()
+        self._bring_back_indexes(len(segments) if clean else self._first_to_recover(recovery_point))
         epochs, epochs_lost = self._read_epochs()
         start_offset = max(log_start_offset, segments[0].base_offset)
         core = PartitionCore(start_offset, epochs)
@@ -157,9 +158,9 @@ class _Opening:
         _remove_snapshots(self.folder, self.snapshots, -1)
         return PartitionCore(offset)
 
-    def _bring_back_indexes(self) -> None:
+    def _bring_back_indexes(self, stop: int) -> None:
         """Rebuilds the indexes of segments that have lost one; the scan of unclean ones does it by itself."""
-        for segment in self.segments:
+        for segment in self.segments[:stop]:
             stem = f"{segment.base_offset:020d}"
             if segment.size_bytes and not {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= self.names:
                 segment.rebuild("an index file is missing")
@@ -190,11 +191,15 @@ class _Opening:
             )
             return None
 
+    def _first_to_recover(self, recovery_point: int) -> int:
+        """The number of the segment that holds the recovery point."""
+        from_offset = min(recovery_point, self.segments[-1].base_offset)
+        return max((i for i, one in enumerate(self.segments) if one.base_offset <= from_offset), default=0)
+
     def _recover(self, core: PartitionCore, recovery_point: int, epochs_lost: bool) -> int:
         """Verifies every batch of the segments that reach above the recovery point; the log's end."""
         segments = self.segments
-        from_offset = min(recovery_point, segments[-1].base_offset)
-        first = max((i for i, one in enumerate(segments) if one.base_offset <= from_offset), default=0)
+        first = self._first_to_recover(recovery_point)
         base_offset = segments[first].base_offset
         start_offset = core.log_start_offset
         core.reset(min(start_offset, base_offset), base_offset)
@@ -257,27 +262,23 @@ def recover_segment(segment: Segment, core: PartitionCore) -> tuple[int, str | N
     suspect: tuple[int, int, str] | None = None
     reason = None
     try:
-        for found, view in scan(segment.open(), 0, segment.size_bytes):
-            try:
-                header = verify(view)
-                if found.base_offset < end_offset:
-                    raise CorruptBatch(f"offset {found.base_offset} comes after {end_offset - 1}")
-            except CorruptBatch as error:
-                if suspect is None:
-                    suspect = (found.position, end_offset, str(error))
-                continue
-            if suspect is not None:
-                segment.note_damage(suspect[0], found.position - suspect[0], suspect[2])
-                suspect = None
-            segment.note_append(
-                found.base_offset,
-                found.last_offset,
-                found.position,
-                found.size_bytes,
-                header.max_timestamp if header.record_count else -1,
-            )
-            end_offset, position = found.last_offset + 1, found.position + found.size_bytes
-            _learn(core, segment, found, view, header)
+        for table in tables(segment.open(), 0, segment.size_bytes, verified=True):
+            first = 0
+            while first < len(table):
+                stop = table.in_order_until(first, end_offset)
+                if stop == first:
+                    if suspect is None:
+                        suspect = (table.position(first), end_offset, _fault(table, first, end_offset))
+                    first += 1
+                    continue
+                start = table.position(first)
+                if suspect is not None:
+                    segment.note_damage(suspect[0], start - suspect[0], suspect[2])
+                    suspect = None
+                position = segment.note_rows(table, first, stop, start)
+                end_offset = table.last_offset(stop - 1) + 1
+                _learn(core, segment, table, first, stop)
+                first = stop
     except Damaged as damage:
         reason = str(damage)
     if position < segment.size_bytes:
@@ -330,18 +331,23 @@ def reload_producers(
     return replay_from if found_snapshot and replay_from == end_offset else -1
 
 
-def _learn(
-    core: PartitionCore, segment: Segment | None, found: Found, view: memoryview, header: BatchHeader
-) -> None:
-    """One batch of our own log goes through the core; aborts go into `segment`'s transaction index."""
-    epoch = header.partition_leader_epoch
-    if not header.is_control:
-        core.apply(header, found.base_offset, epoch, header.max_timestamp)
-        return
-    marker = marker_of(view, header)
-    completed = core.apply_marker(header, found.base_offset, epoch, marker, header.max_timestamp)
-    if completed is not None and completed.aborted and segment is not None:
-        segment.txn_index.append(completed)
+def _fault(table: BatchTable, i: int, end_offset: int) -> str:
+    return table.fault(i) or f"offset {table.base_offset(i)} comes after {end_offset - 1}"
+
+
+def _learn(core: PartitionCore, segment: Segment | None, table: BatchTable, first: int, stop: int) -> None:
+    """Intact batches of our own log go through the core, as far as they matter to it; aborts go into
+    `segment`'s transaction index."""
+    for i in table.telling(first, stop):
+        header, base_offset = table.header(i), table.base_offset(i)
+        epoch = header.partition_leader_epoch
+        if not header.is_control:
+            core.apply(header, base_offset, epoch, header.max_timestamp)
+            continue
+        marker = marker_of(table.view(i), header)
+        completed = core.apply_marker(header, base_offset, epoch, marker, header.max_timestamp)
+        if completed is not None and completed.aborted and segment is not None:
+            segment.txn_index.append(completed)
 
 
 def replay(core: PartitionCore, segments: list[Segment], epochs_from: int, producers_from: int) -> None:
@@ -359,13 +365,14 @@ def replay(core: PartitionCore, segments: list[Segment], epochs_from: int, produ
         if located is None:
             continue
         position = located if isinstance(located, int) else located.position
-        for found, header, view in segment.intact(position):
-            if found.base_offset >= end_offset:
+        for table, first, stop in segment.intact_rows(position):
+            upto = min(table.below(first, end_offset), stop)
+            learned_from = min(table.below(first, producers_from), upto)
+            for i in table.telling(first, learned_from):
+                core.assign_epoch(table.leader_epoch(i), table.base_offset(i))
+            _learn(core, None, table, learned_from, upto)
+            if upto < stop:
                 break
-            if found.base_offset < producers_from:
-                core.assign_epoch(header.partition_leader_epoch, found.base_offset)
-            else:
-                _learn(core, None, found, view, header)
     core.log_end_offset = end_offset
 
 
@@ -385,8 +392,8 @@ def rebuild_txn_index(folder: str, segments: list[Segment], segment: Segment, re
         break
     replay(core, segments[:slot], replay_from, replay_from)
     segment.txn_index.start_empty()
-    for found, header, view in segment.intact(0):
-        _learn(core, segment, found, view, header)
+    for table, first, stop in segment.intact_rows(0):
+        _learn(core, segment, table, first, stop)
     if segment.txn_index.entries:
         log.warning(
             "transaction index rebuilt",

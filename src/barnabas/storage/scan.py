@@ -1,43 +1,62 @@
 """Walking through a segment's batches, of any format, without holding the file in memory.
 
-The first 17 bytes lie alike in all formats: offset int64, length int32, (leader epoch or CRC) int32, magic
-int8. Magic 2 states its first offset there, older formats their last one.
+The file is read in pieces, and each piece becomes a table of its batches (batch_table.pyx). The first 17 bytes lie
+alike in all formats: offset int64, length int32, (leader epoch or CRC) int32, magic int8. Magic 2 states its first
+offset there, older formats their last one.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-from barnabas.records.batch import HEADER_BYTES, LOG_OVERHEAD
+from barnabas.storage.batch_table import BatchTable, seek
 from barnabas.storage.files import LogFile
+from barnabas.storage.formats import Damaged, Found
 
-_HEAD: Final = struct.Struct(">qiib")
-_INT32: Final = struct.Struct(">i")
-_NEEDED: Final = 27  # up to and with the last offset delta
-LENGTH_MIN: Final = 14  # an empty message of magic 0, after the overhead
+__all__ = ["Damaged", "Found", "boundary_before", "first_from", "found_at", "scan", "tables"]
+
+SMALLEST_BYTES: Final = 26  # an empty message of magic 0
 LOOK_BYTES: Final = 8192
-SCAN_BYTES: Final = 1 << 20
+SCAN_BYTES: Final = 1 << 18
+GROWTH: Final = 8
+BEYOND: Final = (1 << 63) - 1
+"""An offset that no batch reaches."""
 
 
-class Damaged(Exception):
-    """At `position` there is no batch header that can be."""
-
-    def __init__(self, position: int, why: str) -> None:
-        super().__init__(f"{why} at byte {position}")
-        self.position = position
+def found_at(table: BatchTable, i: int) -> Found:
+    return Found(table.position(i), table.size(i), table.magic(i), table.base_offset(i), table.last_offset(i))
 
 
-class Found(NamedTuple):
-    """One batch's place in a segment."""
+def tables(
+    file: LogFile, start: int, end: int, *, verified: bool, first_bytes: int | None = None
+) -> Iterator[BatchTable]:
+    """The whole batches in [start, end), piece by piece; one and the same table, of use until the next step.
 
-    position: int
-    size_bytes: int
-    magic: int
-    base_offset: int
-    last_offset: int
+    Stops before a batch that is cut off at `end`. verified: checksums are looked at. first_bytes: how much is
+    read at once to begin with, for who may need the first batches only. Raises Damaged, OSError. Holds a quarter
+    of a megabyte, or one batch.
+    """
+    table = BatchTable()
+    buffer = memoryview(bytearray(0))
+    position, want = start, first_bytes or SCAN_BYTES
+    while position + SMALLEST_BYTES <= end:
+        want = min(want, end - position)
+        if want > len(buffer):
+            buffer = memoryview(bytearray(want))
+        got = _fill(file.fd, buffer[:want], position)
+        table.read(buffer[:got], position, end, verified=verified)
+        if len(table):
+            yield table
+        if table.damage is not None:
+            raise Damaged(table.end, table.damage)
+        if got < want or position + got >= end:
+            return
+        position = table.end
+        want = max(min(want * GROWTH, SCAN_BYTES), table.needed)
+        if position + table.needed > end and table.needed > SCAN_BYTES:
+            return
 
 
 def first_from(file: LogFile, position: int, end: int, offset: int) -> Found | None:
@@ -45,25 +64,8 @@ def first_from(file: LogFile, position: int, end: int, offset: int) -> Found | N
 
     None when all batches up to byte `end` lie below, or the last one is cut off. Raises Damaged, OSError.
     """
-    chunk, chunk_at = b"", position
-    while position < end:
-        at = position - chunk_at
-        if at + _NEEDED > len(chunk):
-            chunk = os.pread(file.fd, min(LOOK_BYTES, end - position), position)
-            chunk_at, at = position, 0
-            if len(chunk) < _NEEDED - 1:
-                return None
-        base, length, _, magic = _HEAD.unpack_from(chunk, at)
-        if length < LENGTH_MIN or not 0 <= magic <= 2:
-            raise Damaged(position, f"length {length} and magic {magic}")
-        size = length + LOG_OVERHEAD
-        if position + size > end:
-            return None
-        last = base + _INT32.unpack_from(chunk, at + 23)[0] if magic == 2 else base
-        if last >= offset:
-            return Found(position, size, magic, base, last)
-        position += size
-    return None
+    found = _seek(file, position, end, offset)
+    return None if isinstance(found, int) else found
 
 
 def boundary_before(file: LogFile, position: int, limit: int) -> int:
@@ -71,66 +73,37 @@ def boundary_before(file: LogFile, position: int, limit: int) -> int:
 
     Raises Damaged, OSError.
     """
-    chunk, chunk_at = b"", position
-    while position < limit:
-        at = position - chunk_at
-        if at + LOG_OVERHEAD > len(chunk):
-            chunk = os.pread(file.fd, LOOK_BYTES, position)
-            chunk_at, at = position, 0
-            if len(chunk) < LOG_OVERHEAD:
-                return position
-        length = _INT32.unpack_from(chunk, at + 8)[0]
-        if length < LENGTH_MIN:
-            raise Damaged(position, f"length {length}")
-        if position + length + LOG_OVERHEAD > limit:
-            return position
-        position += length + LOG_OVERHEAD
+    found = _seek(file, position, limit, BEYOND)
+    return found if isinstance(found, int) else found.position
+
+
+def _seek(file: LogFile, position: int, end: int, offset: int) -> Found | int:
+    """See first_from, or where the last whole batch ends. Only headers are read."""
+    while position + SMALLEST_BYTES <= end:
+        data = os.pread(file.fd, min(LOOK_BYTES, end - position), position)
+        found = seek(data, position, end, offset)
+        if not isinstance(found, int):
+            return found
+        if found == position:
+            break  # cut off at `end`: a header always fits what is read
+        position = found
     return position
 
 
 def scan(file: LogFile, start: int, end: int) -> Iterator[tuple[Found, memoryview]]:
     """Each whole batch in [start, end) with its bytes, which stay valid until the next step only.
 
-    Stops before a batch that is cut off at `end`. Raises Damaged, OSError. Holds one megabyte, or one batch.
+    Like `tables`, unverified, for who looks at every batch.
     """
-    buffer = bytearray(min(SCAN_BYTES, max(end - start, 0)))
-    position = start
-    have_from = have_to = start  # the file range that the buffer holds
-    view = memoryview(buffer)
-    while position + _NEEDED - 1 <= end:
-        if position + HEADER_BYTES > have_to and have_to < end:
-            have_from, have_to = position, position + _fill(file.fd, view, position, end)
-            if have_to < position + _NEEDED - 1:
-                return
-        at = position - have_from
-        base, length, _, magic = _HEAD.unpack_from(view, at)
-        if length < LENGTH_MIN or not 0 <= magic <= 2:
-            raise Damaged(position, f"length {length} and magic {magic}")
-        size = length + LOG_OVERHEAD
-        if position + size > end:
-            return
-        if position + size > have_to:
-            if size > len(buffer):
-                buffer = bytearray(size)
-                view = memoryview(buffer)
-            have_from, have_to, at = position, position + _fill(file.fd, view, position, end), 0
-            if have_to < position + size:
-                return
-        if magic == 2:
-            if size < HEADER_BYTES:
-                raise Damaged(position, f"length {length} for magic 2")
-            last = base + _INT32.unpack_from(view, at + 23)[0]
-        else:
-            last = base
-        yield Found(position, size, magic, base, last), view[at : at + size]
-        position += size
+    for table in tables(file, start, end, verified=False):
+        for i in range(len(table)):
+            yield found_at(table, i), table.view(i)
 
 
-def _fill(fd: int, view: memoryview, position: int, end: int) -> int:
-    want = min(len(view), end - position)
+def _fill(fd: int, view: memoryview, position: int) -> int:
     got = 0
-    while got < want:
-        step = os.preadv(fd, [view[got:want]], position + got)
+    while got < len(view):
+        step = os.preadv(fd, [view[got:]], position + got)
         if step == 0:
             break
         got += step

@@ -13,16 +13,27 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.cores.producers import CompletedTxn
-from barnabas.records.batch import LOG_OVERHEAD, BatchHeader, CorruptBatch
+from barnabas.records.batch import LOG_OVERHEAD, BatchHeader
 from barnabas.storage.errors import CorruptIndex
 from barnabas.storage.files import OPEN_FILES, FileSlice, LogFile, remove_quietly
-from barnabas.storage.formats import records_in, verify
+from barnabas.storage.formats import records_in
 from barnabas.storage.index import OffsetIndex, TimeIndex
-from barnabas.storage.scan import Damaged, Found, boundary_before, first_from, scan
+from barnabas.storage.scan import (
+    LOOK_BYTES,
+    Damaged,
+    Found,
+    boundary_before,
+    first_from,
+    found_at,
+    tables,
+)
 from barnabas.storage.txn_index import TxnIndex
+
+if TYPE_CHECKING:
+    from barnabas.storage.batch_table import BatchTable
 
 __all__ = ["FileSlice", "Segment"]
 
@@ -268,6 +279,29 @@ class Segment:
             del self.tail_positions[: TAIL_BATCHES // 2]
         return full
 
+    def note_rows(
+        self, table: BatchTable, first: int, stop: int, position: int, *, only_kept: bool = False
+    ) -> int:
+        """`note_append` for the rows [first, stop) of a table, which lie one behind the other from `position` on;
+        returns the byte behind them. What the tail would know of them is left to the indexes.
+        """
+        entries, self.bytes_since_entry, self._max_timestamp, self._offset_of_max_timestamp, end = (
+            table.index_entries(
+                first,
+                stop,
+                position,
+                self.interval,
+                self.bytes_since_entry,
+                self._max_timestamp,
+                self._offset_of_max_timestamp,
+                only_kept,
+            )
+        )
+        for last_offset, at, timestamp, offset_of_timestamp in entries:
+            self.offset_index.append(last_offset, at)
+            self.time_index.maybe_append(timestamp, offset_of_timestamp)
+        return end
+
     @property
     def indexes_full(self) -> bool:
         """Whether the segment must be rolled for its indexes: the time index keeps room for a last entry."""
@@ -416,17 +450,15 @@ class Segment:
         """Checks the batches in [start, end); (end of the intact ones, where to go on behind the damage)."""
         intact_to = start
         try:
-            for found, view in scan(self.open(), start, min(end, self.trusted_from)):
-                skip_to = found.position + found.size_bytes
-                if found.position in self.damaged:
-                    return intact_to, skip_to
-                try:
-                    verify(view)
-                except CorruptBatch as error:
-                    self.note_damage(found.position, found.size_bytes, str(error))
-                    return intact_to, skip_to
-                intact_to = skip_to
-                self._note_checked(start, intact_to)
+            for table in tables(self.open(), start, min(end, self.trusted_from), verified=True):
+                known = [i for i in map(table.beginning_at, self.damaged) if i >= 0]
+                stop = min(table.intact_until(0), *known, len(table))
+                intact_to = table.end if stop == len(table) else table.position(stop)
+                if intact_to > start:
+                    self._note_checked(start, intact_to)
+                if stop < len(table):
+                    self.note_damage(intact_to, table.size(stop), table.fault(stop))
+                    return intact_to, intact_to + table.size(stop)
         except Damaged as damage:
             after = self.offset_index.next_position(damage.position)
             skip_to = self.size_bytes if after is None else after
@@ -465,12 +497,8 @@ class Segment:
             self.rebuild("its offset index is missing or damaged")
             position = self.offset_index.last()[1]
         following, end = self.base_offset, position
-        file = self.open()
-        while True:
-            found = first_from(file, end, self.size_bytes, -1)
-            if found is None:
-                break
-            following, end = found.last_offset + 1, found.position + found.size_bytes
+        for table in tables(self.open(), position, self.size_bytes, verified=False, first_bytes=LOOK_BYTES):
+            following, end = table.last_offset(len(table) - 1) + 1, table.end
         if end != self.size_bytes:
             raise Damaged(end, "a batch is cut off")
         return following
@@ -510,13 +538,22 @@ class Segment:
 
     def intact(self, position: int) -> Iterator[tuple[Found, BatchHeader, memoryview]]:
         """The batches from `position` on whose checksum holds; their bytes are valid for one step."""
+        for table, first, stop in self.intact_rows(position):
+            for i in range(first, stop):
+                yield found_at(table, i), table.header(i), table.view(i)
+
+    def intact_rows(self, position: int) -> Iterator[tuple[BatchTable, int, int]]:
+        """The same as runs of rows [first, stop), each with its table, which is of use until the next step."""
         try:
-            for found, view in scan(self.open(), position, self.size_bytes):
-                try:
-                    header = verify(view)
-                except CorruptBatch:
-                    continue
-                yield found, header, view
+            for table in tables(
+                self.open(), position, self.size_bytes, verified=True, first_bytes=LOOK_BYTES
+            ):
+                first = 0
+                while first < len(table):
+                    stop = table.intact_until(first)
+                    if stop > first:
+                        yield table, first, stop
+                    first = stop + 1
         except Damaged:
             return
 
@@ -531,14 +568,8 @@ class Segment:
         self.start_indexes()
         self.bytes_since_entry = 0
         self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
-        for found, header, _ in self.intact(0):
-            if header.record_count and header.max_timestamp > self._max_timestamp:
-                self.set_max_timestamp(header.max_timestamp, found.last_offset)
-            if self.bytes_since_entry > self.interval:
-                self.offset_index.append(found.last_offset, found.position)
-                self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
-                self.bytes_since_entry = 0
-            self.bytes_since_entry += found.size_bytes
+        for table, first, stop in self.intact_rows(0):
+            self.note_rows(table, first, stop, table.position(first))
         if self._max_timestamp >= 0:
             self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         self.offset_index.write()
