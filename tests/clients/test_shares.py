@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.clients import foreign
-from tests.support.admin import create_topic
+from tests.support.admin import create_topic, set_group_option
 from tests.support.process import BrokerProcess
 
 pytestmark = pytest.mark.java
@@ -61,7 +61,7 @@ def test_a_killed_broker_forgets_nothing(probe: list[str], own_broker: Callable[
     count = 20_000
     broker = own_broker()
     create_topic(broker.bootstrap, "work", 1)
-    _let_begin_at_the_start(broker.bootstrap, "workers")
+    set_group_option(broker.bootstrap, "workers", "share.auto.offset.reset", "earliest")
     _produce(broker.bootstrap, "work", count)
     with subprocess.Popen(
         [*probe, broker.bootstrap, "share", "work", "work", "workers", str(count)],
@@ -83,17 +83,6 @@ def test_a_killed_broker_forgets_nothing(probe: list[str], own_broker: Callable[
     assert found.get("ok") is True, found
     assert not kill_at
     assert (found["accepted"], found["again"]) == (count, 0)
-
-
-def _let_begin_at_the_start(bootstrap: str, group: str) -> None:
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-
-    from tests.support.admin import admin
-
-    entry = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=[entry])
-    client = admin(bootstrap)
-    client.incremental_alter_configs([resource])[resource].result(30)
 
 
 def _produce(bootstrap: str, topic: str, count: int) -> None:

@@ -19,3 +19,12 @@ def create_topic(
     client = admin(bootstrap)  # held: a client that is collected drops what it was asked
     created = client.create_topics([NewTopic(topic, partitions, 1, config=config or {})])
     created[topic].result(30)
+
+
+def set_group_option(bootstrap: str, group: str, option: str, value: str) -> None:
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+    entry = ConfigEntry(option, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=[entry])
+    client = admin(bootstrap)
+    client.incremental_alter_configs([resource])[resource].result(30)
