@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 OF_ONE_GROUP: Final[Mapping[str, str]] = {
     "consumer.session.timeout.ms": "consumer_session_timeout_ms",
     "consumer.heartbeat.interval.ms": "consumer_heartbeat_interval_ms",
+    "consumer.assignment.interval.ms": "consumer_assignment_interval_ms",
     "share.session.timeout.ms": "share_session_timeout_ms",
     "share.heartbeat.interval.ms": "share_heartbeat_interval_ms",
 }
@@ -36,6 +37,7 @@ def limits_of_all(config: BrokerConfig) -> GroupLimits:
         consumer_heartbeat_interval_ms=get(broker_groups.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),
         consumer_max_size=get(broker_groups.GROUP_CONSUMER_MAX_SIZE),
         consumer_assignors=get(broker_groups.GROUP_CONSUMER_ASSIGNORS),
+        consumer_assignment_interval_ms=get(broker_groups.GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS),
         consumer_migration_policy=get(broker_groups.GROUP_CONSUMER_MIGRATION_POLICY).lower(),
         share_session_timeout_ms=get(broker_share.GROUP_SHARE_SESSION_TIMEOUT_MS),
         share_heartbeat_interval_ms=get(broker_share.GROUP_SHARE_HEARTBEAT_INTERVAL_MS),

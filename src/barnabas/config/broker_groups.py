@@ -110,44 +110,51 @@ GROUP_CONSUMER_SESSION_TIMEOUT_MS: Final = GROUPS.integer(
     45_000,
     "Silence after which a consumer-protocol member is dropped.",
     lo=1,
+    mark=WORKS,
 )
 GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS: Final = GROUPS.integer(
     "group.consumer.min.session.timeout.ms",
     45_000,
     "Lowest value of a group's consumer.session.timeout.ms.",
     lo=1,
+    mark=WORKS,
 )
 GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS: Final = GROUPS.integer(
     "group.consumer.max.session.timeout.ms",
     60_000,
     "Highest value of a group's consumer.session.timeout.ms.",
     lo=1,
+    mark=WORKS,
 )
 GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS: Final = GROUPS.integer(
     "group.consumer.heartbeat.interval.ms",
     5000,
     "Heartbeat interval given to consumer-protocol members.",
     lo=1,
+    mark=WORKS,
 )
 GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS: Final = GROUPS.integer(
     "group.consumer.min.heartbeat.interval.ms",
     5000,
     "Lowest value of a group's consumer.heartbeat.interval.ms.",
     lo=1,
+    mark=WORKS,
 )
 GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS: Final = GROUPS.integer(
     "group.consumer.max.heartbeat.interval.ms",
     15_000,
     "Highest value of a group's consumer.heartbeat.interval.ms.",
     lo=1,
+    mark=WORKS,
 )
 GROUP_CONSUMER_MAX_SIZE: Final = GROUPS.integer(
-    "group.consumer.max.size", INT_MAX, "Most members of a consumer-protocol group.", lo=1
+    "group.consumer.max.size", INT_MAX, "Most members of a consumer-protocol group.", lo=1, mark=WORKS
 )
 GROUP_CONSUMER_ASSIGNORS: Final = GROUPS.strings(
     "group.consumer.assignors",
     ("uniform", "range"),
     "Server-side assignors; the first is the default.",
+    mark=WORKS,
 )
 GROUP_CONSUMER_MIGRATION_POLICY: Final = GROUPS.string(
     "group.consumer.migration.policy",
@@ -163,31 +170,37 @@ GROUP_CONSUMER_MIGRATION_POLICY: Final = GROUPS.string(
         "DOWNGRADE",
         "DISABLED",
     ),
+    mark=WORKS,
 )
 GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS: Final = GROUPS.integer(
     "group.consumer.regex.refresh.interval.ms",
     600_000,
-    "How often topics are matched again against subscribed regular expressions.",
+    "How often topics are matched again against subscribed regular expressions. Barnabas does so at the next "
+    "heartbeat after any topic was made or deleted, and needs no interval.",
     lo=10_000,
 )
 GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS: Final = GROUPS.integer(
     "group.consumer.assignment.interval.ms",
-    1000,
-    "Least time between two assignments of a group.",
+    0,
+    "Least time between two assignments of a group; some hundred members that come together cost fewer of them. "
+    "Kafka's 1000 makes a second member wait; Barnabas does not, unless asked to.",
     lo=0,
     mode=CLUSTER,
+    mark=WORKS,
 )
 GROUPS.integer(
     "group.consumer.min.assignment.interval.ms",
     0,
     "Lowest value of a group's consumer.assignment.interval.ms.",
     lo=0,
+    mark=WORKS,
 )
 GROUPS.integer(
     "group.consumer.max.assignment.interval.ms",
     15_000,
     "Highest value of a group's consumer.assignment.interval.ms.",
     lo=0,
+    mark=WORKS,
 )
 GROUPS.boolean(
     "group.consumer.assignor.offload.enable", True, "Run assignors in a background thread.", mode=CLUSTER

@@ -23,13 +23,25 @@ def offset_reset(value: str) -> str | None:
 
 
 CONSUMER_SESSION_TIMEOUT_MS: Final = GROUP.integer(
-    "consumer.session.timeout.ms", 45_000, "Silence after which a consumer-protocol member is dropped.", lo=1
+    "consumer.session.timeout.ms",
+    45_000,
+    "Silence after which a consumer-protocol member is dropped.",
+    lo=1,
+    mark=WORKS,
 )
 CONSUMER_HEARTBEAT_INTERVAL_MS: Final = GROUP.integer(
-    "consumer.heartbeat.interval.ms", 5000, "Heartbeat interval given to consumer-protocol members.", lo=1
+    "consumer.heartbeat.interval.ms",
+    5000,
+    "Heartbeat interval given to consumer-protocol members.",
+    lo=1,
+    mark=WORKS,
 )
 CONSUMER_ASSIGNMENT_INTERVAL_MS: Final = GROUP.integer(
-    "consumer.assignment.interval.ms", 1000, "Least time between two assignments of the group.", lo=0
+    "consumer.assignment.interval.ms",
+    0,
+    "Least time between two assignments of the group.",
+    lo=0,
+    mark=WORKS,
 )
 GROUP.boolean("consumer.assignor.offload.enable", True, "Run the assignor in a background thread.")
 SHARE_SESSION_TIMEOUT_MS: Final = GROUP.integer(

@@ -201,6 +201,13 @@ def check_share_group(group: ShareGroup, armed: dict[TimerKey, int]) -> None:
     assert set(group.target) <= set(group.members)
 
 
+def _logged(group: ConsumerGroup | ShareGroup) -> ConsumerGroup | ShareGroup:
+    """Without what only spares work."""
+    if isinstance(group, ConsumerGroup):
+        return replace(group, topics_seen=0, assigned_ms=0)
+    return replace(group, topics_seen=0)
+
+
 def durable_view(core: GroupCoordinatorCore) -> dict[str, Any]:
     """What must survive a crash, in comparable form."""
     state = core.state
@@ -213,9 +220,7 @@ def durable_view(core: GroupCoordinatorCore) -> dict[str, Any]:
             for producer_id, by_group in state.pending.items()
         },
         "groups": {
-            group_id: (
-                _classic_view(group) if isinstance(group, ClassicGroup) else replace(group, topics_seen=0)
-            )
+            group_id: _classic_view(group) if isinstance(group, ClassicGroup) else _logged(group)
             for group_id, group in state.groups.items()
             if not isinstance(group, ClassicGroup)
             or group.state is ClassicState.STABLE

@@ -75,7 +75,10 @@ class World:
     def __init__(self, seed: int, mixed: bool) -> None:
         self.random = random.Random(seed)
         self.mixed = mixed
-        self.driver = Driver(GroupLimits(consumer_session_timeout_ms=SESSION_MS))
+        interval_ms = self.random.choice([0, 0, 3_000])  # between two assignments
+        self.driver = Driver(
+            GroupLimits(consumer_session_timeout_ms=SESSION_MS, consumer_assignment_interval_ms=interval_ms)
+        )
         self.driver.check_every_step = False
         self.sizes = {"t": 4, "u": 3}
         self.driver.set_topics(**self.sizes)

@@ -5,7 +5,7 @@ the group epoch that it was computed for. Each member has the epoch up to which 
 gives up what the target takes from it, and only then gets what the target gives it and others have released.
 
 Everything here is in the log: a group is exactly what its records say (consumer_records), except for
-`topics_seen`, which only spares work.
+`topics_seen` and `assigned_ms`, which only spare work.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class ConsumerGroup:
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
     owners: dict[TopicPartition, str] = field(default_factory=dict)  # assigned or still to be revoked
     topics_seen: int = -1  # version of the topic metadata that metadata_hash was checked against
+    assigned_ms: int = 0  # when the target was computed, by this coordinator
 
     def copy(self) -> Self:
         return replace(

@@ -18,6 +18,8 @@ from barnabas.wire.errors import ApiError, ErrorCode
 REVOKE: Final = "revoke"  # its time to give up partitions
 MEMBER_JOIN: Final = "member-join"  # a classic member's time to join again
 MEMBER_SYNC: Final = "member-sync"  # a classic member's time to sync after it joined
+# The timer of a whole group, with no member in its key.
+ASSIGN: Final = "assign"  # until the next assignment may be computed
 
 
 def update_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
@@ -43,7 +45,19 @@ def refresh(turn: Turn, group: ConsumerGroup, *, subscriptions_changed: bool) ->
             records.write_epoch(turn, group, group.epoch + 1, now_hash)
         group.topics_seen = version
     if group.epoch > group.target_epoch:
-        _compute_target(turn, group)
+        _assign_when_due(turn, group)
+
+
+def _assign_when_due(turn: Turn, group: ConsumerGroup) -> None:
+    """A new target now, or when the last one is old enough: so that many who come together cost one assignment."""
+    interval_ms = turn.state.limits_of(group.group_id).consumer_assignment_interval_ms
+    if 0 <= turn.now_ms - group.assigned_ms < interval_ms:
+        turn.arm(group.group_id, "", ASSIGN, group.assigned_ms + interval_ms)
+        return
+    if interval_ms:
+        group.assigned_ms = turn.now_ms
+        turn.disarm(group.group_id, "", ASSIGN)
+    _compute_target(turn, group)
 
 
 def _resolve_regex(turn: Turn, group: ConsumerGroup, regex: str | None) -> None:

@@ -203,8 +203,9 @@ def _reply(
 ) -> ConsumerHeartbeatReply:
     limits = turn.state.limits_of(group.group_id)
     interval_ms = limits.consumer_heartbeat_interval_ms
-    if member.state is MemberState.UNRELEASED_PARTITIONS:
-        # Others are about to release what it waits for: it should not learn of that a whole interval later.
+    if member.state is MemberState.UNRELEASED_PARTITIONS or group.epoch > group.target_epoch:
+        # Others are about to release what it waits for, or a new assignment is due: it should not learn of that a
+        # whole interval later.
         interval_ms = min(interval_ms, limits.waiting_heartbeat_interval_ms)
     return ConsumerHeartbeatReply(
         ErrorCode.NONE,

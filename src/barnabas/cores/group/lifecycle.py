@@ -41,7 +41,10 @@ def decide_timer(turn: Turn, event: TimerFired) -> None:
     group_id, member_id, kind = event.key
     turn.disarm(group_id, member_id, kind)
     stored = turn.find(group_id)
-    if isinstance(stored, ClassicGroup):
+    if kind == epochs.ASSIGN:
+        if isinstance(stored, ConsumerGroup):
+            epochs.refresh(turn, turn.edit(stored), subscriptions_changed=False)
+    elif isinstance(stored, ClassicGroup):
         classic_rebalance.timer_ended(turn, turn.edit(stored), member_id, kind)
     elif isinstance(stored, ConsumerGroup) and member_id in stored.members:
         fence_members(turn, turn.edit(stored), [member_id], f"{kind} time ended")

@@ -32,4 +32,5 @@ class GroupLimits:
     share_max_size: int = 200
     share_initialize_retry_interval_ms: int = 30_000
     waiting_heartbeat_interval_ms: int = 1_000  # for members that something will be handed to soon
+    consumer_assignment_interval_ms: int = 0  # least time between two assignments of a group
     consumer_migration_policy: str = "bidirectional"  # or upgrade, downgrade, disabled
