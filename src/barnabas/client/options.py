@@ -6,6 +6,7 @@ Spark's source after their `kafka.` prefix.
 
 from __future__ import annotations
 
+import difflib
 import re
 import ssl
 from collections.abc import Mapping
@@ -18,15 +19,35 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 DEFAULT_PORT: Final = 9092
 
+SECURITY_NAMES: Final = frozenset(
+    {
+        "ssl.ca.location", "ssl.ca.pem", "ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.certificates",
+        "ssl.certificate.location", "ssl.key.location", "ssl.key.password", "ssl.keystore.location", "ssl.keystore.type",
+        "ssl.endpoint.identification.algorithm", "sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config",
+        "sasl.username", "sasl.password", "sasl.oauthbearer.token",
+    }
+)  # fmt: skip
+"""What is understood of `ssl.*` and `sasl.*`."""
+SECURITY_IGNORED: Final = frozenset(
+    {
+        "ssl.protocol", "ssl.enabled.protocols", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
+        "ssl.secure.random.implementation", "ssl.truststore.password",
+    }
+)  # fmt: skip
+"""Java's own settings that mean nothing here: TLS 1.2 and 1.3 are spoken, PEM certificates have no password."""
+KEYSTORE_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce", b"0\x82", b"0\x80")
+"""How Java's key stores begin: JKS, JCEKS, PKCS12."""
+
 _JAAS_PAIR: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
     """Files are PEM. `verify_host` False takes any certificate name, as an empty
-    ssl.endpoint.identification.algorithm does."""
+    ssl.endpoint.identification.algorithm does. ca_pem: certificates themselves, in place of a file."""
 
     ca_file: str | None = None
+    ca_pem: str | None = None
     certificate_file: str | None = None
     key_file: str | None = None
     key_password: str | None = field(default=None, repr=False)
@@ -34,8 +55,11 @@ class TlsOptions:
 
     def context(self) -> ssl.SSLContext:
         """Raises ClientError that names the file which cannot be read."""
+        for name in (self.ca_file, self.certificate_file, self.key_file):
+            if name:
+                _require_pem(name)
         try:
-            context = ssl.create_default_context(cafile=self.ca_file)
+            context = ssl.create_default_context(cafile=self.ca_file, cadata=self.ca_pem)
             context.check_hostname = self.verify_host
             if self.certificate_file:
                 context.load_cert_chain(self.certificate_file, self.key_file, self.key_password)
@@ -82,6 +106,7 @@ class ClientOptions:
         bootstrap = options.get("bootstrap.servers", "")
         if not bootstrap.strip():
             raise ClientError("bootstrap.servers is not set: name at least one broker as host:port")
+        _check_security_names(options)
         protocol = options.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in PROTOCOLS:
             raise ClientError(f"security.protocol={protocol} is not one of {', '.join(PROTOCOLS)}")
@@ -128,13 +153,38 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
     return value
 
 
+def _require_pem(name: str) -> None:
+    """Raises ClientError for a file that cannot be read, or is one of Java's key stores."""
+    try:
+        with open(name, "rb") as file:
+            begins = file.read(4)
+    except OSError as error:
+        raise ClientError(f"TLS file {name} cannot be read: {error.strerror or error}") from error
+    if begins.startswith(KEYSTORE_MAGIC):
+        raise ClientError(
+            f"TLS file {name} is one of Java's key stores (JKS or PKCS12), not PEM: write it as PEM with "
+            f"`keytool -list -rfc -keystore {name}` (certificates) or `openssl pkcs12 -in {name} -nodes` (keys)"
+        )
+
+
+def _check_security_names(options: Mapping[str, str]) -> None:
+    for name in options:
+        if name.startswith(("ssl.", "sasl.")) and name not in SECURITY_NAMES | SECURITY_IGNORED:
+            near = difflib.get_close_matches(name, SECURITY_NAMES, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ClientError(
+                f"{name} is not supported here{hint} (known: {', '.join(sorted(SECURITY_NAMES))})"
+            )
+
+
 def _tls(options: Mapping[str, str]) -> TlsOptions:
     for name in ("ssl.truststore.type", "ssl.keystore.type"):
         if options.get(name, "PEM").upper() != "PEM":
-            raise ClientError(f"{name}={options[name]} is not readable here: convert the store to PEM")
+            raise ClientError(f"{name}={options[name]} is not readable here: convert the store to PEM files")
     keystore = options.get("ssl.keystore.location") or options.get("ssl.certificate.location")
     return TlsOptions(
         ca_file=options.get("ssl.ca.location") or options.get("ssl.truststore.location"),
+        ca_pem=options.get("ssl.truststore.certificates") or options.get("ssl.ca.pem"),
         certificate_file=keystore,
         key_file=options.get("ssl.key.location"),
         key_password=options.get("ssl.key.password"),
@@ -147,7 +197,7 @@ def _sasl(options: Mapping[str, str]) -> SaslOptions:
     if mechanism not in MECHANISMS:
         raise ClientError(f"sasl.mechanism={mechanism or '(not set)'} is not one of {', '.join(MECHANISMS)}")
     jaas = {
-        name: next(v for v in values if v)
+        name: re.sub(r"\\(.)", r"\1", values[0] or values[1]) or values[2]
         for name, *values in _JAAS_PAIR.findall(options.get("sasl.jaas.config", ""))
         if any(values)
     }

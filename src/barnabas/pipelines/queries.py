@@ -170,9 +170,9 @@ def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
 
 
 _NAMED: Final = re.compile(
-    r"^(?:Caused by: )?([A-Za-z_][\w.$]*(?:Error|Exception|Lost|Topic|OutOfRange|Unavailable)): (.+)$"
+    r"^(?:Caused by: )?([A-Za-z_][\w.$]*(?:Error|Exception|Lost|Topic|OutOfRange|Unavailable|Failed)): (.+)$"
 )
-_OURS: Final = ("DataLost", "OptionError", "UnknownTopic", "OffsetOutOfRange", "DeliveryError")
+_OURS: Final = ("DataLost", "OptionError", "UnknownTopic", "OffsetOutOfRange", "DeliveryError", "AuthenticationFailed")
 _WRAPPERS: Final = ("StreamingQueryException", "SparkException", "Py4JJavaError", "AnalysisException")
 
 
