@@ -6,7 +6,6 @@ Requests are answered in the order in which they were sent (Kafka's rule), so se
 
 from __future__ import annotations
 
-import base64
 import socket
 import ssl
 from collections import deque
@@ -30,6 +29,8 @@ from barnabas.wire.schema import Message
 
 RESPONSE_BYTES_MAX: Final = 1 << 30
 UNSUPPORTED_VERSION: Final = 35
+TLS_ALERT: Final = 0x15
+"""First byte of what a TLS listener answers to plain text; as a length it would be 350 MB."""
 VERSION_CAPS: Final = {0: 12, 1: 12, 8: 9, 9: 9, 22: 5}
 """Versions above these name topics by id (Produce, Fetch, OffsetCommit, OffsetFetch), where this client asks by
 name, or are not settled (InitProducerId)."""
@@ -79,9 +80,12 @@ class Connection:
             return plain
         try:
             return self.options.tls.context().wrap_socket(plain, server_hostname=host)
-        except (ssl.SSLError, OSError) as error:
+        except ssl.SSLError as error:
             plain.close()
             raise AuthenticationFailed(f"TLS handshake with {self.address} failed: {error}") from error
+        except OSError as error:  # a broker that goes away in the middle: it may come back
+            plain.close()
+            raise BrokerUnavailable(f"TLS handshake with {self.address} broke: {error}") from error
 
     def close(self) -> None:
         self._socket.close()
@@ -107,9 +111,9 @@ class Connection:
             known = ", ".join(answer.mechanisms) or "none"
             raise AuthenticationFailed(f"{self.address} does not take {sasl.mechanism}; it takes {known}")
         if sasl.mechanism == "PLAIN":
-            self._token(f"\0{sasl.username}\0{sasl.password}".encode())
+            self._token(sasl, f"\0{sasl.username}\0{sasl.password}".encode())
         elif sasl.mechanism == "OAUTHBEARER":
-            self._token(f"n,,\x01auth=Bearer {sasl.token}\x01\x01".encode())
+            self._token(sasl, f"n,,\x01auth=Bearer {sasl.token}\x01\x01".encode())
         else:
             self._scram(sasl)
 
@@ -120,20 +124,25 @@ class Connection:
             raise ClientError(f"{sasl.mechanism} needs the package scramp: pip install scramp") from None
         client = ScramClient([sasl.mechanism], sasl.username, sasl.password)
         try:
-            client.set_server_first(self._token(client.get_client_first().encode()).decode())
-            client.set_server_final(self._token(client.get_client_final().encode()).decode())
+            client.set_server_first(self._token(sasl, client.get_client_first().encode()).decode())
+            client.set_server_final(self._token(sasl, client.get_client_final().encode()).decode())
         except ScramException as error:
-            raise AuthenticationFailed(f"{self.address} refused the credentials: {error}") from error
+            raise self._refused(sasl, str(error)) from error
 
-    def _token(self, token: bytes) -> bytes:
+    def _token(self, sasl: SaslOptions, token: bytes) -> bytes:
         answer = self.call(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
         if answer.error_code:
-            reason = answer.error_message or error_name(answer.error_code)
-            raise AuthenticationFailed(f"{self.address} refused the credentials: {reason}")
-        data: bytes = answer.auth_bytes
+            raise self._refused(sasl, answer.error_message or error_name(answer.error_code))
+        data = bytes(answer.auth_bytes)
         if data.startswith(b"{"):  # OAUTHBEARER: the reason comes as JSON and ends the exchange
-            raise AuthenticationFailed(f"{self.address} refused the token: {base64.b64encode(data).decode()}")
+            raise self._refused(sasl, data.decode("utf-8", "replace"))
         return data
+
+    def _refused(self, sasl: SaslOptions, reason: str) -> AuthenticationFailed:
+        who = f" of {sasl.username}" if sasl.username else ""
+        return AuthenticationFailed(
+            f"{self.address} refused the credentials{who} ({sasl.mechanism}): {reason}"
+        )
 
     def version_for(self, request: type[Message]) -> int:
         """The highest version that both sides know."""
@@ -145,7 +154,8 @@ class Connection:
             raise UnsupportedByBroker(
                 f"{self.address} serves {name} in versions {low} to {high}; {ours[0]} to {ours[-1]} are known here"
                 if high >= 0
-                else f"{self.address} does not serve {name}"
+                else f"{self.address} does not serve {name}",
+                name,
             )
         return version
 
@@ -177,6 +187,8 @@ class Connection:
         try:
             for part in parts:
                 self._socket.sendall(part)
+        except ssl.SSLError as error:
+            raise self._tls_refused(error) from error
         except OSError as error:
             raise BrokerUnavailable(f"the connection to {self.address} broke: {error}") from error
         return self._correlation_id
@@ -184,6 +196,8 @@ class Connection:
     def _read_body(self, correlation_id: int, response: type[Message], version: int) -> memoryview:
         self._read_into(memoryview(self._length))
         size = int.from_bytes(self._length, "big", signed=True)
+        if self._length[0] == TLS_ALERT and self.options.tls is None:
+            raise AuthenticationFailed(f"{self.address} speaks TLS: set security.protocol to SSL or SASL_SSL")
         if not 4 <= size <= RESPONSE_BYTES_MAX:
             raise BrokerUnavailable(f"{self.address} is no Kafka broker: it announced {size} bytes")
         frame = memoryview(bytearray(size))
@@ -205,5 +219,19 @@ class Connection:
         except TimeoutError as error:
             seconds = self.options.request_timeout_s
             raise BrokerUnavailable(f"{self.address} did not answer within {seconds:g} s") from error
+        except ssl.SSLError as error:
+            raise self._tls_refused(error) from error
         except OSError as error:
             raise BrokerUnavailable(f"the connection to {self.address} broke: {error}") from error
+
+    def _tls_refused(self, error: ssl.SSLError) -> ClientError:
+        """In TLS 1.3 a broker says only after the handshake that it does not take our certificate, or wants one."""
+        if "ALERT" not in (error.reason or ""):
+            return BrokerUnavailable(f"the connection to {self.address} broke: {error}")
+        own = self.options.tls is not None and self.options.tls.certificate_file
+        hint = (
+            "it does not take our certificate"
+            if own
+            else "does it ask for a certificate (ssl.certificate.location)?"
+        )
+        return AuthenticationFailed(f"{self.address} refused the TLS connection: {error.reason}; {hint}")

@@ -20,7 +20,11 @@ class AuthenticationFailed(ClientError):
 
 
 class UnsupportedByBroker(ClientError):
-    """The broker does not know the request in any version that this client speaks."""
+    """The broker does not know the request in any version that this client speaks. api: the request's name."""
+
+    def __init__(self, message: str, api: str = "") -> None:
+        self.api = api
+        super().__init__(message)
 
 
 class UnknownTopic(ClientError):
