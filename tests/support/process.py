@@ -45,10 +45,9 @@ class BrokerProcess:
         return self.process.pid
 
     def start(self) -> BrokerProcess:
-        command = [
-            sys.executable, "-m", "barnabas", "start",
-            "--data", str(self.data_dir), "--listen", self.bootstrap,
-        ]  # fmt: skip
+        command = [sys.executable, "-m", "barnabas", "start", "--listen", self.bootstrap]
+        if "log.dirs" not in self.options:
+            command += ["--data", str(self.data_dir)]
         for name, value in self.options.items():
             command += ["-o", f"{name}={value}"]
         with self.log_path.open("ab") as log:

@@ -71,14 +71,14 @@ class Cleaning:
             for step in steps:
                 ran = True
                 # Shielded: a step that has begun ends before its files are tidied away.
-                await _finished(loop.run_in_executor(self._pool, step.work))
+                await finished(loop.run_in_executor(self._pool, step.work))
                 step.commit()
         finally:
             steps.close()
         return ran
 
 
-async def _finished(work: asyncio.Future[None]) -> None:
+async def finished(work: asyncio.Future[None]) -> None:
     """Wait for `work` to its end, also when this task is cancelled meanwhile."""
     try:
         await asyncio.shield(work)

@@ -17,6 +17,7 @@ from barnabas.cores.cluster_image import ClusterImage, TopicImage
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import LogDirOffline
+from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -46,6 +47,7 @@ class Partitions:
             recovery_threads_per_dir=config.get(broker_network.NUM_RECOVERY_THREADS_PER_DATA_DIR),
         )
         self.logs.on_offline = self._went_offline
+        self.logs.moving.on_moved = self._moved
 
     # --- start and stop --------------------------------------------------------------------------------
 
@@ -177,6 +179,12 @@ class Partitions:
                 partition.go_offline(log_dir)
         if len(self.logs.offline_dirs) == len(self.logs.dirs):
             self.on_all_offline()
+
+    def _moved(self, name: TopicPartition, opened: Log) -> None:
+        """A partition goes on in another log dir."""
+        partition = self.get(*name)
+        if partition is not None:
+            partition.log = opened
 
     async def flush(self, partition: Partition) -> None:
         """Force one partition's log to disk. Raises ApiError KAFKA_STORAGE_ERROR."""

@@ -24,6 +24,7 @@ from barnabas.broker.features import Features
 from barnabas.broker.group_coordinator import GroupCoordinator
 from barnabas.broker.group_limits import limits_of_all
 from barnabas.broker.housekeeping import Housekeeping
+from barnabas.broker.moving import Moving
 from barnabas.broker.partitions import Partitions
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.quotas import KINDS as QUOTA_KINDS
@@ -79,6 +80,7 @@ class BrokerServer:
     groups: GroupCoordinator
     shares: Shares
     producer_ids: ProducerIds
+    moving: Moving
 
     def __init__(
         self, config: BrokerConfig, *, clock: Clock | None = None, on_fatal: Callable[[], None] | None = None
@@ -143,6 +145,8 @@ class BrokerServer:
         )
         self.groups.load_existing()
         self.shares.load_existing()
+        self.moving = Moving(self.config, self.partitions.logs, self.clock)
+        self.moving.start()
         self.shard.serve()
         self._housekeeping = Housekeeping(self)
         self._housekeeping.start()
@@ -173,6 +177,7 @@ class BrokerServer:
             await self._cleaning.stop()
         if self._housekeeping is not None:
             await self._housekeeping.stop()
+            await self.moving.stop()
         await self.shard.dispatcher.close()
         self.shard.close()
         self.conversions.close()

@@ -8,51 +8,84 @@ from typing import Annotated, Any
 import typer
 
 from barnabas.cli.direct import direct
-from barnabas.cli.errors import EXIT_OK, CliError
+from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.cli.options import AsJson, Bootstrap, Properties
 from barnabas.cli.output import print_json, print_table, size_text
-from barnabas.cli.runner import example, new_app
+from barnabas.cli.runner import example, new_app, say_error
 
-app = new_app("Sizes of partitions on disk; what segment files hold.")
+app = new_app("Partitions on the brokers' disks: sizes, moves, what segment files hold.")
 
 
-@app.command(epilog=example("barnabas log dirs", "barnabas log dirs orders --json"))
+@app.command(epilog=example("barnabas log dirs", "barnabas log dirs orders:0,1 --json"))
 def dirs(
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="TOPIC[:0,1]", help="Default: all.", show_default=False),
     ] = None,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     json: AsJson = False,
 ) -> int:
-    """Show the size of each partition in each broker's log dirs."""
-    from barnabas.cli.kafka.log_dirs import broker_row
+    """Show the size of each partition in each broker's log dirs, and how far those are that are being moved."""
+    from barnabas.cli.log_move import partitions_of, placed
 
     rows: list[dict[str, Any]] = []
+    wanted = partitions_of(topics or ())
     with direct(bootstrap, properties) as admin:
         for broker in sorted(admin.nodes()):
-            for folder in broker_row(admin, broker, set(topics or ()))["logDirs"]:
-                if folder["error"]:
-                    raise CliError(f"broker {broker}: {folder['logDir']}: {folder['error']}")
-                rows += [
-                    {
-                        "broker": broker,
-                        "dir": folder["logDir"],
-                        "partition": part["partition"],
-                        "bytes": part["size"],
-                        "lag": part["offsetLag"],
-                    }
-                    for part in folder["partitions"]
-                ]
+            rows += placed(admin, broker, wanted)
     rows.sort(key=lambda row: (-row["bytes"], row["partition"]))
     if json:
         print_json(rows)
         return EXIT_OK
     print_table(
-        ("BROKER", "DIR", "PARTITION", "SIZE", "LAG"),
-        [(row["broker"], row["dir"], row["partition"], size_text(row["bytes"]), row["lag"]) for row in rows],
-    )
+        ("BROKER", "DIR", "PARTITION", "SIZE", "LAG", "MOVING"),
+        [
+            (
+                row["broker"], row["dir"], row["partition"], size_text(row["bytes"]), row["lag"],
+                "here" if row["moving"] else None,
+            )
+            for row in rows
+        ],
+    )  # fmt: skip
     return EXIT_OK
+
+
+@app.command(
+    epilog=example(
+        "barnabas log move orders /mnt/disk2 --wait", "barnabas log move orders:0,3 /mnt/disk2 --json"
+    )
+)
+def move(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC[:0,1]", show_default=False)],
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR", help="One of the broker's log.dirs.", show_default=False)
+    ],
+    broker: Annotated[
+        int | None,
+        typer.Option("--broker", metavar="ID", help="On this broker only. Default: all.", show_default=False),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when the partitions have arrived.")] = False,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    json: AsJson = False,
+) -> int:
+    """Move partitions to another log dir of their broker, while they are served. Naming the dir that they are in
+    calls a move off."""
+    from barnabas.cli.log_move import begin, follow
+
+    with direct(bootstrap, properties) as admin:
+        rows = begin(admin, topic, directory, broker)
+        if wait:
+            follow(admin, rows)
+    if json:
+        print_json(rows)
+    for row in rows:
+        if "error" in row:
+            say_error("barnabas log move", f"{row['partition']}: {row['error']}")
+        elif not json:
+            print(f"{row['result']} {row['partition']} (broker {row['broker']}, {row['dir']})")
+    return EXIT_FAILED if any("error" in row for row in rows) else EXIT_OK
 
 
 @app.command(

@@ -54,8 +54,10 @@ NUM_RECOVERY_THREADS_PER_DATA_DIR: Final = NETWORK.integer(
     lo=1,
     mode=CLUSTER,
 )
-NETWORK.integer_or_null(
-    "num.replica.alter.log.dirs.threads", "Threads that move replicas between log folders."
+NUM_REPLICA_ALTER_LOG_DIRS_THREADS: Final = NETWORK.integer_or_null(
+    "num.replica.alter.log.dirs.threads",
+    "Threads that move replicas between log folders; as many as there are folders when not set.",
+    mark=WORKS,
 )
 SOCKET_REQUEST_MAX_BYTES: Final = NETWORK.integer(
     "socket.request.max.bytes",

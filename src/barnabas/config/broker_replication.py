@@ -70,6 +70,7 @@ REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND: Final = REPLICATION.long(
     "Bytes per second for moves between log folders.",
     lo=0,
     mode=Mode.PER_BROKER,
+    mark=WORKS,
 )
 REPLICATION.boolean(
     "follower.fetch.last.tiered.offset.enable",

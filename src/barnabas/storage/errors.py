@@ -42,3 +42,15 @@ class OffsetOutOfRange(StorageError):
 
 class WrongLogDir(StorageError):
     """The log dir belongs to another cluster or broker."""
+
+
+class LogDirUnknown(StorageError):
+    """A dir that is not one of log.dirs was named."""
+
+
+class PartitionUnknown(StorageError):
+    """This broker has no log of the partition."""
+
+
+class NameTooLong(StorageError):
+    """The topic's name leaves no room for what a folder's name must say beside it."""

@@ -390,12 +390,35 @@ class Log(LogWriter):
         self.doomed.clear()
         self.release()
 
+    def take_over_from(self, other: Log, now_ms: int) -> None:
+        """This log, a copy of `other` up to its end, becomes what the partition goes on with; `other` ends.
+
+        What is known beside the records (offsets, epochs, producers) is the partition's and stays one object.
+        Raises LogDirOffline.
+        """
+        core = other.core
+        if self.log_end_offset < core.log_end_offset:
+            # Damaged batches at the end were not copied; their offsets shall not be given out again.
+            self.core.log_end_offset = core.log_end_offset
+            self.roll(now_ms)
+        self.core = core
+        self.first_dirty_offset = min(other.first_dirty_offset, core.log_end_offset)
+        self.set_config(other.config)
+        self.save_epochs()
+        self.last_snapshot_offset = -1
+        try:
+            self.take_snapshot()
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+
     def relocate(self, folder: str) -> None:
-        """Renames the log's folder, within its log dir, while it goes on. Raises LogDirOffline."""
+        """Renames the log's folder, within its log dir, while it goes on; durable with the next flush.
+
+        Raises LogDirOffline.
+        """
         with self._flush_lock:
             try:
                 os.rename(self.folder, folder)
-                fsync_dir(os.path.dirname(folder))
             except OSError as error:
                 raise LogDirOffline(self.log_dir, error) from error
             self.doomed = [
@@ -404,6 +427,7 @@ class Log(LogWriter):
             ]
             self.folder = folder
             self.log_dir, self.name = os.path.split(folder)
+            self.is_new = True
             for segment in self._segments:
                 segment.relocate(folder)
 

@@ -113,6 +113,11 @@ def parse_folder_name(folder: str) -> TopicPartition | None:
     return TopicPartition(topic, int(number))
 
 
+def fits_future_name(name: TopicPartition) -> bool:
+    """Whether the folder of a move can be called by the whole name of its partition."""
+    return len(folder_name(name)) + len(f".{uuid.UUID(int=0).hex}{FUTURE_SUFFIX}") <= FOLDER_NAME_MAX
+
+
 def marked(name: TopicPartition, suffix: str) -> str:
     """A folder name that says what becomes of the partition's files: `topic-0.<random>-delete` and its like."""
     tail = f".{uuid.uuid4().hex}{suffix}"

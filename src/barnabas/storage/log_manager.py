@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +38,7 @@ from barnabas.storage.log_dir import (
     marked,
     parse_folder_name,
 )
-from barnabas.storage.moving import Move
+from barnabas.storage.moving import Move, Moves, longer_of, partition_of_future
 from barnabas.storage.recovery import create_log, open_log
 from barnabas.storage.throttle import Throttle
 
@@ -74,10 +75,10 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._topic_ids: dict[TopicPartition, uuid.UUID] = {}
         self._doomed_folders: list[tuple[int, str]] = []
-        self.moves: dict[TopicPartition, Move] = {}
-        """Partitions on their way to another dir; after a restart those that were not finished."""
-        self._futures: list[tuple[str, int]] = []
-        self.spend_moving: Callable[[int], None] = lambda _bytes: None
+        self._futures: list[tuple[TopicPartition, Log]] = []
+        self._checkpointing = threading.Lock()
+        self.moving = Moves(self)
+        """Partitions on their way to another dir."""
         self.cleaner = LogCleaner(lambda: self._logs, on_offline=self._cleaner_failed)
         """Compaction; `new_cleaner` puts one with other options here."""
         self.on_offline: Callable[[str, list[TopicPartition]], None] = lambda _dir, _logs: None
@@ -115,8 +116,8 @@ class LogManager:
                 except (OSError, LogDirOffline) as error:
                     self._give_up(one, error)
         self._require_online()
-        for path, at_ms in self._futures:
-            self._resume_move(path, at_ms)
+        for name, future in self._futures:
+            self.moving.resume(name, future)
         self._futures.clear()
 
     def _require_online(self) -> None:
@@ -155,20 +156,18 @@ class LogManager:
 
     def _load_dir(self, one: LogDir, now_ms: int) -> None:
         one.clean = os.path.exists(one.file(CLEAN_SHUTDOWN_FILE))
-        names = []
-        futures: list[str] = []
+        folders: dict[str, TopicPartition] = {}
         for entry in os.scandir(one.path):
             if not entry.is_dir(follow_symlinks=True):
                 continue
             if entry.name.endswith(DELETE_SUFFIX):
                 shutil.rmtree(entry.path, ignore_errors=True)
                 continue
-            name = parse_folder_name(entry.name)
+            future = entry.name.endswith(FUTURE_SUFFIX)
+            name = partition_of_future(entry.name) if future else parse_folder_name(entry.name)
             if name is not None:
-                names.append(name)
-            elif entry.name.endswith(FUTURE_SUFFIX):
-                futures.append(entry.path)
-        one.had_logs = bool(names)
+                folders[entry.name] = name
+        one.had_logs = bool(folders)
         recovery = one.read_offsets(checkpoints.RECOVERY_POINTS)
         starts = one.read_offsets(checkpoints.LOG_STARTS)
         high = one.read_offsets(checkpoints.HIGH_WATERMARKS)
@@ -176,8 +175,7 @@ class LogManager:
         # From here on a crash must be seen as one.
         remove_quietly(one.file(CLEAN_SHUTDOWN_FILE))
 
-        def load(name: TopicPartition) -> tuple[TopicPartition, Log, uuid.UUID | None]:
-            folder = os.path.join(one.path, folder_name(name))
+        def load(folder: str, name: TopicPartition) -> tuple[Log, uuid.UUID | None]:
             opened = open_log(
                 folder,
                 self._config_of(name.topic),
@@ -193,20 +191,24 @@ class LogManager:
             except CorruptCheckpoint as error:
                 log.warning("topic id is lost", extra={"log": folder, "reason": str(error)})
                 topic_id = None
-            return name, opened, topic_id
+            return opened, topic_id
 
+        paths = [os.path.join(one.path, folder) for folder in folders]
+        names = list(folders.values())
         if one.clean or len(names) <= 1:
-            loaded = [load(name) for name in names]
+            loaded = list(map(load, paths, names))
         else:
             with ThreadPoolExecutor(self._recovery_threads, "recovery") as pool:
-                loaded = list(pool.map(load, names))
-        for name, opened, topic_id in loaded:
+                loaded = list(pool.map(load, paths, names))
+        for name, (opened, topic_id) in zip(names, loaded, strict=True):
+            if opened.name.endswith(FUTURE_SUFFIX):
+                self._futures.append((name, opened))
+                continue
             if name in self._logs:
-                opened = self._longer_of(self._logs[name], opened)
+                opened = longer_of(name, self._logs[name], opened)
             self._logs[name] = opened
             if topic_id is not None:
                 self._topic_ids[name] = topic_id
-        self._futures += [(path, now_ms) for path in futures]
         if names and not one.clean:
             log.info("logs recovered after an unclean stop", extra={"log_dir": one.path, "logs": len(names)})
 
@@ -260,7 +262,7 @@ class LogManager:
         existing = self._logs.get(name)
         if existing is not None:
             return existing
-        chosen = self._place(log_dir)
+        chosen = self._place(log_dir, self.moving.wish(name))
         folder = os.path.join(chosen.path, folder_name(name))
         try:
             if os.path.isdir(folder) and any(entry.endswith(".log") for entry in os.listdir(folder)):
@@ -278,8 +280,11 @@ class LogManager:
             self._topic_ids[name] = topic_id
         return created
 
-    def _place(self, log_dir: str | None) -> LogDir:
+    def _place(self, log_dir: str | None, wished: str | None) -> LogDir:
+        """wished: a dir to prefer, unless it is offline."""
         online = [one for one in self._dirs if one.offline is None]
+        if any(one.path == wished for one in online):
+            log_dir = wished
         if log_dir is not None:
             online = [one for one in online if one.path == os.path.abspath(log_dir)]
         if not online:
@@ -300,7 +305,8 @@ class LogManager:
         self._topic_ids.pop(name, None)
         if gone is None:
             return False
-        self.cancel_move(topic, partition)
+        self.moving.cancel(name, now_ms)
+        self.moving.retire(name, now_ms)
         target = os.path.join(gone.log_dir, marked(name, DELETE_SUFFIX))
         try:
             os.rename(gone.folder, target)
@@ -311,109 +317,13 @@ class LogManager:
         self._doomed_folders.append((now_ms + gone.config.file_delete_delay_ms, target))
         return True
 
-    # --- moving between dirs ------------------------------------------------------------------------
+    def replace(self, name: TopicPartition, log: Log) -> None:
+        """The partition goes on with another log, see Moves.take_over."""
+        self._logs[name] = log
 
-    def begin_move(self, topic: str, partition: int, log_dir: str, now_ms: int) -> Move | None:
-        """Starts to move a partition to another dir; None when it is there (a move elsewhere is called off).
-
-        The caller runs `Move.steps`. Raises StorageError for a dir that is not one of ours or a partition
-        that is not here, LogDirOffline.
-        """
-        name = TopicPartition(topic, partition)
-        target = os.path.abspath(log_dir)
-        current = self._logs.get(name)
-        if target not in self.dirs:
-            raise StorageError(f"{log_dir} is not one of log.dirs: {', '.join(self.dirs)}")
-        if current is None:
-            raise StorageError(f"{name} is not on this broker")
-        running = self.moves.get(name)
-        if running is not None and running.target_dir == target:
-            return running
-        self.cancel_move(topic, partition)
-        if current.log_dir == target:
-            return None
-        chosen = self._place(target)
-        folder = os.path.join(chosen.path, marked(name, FUTURE_SUFFIX))
-        try:
-            future = create_log(folder, current.config, now_ms)
-            topic_id = self._topic_ids.get(name)
-            if topic_id is not None:
-                checkpoints.write_topic_id(folder, topic_id, sync=False)
-        except OSError as error:
-            raise LogDirOffline(target, error) from error
-        return self._moving(name, current, future)
-
-    def _moving(self, name: TopicPartition, current: Log, future: Log) -> Move:
-        move = Move(
-            name,
-            current,
-            future,
-            take_over=self._take_over,
-            spend=lambda count: self.spend_moving(count),
-        )
-        self.moves[name] = move
-        return move
-
-    def cancel_move(self, topic: str, partition: int) -> bool:
-        """Calls a move off and removes what it has copied; False when there is none."""
-        move = self.moves.pop(TopicPartition(topic, partition), None)
-        if move is None:
-            return False
-        move.cancelled = True
-        move.future.abandon()
-        shutil.rmtree(move.future.folder, ignore_errors=True)
-        return True
-
-    def _take_over(self, move: Move) -> None:
-        """The future log becomes the partition's log. The old folder is renamed after the new one: a crash in
-        between leaves two of one name, of which `load` keeps the longer."""
-        name, current, future = move.name, move.current, move.future
-        if self.moves.get(name) is not move or self._logs.get(name) is not current:
-            raise StorageError(f"{name} was deleted or moved meanwhile")
-        future.relocate(os.path.join(future.log_dir, folder_name(name)))
-        self._logs[name] = future
-        del self.moves[name]
-        target = os.path.join(current.log_dir, marked(name, DELETE_SUFFIX))
-        old_dir = current.log_dir
-        try:
-            current.relocate(target)
-        except LogDirOffline as error:
-            self.take_offline(old_dir, error)
-            return
-        current.abandon()
-        self._doomed_folders.append((0, target))
-
-    def _longer_of(self, one: Log, other: Log) -> Log:
-        """Of two logs of one partition, left by a crash in the middle of a move, the one that goes on."""
-        kept, left = (other, one) if other.log_end_offset >= one.log_end_offset else (one, other)
-        name = parse_folder_name(left.name)
-        assert name is not None
-        target = os.path.join(left.log_dir, marked(name, STRAY_SUFFIX))
-        left.abandon()
-        os.rename(left.folder, target)
-        log.warning(
-            "partition was in two log dirs; the longer log is used, the other one set aside",
-            extra={"partition": str(name), "used": kept.folder, "set_aside": target},
-        )
-        return kept
-
-    def _resume_move(self, folder: str, now_ms: int) -> None:
-        """A future log that a stop has interrupted: its partition goes on moving, or it is removed."""
-        stem = os.path.basename(folder)[: -len(FUTURE_SUFFIX)].rpartition(".")[0]
-        name = parse_folder_name(stem)
-        current = self._logs.get(name) if name is not None else None
-        if (
-            name is None
-            or current is None
-            or name in self.moves
-            or current.log_dir == os.path.dirname(folder)
-        ):
-            shutil.rmtree(folder, ignore_errors=True)
-            return
-        try:
-            self._moving(name, current, open_log(folder, current.config, now_ms, clean=False))
-        except LogDirOffline as error:
-            self.take_offline(os.path.dirname(folder), error)
+    def doom(self, folder: str, due_ms: int) -> None:
+        """`folder` may be removed from `due_ms` on."""
+        self._doomed_folders.append((due_ms, folder))
 
     def set_config(self, topic: str, config: LogConfig) -> None:
         """A topic's configs have changed."""
@@ -445,8 +355,9 @@ class LogManager:
         for each in list(self._logs.values()):
             if each.doomed:
                 each.remove_doomed(now_ms)
-        while self._doomed_folders and self._doomed_folders[0][0] <= now_ms:
-            shutil.rmtree(self._doomed_folders.pop(0)[1], ignore_errors=True)
+        for one in [one for one in self._doomed_folders if one[0] <= now_ms]:
+            shutil.rmtree(one[1], ignore_errors=True)
+            self._doomed_folders.remove(one)
 
     def flush_due(self, now_ms: int) -> int:
         """Flushes the logs that ask for it; how many. Any one thread."""
@@ -469,19 +380,25 @@ class LogManager:
     def checkpoint(self) -> None:
         """Writes recovery points, high watermarks and log starts of each dir, where they have changed.
 
-        Any one thread.
+        Any thread.
         """
         for one in self._dirs:
             if one.offline is None:
                 try:
-                    self._checkpoint_dir(one)
+                    with self._checkpointing:
+                        self._checkpoint_dir(one)
                 except OSError as error:
                     self.take_offline(one.path, error)
 
     def _checkpoint_dir(self, one: LogDir) -> None:
         logs = {name: each for name, each in list(self._logs.items()) if each.log_dir == one.path}
+        futures = {
+            name: move.future.recovery_point
+            for name, move in list(self.moving.running.items())
+            if move.target_dir == one.path
+        }
         files = {
-            checkpoints.RECOVERY_POINTS: {name: each.recovery_point for name, each in logs.items()},
+            checkpoints.RECOVERY_POINTS: futures | {name: each.recovery_point for name, each in logs.items()},
             checkpoints.HIGH_WATERMARKS: {name: each.core.high_watermark for name, each in logs.items()},
             checkpoints.LOG_STARTS: {
                 name: each.log_start_offset
@@ -524,11 +441,8 @@ class LogManager:
 
     def _give_up(self, one: LogDir, error: BaseException | str) -> list[TopicPartition]:
         one.offline = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-        for move in [move for move in self.moves.values() if move.target_dir == one.path]:
-            self.cancel_move(*move.name)
+        self.moving.dir_failed(one.path)
         lost = [name for name, each in list(self._logs.items()) if each.log_dir == one.path]
-        for name in lost:
-            self.cancel_move(*name)
         for name in lost:
             self._logs.pop(name).abandon()
             self._topic_ids.pop(name, None)
@@ -560,7 +474,8 @@ class LogManager:
                 except OSError as error:
                     self.take_offline(one.path, error)
                     logs = {}
-            futures = {name: move for name, move in self.moves.items() if move.target_dir == one.path}
+            running = self.moving.running.items()
+            futures = {name: move for name, move in running if move.target_dir == one.path}
             shown.append(DirUsage(one.path, one.offline is not None, total, usable, logs, futures))
         return shown
 
@@ -574,6 +489,9 @@ class LogManager:
                     self._close_dir(one)
                 except (OSError, StorageError) as error:
                     self._give_up(one, error)
+        self.moving.retire_all(0)
+        self.moving.running.clear()
+        for one in self._dirs:
             one.unlock()
         for _, path in self._doomed_folders:
             shutil.rmtree(path, ignore_errors=True)
@@ -584,6 +502,7 @@ class LogManager:
         if one.lock_fd < 0:
             return
         logs = [each for each in self._logs.values() if each.log_dir == one.path]
+        logs += [move.future for move in self.moving.running.values() if move.target_dir == one.path]
         # Closing is waiting for the disk: several at once keep it busy.
         with ThreadPoolExecutor(CLOSING_THREADS, "closing") as pool:
             for _ in pool.map(Log.close, logs):

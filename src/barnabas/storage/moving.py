@@ -1,51 +1,67 @@
 """Moving a partition's log to another log dir of the same broker (AlterReplicaLogDirs).
 
 A second log, in a folder that ends in `-future`, is filled from the first while that one goes on serving. When
-it has caught up, the two change places between two appends: the new folder takes the name, the old one is
-deleted like a deleted topic's. A broker that stops in between finds the future log at the next start and goes
-on; one that stops in the middle of the change finds two logs of one name, of which the longer is the new one.
+it has caught up it takes the first one's place, between two appends. The old folder stays under its name until
+the new one is on disk: a crash before that finds two logs of one name, of which the longer one goes on; with
+`flush.messages` it is the one that holds what was acknowledged. Then the old one is deleted like a deleted
+topic's. A broker that stops while a log is copied finds the future log at the next start and goes on.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import TopicPartition
-from barnabas.storage.errors import LogDirOffline
+from barnabas.storage.errors import (
+    LogDirOffline,
+    LogDirUnknown,
+    NameTooLong,
+    PartitionUnknown,
+    StorageError,
+)
 from barnabas.storage.files import FileSlice
 from barnabas.storage.log import Log
+from barnabas.storage.log_dir import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    fits_future_name,
+    folder_name,
+    marked,
+    parse_folder_name,
+)
+from barnabas.storage.recovery import create_log
 from barnabas.storage.steps import Step
+
+if TYPE_CHECKING:
+    from barnabas.storage.log_manager import LogManager
 
 log = logging.getLogger("barnabas.storage")
 
-COPY_BYTES: Final = 4 << 20
-CAUGHT_UP_BYTES: Final = 256 << 10
+COPY_BYTES: Final = 1 << 20
+CAUGHT_UP_BYTES: Final = 64 << 10
+FLUSHES_MAX: Final = 5
+WISHES_MAX: Final = 10_000
 
 
 class Move:
     """One partition on its way. The future log belongs to the steps' thread until the change."""
 
-    def __init__(
-        self,
-        name: TopicPartition,
-        current: Log,
-        future: Log,
-        *,
-        take_over: Callable[[Move], None],
-        spend: Callable[[int], None],
-    ) -> None:
-        """take_over: renames the folders and puts the future log in the current one's place."""
+    def __init__(self, moves: Moves, name: TopicPartition, current: Log, future: Log) -> None:
         self.name = name
         self.current = current
         self.future = future
         self.cancelled = False
         self.done = False
+        self.copied_bytes = 0
         self.error: BaseException | None = None
-        self._take_over = take_over
-        self._spend = spend
+        self._moves = moves
 
     @property
     def target_dir(self) -> str:
@@ -54,26 +70,36 @@ class Move:
     @property
     def lag(self) -> int:
         """Records that the future log lacks."""
-        return self.current.log_end_offset - self.future.log_end_offset
+        return max(self.current.log_end_offset - self.future.log_end_offset, 0)
 
     def steps(self, now_ms: int) -> Iterator[Step]:
-        """Copies until it has caught up, then changes places. Ends early when cancelled or failed."""
+        """Copies until it has caught up, changes places, makes that durable. Ends early when called off or failed.
+
+        `copied_bytes` grows with each step, for who paces them.
+        """
         while not self.cancelled and not self.done:
-            self._follow_cuts(now_ms)
-            slice_ = self._next_slice()
-            if slice_ is None or slice_.size <= CAUGHT_UP_BYTES:
-                # So little is left that it is copied in the same breath as the change.
-                step = Step(self._flush, lambda: self._finish(now_ms))
-            else:
-                step = Step(lambda piece=slice_: self._copy(piece, now_ms))  # type: ignore[misc]
+            step = self._next_step(now_ms)
             yield step
             if step.error is not None:
                 self.error = step.error
-                log.error(
-                    "a partition's move to another log dir has failed",
-                    extra={"partition": str(self.name), "to": self.target_dir, "reason": str(step.error)},
-                )
+                self._moves.failed(self, step.error)
                 return
+        if self.done:
+            retire = Step(self._make_durable, lambda: self._moves.retire(self.name, now_ms))
+            yield retire
+            if retire.error is not None:
+                self._moves.failed(self, retire.error)
+
+    def _next_step(self, now_ms: int) -> Step:
+        try:
+            self._follow_cuts(now_ms)
+            piece = self._next_slice()
+        except StorageError as error:
+            return _failing(error)
+        if piece is None or piece.size <= CAUGHT_UP_BYTES:
+            # So little is left that it is copied in the same breath as the change.
+            return Step(lambda: None, lambda: self._finish(now_ms))
+        return Step(lambda: self._copy(piece, now_ms))
 
     def _follow_cuts(self, now_ms: int) -> None:
         """The current log was truncated, or lost its beginning, since the last step."""
@@ -83,50 +109,255 @@ class Move:
             or current.log_end_offset < future.log_start_offset
         ):
             future.truncate_fully_and_start_at(current.log_start_offset, now_ms)
-        elif future.log_end_offset > current.log_end_offset:
-            future.truncate_to(current.log_end_offset, now_ms)
+            return
+        end_offset = current.log_end_offset
+        if future.core.epochs.latest >= 0:
+            # As a follower would ask: where does the epoch that I know last end in your log?
+            end_offset = current.core.epochs.end_of(future.core.epochs.latest, end_offset).end_offset
+        if future.log_end_offset > end_offset:
+            future.truncate_to(max(end_offset, 0), now_ms)
 
     def _next_slice(self) -> FileSlice | None:
         return self.current.read(self.future.log_end_offset, COPY_BYTES)
 
-    def _flush(self) -> None:
-        self.future.flush()
-
     def _copy(self, piece: FileSlice, now_ms: int) -> None:
+        """One slice, in the thread; finished segments are synced here, so that the end has little to sync."""
         try:
             data = piece.read()
         except OSError as error:
             raise LogDirOffline(self.current.log_dir, error) from error
-        self.future.append_replicated(data, now_ms)
-        self._spend(2 * len(data))
+        future = self.future
+        future.append_replicated(data, now_ms)
+        self.copied_bytes += len(data)
+        if future.recovery_point < future.active.base_offset:
+            future.flush(upto_active=True)
 
     def _finish(self, now_ms: int) -> None:
         if self.cancelled:
             return
         self._follow_cuts(now_ms)
-        copied = 0
+        future, copied = self.future, 0
         while (piece := self._next_slice()) is not None:
             copied += piece.size
             if copied > 8 * CAUGHT_UP_BYTES:
                 return  # it grew much meanwhile: another round
-            self.future.append_replicated(piece.read(), now_ms)
-        current, future = self.current, self.future
-        core = future.core
-        core.advance_log_start(current.log_start_offset)
-        core.advance_high_watermark(current.core.high_watermark)
-        for epoch, start in current.core.epochs.entries():
-            core.assign_epoch(epoch, start)
-        if core.epochs.dirty:
-            future.save_epochs()
-        future.first_dirty_offset = min(current.first_dirty_offset, future.log_end_offset)
-        future.set_config(current.config)
-        self._take_over(self)
+            future.append_replicated(piece.read(), now_ms)
+            self.copied_bytes += piece.size
+        if not self._moves.take_over(self, now_ms):
+            return  # the move before this one has not come to its end: another round
         self.done = True
+
+    def _make_durable(self) -> None:
+        end_offset = self.future.log_end_offset
+        for _ in range(FLUSHES_MAX):
+            # Less when retention takes a segment away at the same moment.
+            if self.future.flush() >= end_offset:
+                self._moves.checkpoint()
+                return
+        raise StorageError(
+            f"{self.name} cannot be flushed; what it was moved from stays until the broker stops"
+        )
+
+
+def _failing(error: Exception) -> Step:
+    def fail() -> None:
+        raise error
+
+    return Step(fail)
+
+
+class Moves:
+    """The moves of one broker's log manager. All calls come from the owner's thread."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self.running: dict[TopicPartition, Move] = {}
+        """After a restart those that the stop has interrupted."""
+        self.on_moved: Callable[[TopicPartition, Log], None] = lambda _name, _log: None
+        """Told on the owner's thread, in the middle of the change: use this log from now on."""
+        self._retiring: dict[TopicPartition, Log] = {}
+        self._wishes: dict[TopicPartition, str] = {}
+
+    # --- beginning and calling off ------------------------------------------------------------------
+
+    def begin(self, name: TopicPartition, log_dir: str, now_ms: int) -> Move | None:
+        """Starts to move a partition to another dir; None when it is there (a move elsewhere is called off).
+
+        The caller runs `Move.steps`. Raises LogDirUnknown, LogDirOffline, NameTooLong; PartitionUnknown for a
+        partition that is not here, which is made in that dir if it comes to be.
+        """
+        manager, target = self._manager, os.path.abspath(log_dir)
+        if not fits_future_name(name):
+            raise NameTooLong(f"the name of {name} is too long to be moved between log dirs")
+        if target not in manager.dirs:
+            raise LogDirUnknown(f"{log_dir} is not one of log.dirs: {', '.join(manager.dirs)}")
+        if target in manager.offline_dirs:
+            raise LogDirOffline(target, manager.offline_dirs[target])
+        current = manager.logs.get(name)
+        if current is None:
+            if len(self._wishes) < WISHES_MAX:
+                self._wishes[name] = target
+            raise PartitionUnknown(f"{name} is not on this broker")
+        running = self.running.get(name)
+        if running is not None and running.target_dir == target:
+            return running
+        self.cancel(name, now_ms)
+        if current.log_dir == target:
+            return None
+        return self._start(name, current, target, now_ms)
+
+    def _start(self, name: TopicPartition, current: Log, target: str, now_ms: int) -> Move:
+        folder = os.path.join(target, marked(name, FUTURE_SUFFIX))
+        try:
+            free = shutil.disk_usage(target).free
+            if current.size_bytes > free:
+                # Filling the disk would take all other partitions of that dir along.
+                raise LogDirOffline(target, f"{free} bytes are free where {name} needs {current.size_bytes}")
+            future = create_log(folder, current.config, now_ms)
+            topic_id = self._manager.topic_id(*name)
+            if topic_id is not None:
+                checkpoints.write_topic_id(folder, topic_id, sync=False)
+        except OSError as error:
+            raise LogDirOffline(target, error) from error
+        log.info(
+            "partition begins to move to another log dir",
+            extra={"partition": str(name), "from": current.log_dir, "to": target},
+        )
+        return self._add(name, current, future)
+
+    def _add(self, name: TopicPartition, current: Log, future: Log) -> Move:
+        move = Move(self, name, current, future)
+        self.running[name] = move
+        return move
+
+    def wish(self, name: TopicPartition) -> str | None:
+        """The dir in which the partition, which is about to be made, was asked to be."""
+        return self._wishes.pop(name, None)
+
+    def cancel(self, name: TopicPartition, now_ms: int) -> bool:
+        """Calls a move off; False when there is none. What it has copied goes with the other deleted files."""
+        move = self.running.pop(name, None)
+        if move is None:
+            return False
+        move.cancelled = True
+        move.future.abandon()
+        # Renamed first: the thread that still copies finds no folder to write new files into.
+        gone = os.path.join(move.target_dir, marked(name, DELETE_SUFFIX))
+        try:
+            os.rename(move.future.folder, gone)
+        except OSError as error:
+            log.warning(
+                "what a move has copied stays on disk",
+                extra={"folder": move.future.folder, "reason": str(error)},
+            )
+        else:
+            self._manager.doom(gone, now_ms)
+        log.info(
+            "partition's move to another log dir is called off",
+            extra={"partition": str(name), "to": move.target_dir},
+        )
+        return True
+
+    def failed(self, move: Move, error: BaseException) -> None:
+        """A step has failed: the move ends, and a dir that cannot be read or written goes offline."""
+        if self.running.get(move.name) is not move and not move.done:
+            return  # called off, or its dir is offline already
+        log.error(
+            "partition's move to another log dir has failed",
+            extra={"partition": str(move.name), "to": move.target_dir, "reason": str(error)},
+        )
+        full = isinstance(error, LogDirOffline) and getattr(error.error, "errno", 0) in (
+            errno.ENOSPC,
+            errno.EDQUOT,
+        )
+        if isinstance(error, LogDirOffline) and not (full and not move.done):
+            self._manager.take_offline(error.log_dir, error.error)
+        self.cancel(move.name, 0)
+
+    def dir_failed(self, log_dir: str) -> None:
+        """The moves into and out of a dir that is offline now rest until the next start. Any thread."""
+        for name, move in list(self.running.items()):
+            if log_dir in (move.target_dir, move.current.log_dir):
+                self.running.pop(name, None)
+                move.cancelled = True
+                move.future.abandon()
+        for name, old in list(self._retiring.items()):
+            if old.log_dir == log_dir:
+                del self._retiring[name]
+
+    # --- the change ---------------------------------------------------------------------------------
+
+    def take_over(self, move: Move, now_ms: int) -> bool:
+        """The future log becomes the partition's log; False while an earlier change is not durable yet."""
+        name, current, future = move.name, move.current, move.future
+        if name in self._retiring:
+            return False
+        if self.running.get(name) is not move or self._manager.logs.get(name) is not current:
+            raise StorageError(f"{name} was deleted or moved meanwhile")
+        future.take_over_from(current, now_ms)
+        future.relocate(os.path.join(future.log_dir, folder_name(name)))
+        del self.running[name]
+        self._retiring[name] = current
+        self._manager.replace(name, future)
+        self.on_moved(name, future)
         log.info(
             "partition moved to another log dir",
-            extra={
-                "partition": str(self.name),
-                "from": os.path.dirname(current.folder),
-                "to": future.log_dir,
-            },
+            extra={"partition": str(name), "from": current.log_dir, "to": future.log_dir},
         )
+        return True
+
+    def retire(self, name: TopicPartition, now_ms: int) -> None:
+        """Deletes the log that a move has left behind, unless that has happened. Raises LogDirOffline."""
+        old = self._retiring.pop(name, None)
+        if old is not None:
+            old.relocate(os.path.join(old.log_dir, marked(name, DELETE_SUFFIX)))
+            old.abandon()
+            self._manager.doom(old.folder, now_ms)
+
+    def retire_all(self, now_ms: int) -> None:
+        """All logs that are online are closed and on disk. Raises LogDirOffline."""
+        for name in list(self._retiring):
+            if name in self._manager.logs:
+                self.retire(name, now_ms)
+
+    def checkpoint(self) -> None:
+        """The new dir's recovery point and the old one's are written. Any thread."""
+        self._manager.checkpoint()
+
+    # --- after a restart ----------------------------------------------------------------------------
+
+    def resume(self, name: TopicPartition, future: Log) -> None:
+        """A future log that a stop has interrupted goes on, or is removed where it has no use any more."""
+        current = self._manager.logs.get(name)
+        if current is None or name in self.running or current.log_dir == future.log_dir:
+            future.abandon()
+            shutil.rmtree(future.folder, ignore_errors=True)
+            return
+        self._add(name, current, future)
+        log.info(
+            "partition goes on moving to another log dir",
+            extra={"partition": str(name), "from": current.log_dir, "to": future.log_dir},
+        )
+
+
+def partition_of_future(folder: str) -> TopicPartition | None:
+    """The partition that a `-future` folder is meant for."""
+    stem, dot, _ = os.path.basename(folder)[: -len(FUTURE_SUFFIX)].rpartition(".")
+    return parse_folder_name(stem) if dot else None
+
+
+def longer_of(name: TopicPartition, one: Log, other: Log) -> Log:
+    """Of two logs of one partition, left by a crash before a move was durable, the one that goes on.
+
+    The other folder is set aside.
+    """
+    kept, left = (other, one) if other.log_end_offset >= one.log_end_offset else (one, other)
+    target = os.path.join(left.log_dir, marked(name, STRAY_SUFFIX))
+    left.abandon()
+    os.rename(left.folder, target)
+    kept.core.advance_log_start(min(left.log_start_offset, kept.log_end_offset))
+    log.warning(
+        "partition was in two log dirs; the longer log is used, the other one set aside",
+        extra={"partition": str(name), "used": kept.folder, "set_aside": target},
+    )
+    return kept

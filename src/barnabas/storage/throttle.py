@@ -25,9 +25,25 @@ class Throttle:
 
     def spend(self, count: int) -> None:
         """Accounts for `count` bytes; waits as long as they are ahead of the rate."""
+        self.note(count)
+        wait_s = self.ahead_s()
+        if wait_s > 0.001:
+            self._sleep(wait_s)
+
+    def note(self, count: int) -> None:
+        """Accounts for `count` bytes, for who waits in another way."""
+        with self._lock:
+            self._free_at = max(self._free_at, self._monotonic()) + count / self.bytes_per_second
+
+    def ahead_s(self) -> float:
+        """Seconds until what was accounted for is within the rate; 0 or less when it is."""
+        with self._lock:
+            return self._free_at - self._monotonic()
+
+    def set_rate(self, bytes_per_second: float) -> None:
+        """A new rate, also for what is ahead of the old one already."""
         with self._lock:
             now = self._monotonic()
-            self._free_at = max(self._free_at, now) + count / self.bytes_per_second
-            wait = self._free_at - now
-        if wait > 0.001:
-            self._sleep(wait)
+            ahead = max(self._free_at - now, 0.0)
+            self._free_at = now + ahead * self.bytes_per_second / bytes_per_second
+            self.bytes_per_second = bytes_per_second

@@ -28,6 +28,7 @@ CREATE_TOPIC: Final[Authorize] = ("CREATE", "TOPIC")
 DELETE_TOPIC: Final[Authorize] = ("DELETE", "TOPIC")
 ALTER_TOPIC: Final[Authorize] = ("ALTER", "TOPIC")
 DESCRIBE_CLUSTER: Final[Authorize] = ("DESCRIBE", "CLUSTER")
+ALTER_CLUSTER: Final[Authorize] = ("ALTER", "CLUSTER")
 WRITE_PRODUCER: Final[Authorize] = ("IDEMPOTENT_WRITE", "CLUSTER")
 
 
@@ -76,6 +77,7 @@ APIS: Final[tuple[Api, ...]] = (
     _row(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 0, 4, DESCRIBE_TOPIC),
     _row(32, "DescribeConfigs", "describe_configs", 0, 4),
     _row(33, "AlterConfigs", "alter_configs", 0, 2),
+    _row(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", 0, 2, ALTER_CLUSTER),
     _row(35, "DescribeLogDirs", "describe_log_dirs", 0, 5, DESCRIBE_CLUSTER),
     _row(37, "CreatePartitions", "create_partitions", 0, 3, ALTER_TOPIC),
     _row(42, "DeleteGroups", "delete_groups", 0, 2, DELETE_GROUP),

@@ -1,4 +1,5 @@
-"""DescribeLogDirs (key 35), versions 0 to 5: each log dir with the sizes of the logs in it.
+"""DescribeLogDirs (key 35), versions 0 to 5: each log dir with the sizes of the logs in it. A partition
+that is being moved has two: in its new dir one that `is_future_key` marks, with the records that it still lacks.
 
 Since 3 an error for the whole request, 4 the size of the disk and what is free.
 """
@@ -34,9 +35,19 @@ def _described(usage: DirUsage, wanted: set[tuple[str, int]] | None) -> Describe
     by_topic: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
     for name, each in sorted(usage.logs.items()):
         if wanted is None or (name.topic, name.partition) in wanted:
-            # Every log here is its partition's leader: none lags, and none is being moved between dirs.
+            # Every log here is its partition's leader: none lags.
             by_topic[name.topic].append(
                 DescribeLogDirsPartition(partition_index=name.partition, partition_size=each.size_bytes)
+            )
+    for name, move in sorted(usage.futures.items()):
+        if wanted is None or (name.topic, name.partition) in wanted:
+            by_topic[name.topic].append(
+                DescribeLogDirsPartition(
+                    partition_index=name.partition,
+                    partition_size=move.future.size_bytes,
+                    offset_lag=move.lag,
+                    is_future_key=True,
+                )
             )
     return DescribeLogDirsResult(
         log_dir=usage.path,
