@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -111,24 +110,27 @@ def test_damaged_and_swollen_pushes_are_refused(data: bytes) -> None:
             read_points(codec, data)
 
 
-def test_nothing_is_asked_without_a_subscription() -> None:
-    """A client asks once and then leaves the broker alone: no push, and no request per message."""
+def test_nobody_is_bothered_without_a_subscription(probe: list[str]) -> None:  # noqa: F811
+    """The Java client asks once, and then again after five minutes; librdkafka is not even told that it could."""
     with Broker() as broker:
         create_topic(broker.bootstrap, "quiet")
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "rd"})
-        for _ in itertools.repeat(None, 20):
-            producer.produce("quiet", b"1")
-            producer.flush(30)
-        cli = Cli(broker.bootstrap)
-        assert cli.json("clients", "--metrics", "") == []
-        used: set[str] = set()
-        until(
-            lambda: "GetTelemetrySubscriptions" in used,
-            lambda: used.update(
-                api
-                for one in cli.json("clients")["clients"]
-                if one["client_id"] == "rd"
-                for api in one["apis"]
-            ),
-        )
-        assert "PushTelemetry" not in used
+        rd = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "rd"})
+        rd.produce("quiet", b"1")
+        rd.flush(30)
+        java = subprocess.Popen([*probe, broker.bootstrap, "telemetry", "60000"], stdout=subprocess.DEVNULL)
+        used: dict[str, set[str]] = {"rd": set(), "java-telemetry": set()}
+
+        def look() -> None:
+            for one in Cli(broker.bootstrap).json("clients")["clients"]:
+                if one["client_id"] in used:
+                    used[one["client_id"]].update(one["apis"])
+
+        try:
+            until(lambda: {"GetTelemetrySubscriptions", "Produce"} <= used["java-telemetry"], look)
+        finally:
+            java.kill()
+            java.wait()
+        assert "PushTelemetry" not in used["java-telemetry"]
+        assert "Produce" in used["rd"]
+        assert "GetTelemetrySubscriptions" not in used["rd"]
+        assert Cli(broker.bootstrap).json("clients", "--metrics", "") == []

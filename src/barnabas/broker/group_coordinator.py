@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.group_limits import limits_of_one
 from barnabas.broker.internal_topics import OFFSETS_TOPIC
+from barnabas.config import broker_groups
 from barnabas.cores.group import (
     Decision,
     DoneReply,
@@ -25,6 +26,7 @@ from barnabas.cores.group import (
 )
 from barnabas.cores.group.records import CorruptRecord
 from barnabas.records.batch import Record, batches, build_batch, records_of
+from barnabas.records.compression import Codec
 from barnabas.records.control import EndTransactionMarker, read_marker
 from barnabas.runtime.timers import KeyedTimers
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -61,11 +63,11 @@ class GroupShard:
         """The topology that the core was last told of."""
         self.core = GroupCoordinatorCore(limits)
 
-    def load(self, now_ms: int) -> Decision:
+    def load(self, now_ms: int, load_bytes: int = LOAD_BYTES) -> Decision:
         """Replay the partition from its start. Records of unknown kinds are skipped, broken ones logged."""
         offset = self.partition.log_start_offset
         while offset < self.partition.log_end_offset:
-            data = self.partition.read_bytes(offset, LOAD_BYTES)
+            data = self.partition.read_bytes(offset, load_bytes)
             if not data:
                 break
             for position, header in batches(data):
@@ -100,6 +102,8 @@ class GroupCoordinator:
     def __init__(self, broker: BrokerServer, limits: GroupLimits) -> None:
         self._broker = broker
         self._limits = limits
+        self._codec = Codec(broker.config.get(broker_groups.OFFSETS_TOPIC_COMPRESSION_CODEC))
+        self._load_bytes = broker.config.get(broker_groups.OFFSETS_LOAD_BUFFER_SIZE)
         self._shards: dict[int, GroupShard] = {}
         self._timers = KeyedTimers(broker.loop, broker.clock, self._fire)
         self._preparing: asyncio.Task[None] | None = None
@@ -145,7 +149,7 @@ class GroupCoordinator:
         for kind, name in self._broker.image.configs:
             if kind == "groups" and self._index_of(name) == index:
                 self._set_group_limits(shard, name)
-        self._carry_out(index, shard, shard.load(self._broker.clock.now_ms()))
+        self._carry_out(index, shard, shard.load(self._broker.clock.now_ms(), self._load_bytes))
 
     def _index_of(self, group_id: str) -> int:
         return java_hash(group_id) % self._partition_count
@@ -185,7 +189,7 @@ class GroupCoordinator:
         if decision.records:
             now_ms = self._broker.clock.now_ms()
             try:
-                shard.partition.append_built(_batch(decision, now_ms))
+                shard.partition.append_built(_batch(decision, now_ms, self._codec))
             except ApiError as error:
                 log.error(
                     "a group's change was not written", extra={"partition": index, "reason": error.message}
@@ -268,12 +272,13 @@ class GroupCoordinator:
             self._carry_out(index, shard, shard.core.unload())
 
 
-def _batch(decision: Decision, now_ms: int) -> bytes:
+def _batch(decision: Decision, now_ms: int, codec: Codec) -> bytes:
     records = [Record(0, now_ms, key, value) for key, value in decision.records]
     if decision.producer is None:
-        return build_batch(records)
+        return build_batch(records, codec=codec)
     return build_batch(
         records,
+        codec=codec,
         producer_id=decision.producer.producer_id,
         producer_epoch=decision.producer.producer_epoch,
         transactional=True,

@@ -43,6 +43,8 @@ class Housekeeping:
         ]
         prune_ms = config.get(broker_share.SHARE_STATE_TOPIC_PRUNE_INTERVAL_MS)
         jobs.append(("share groups", prune_ms, self._prune_shares))
+        producers_ms = config.get(broker_share.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS)
+        jobs.append(("idle producers", producers_ms, self._forget_producers))
         jobs.append(("silent clients", CHECKPOINT_INTERVAL_MS, self._expire_clients))
         if idle_ms > 0:
             jobs.append(("idle connections", min(idle_ms, IDLE_CHECK_MS_MAX), self._close_idle))
@@ -81,6 +83,9 @@ class Housekeeping:
 
     async def _prune_shares(self) -> None:
         self._broker.shares.states.prune()
+
+    async def _forget_producers(self) -> None:
+        self._broker.partitions.forget_idle_producers()
 
     async def _expire_clients(self) -> None:
         self._broker.quotas.core.expire(int(self._broker.clock.monotonic_ms()))

@@ -193,7 +193,7 @@ class Partition:
                     )
         codec = CODECS.get(config.compression_type)
         if codec is not None and header.attributes & CODEC_MASK != codec:
-            records = memoryview(bytearray(recompress(records, 0, codec)))
+            records = memoryview(bytearray(recompress(records, 0, codec, config.level_of(codec))))
         append_time_ms = -1
         if config.log_append_time:
             append_time_ms = now_ms

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.partition import Partition
-from barnabas.config import broker_network
+from barnabas.config import broker_network, broker_share
 from barnabas.cores.cluster_image import ClusterImage, TopicImage
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
@@ -198,6 +198,14 @@ class Partitions:
         now_ms = self._shard.clock.now_ms()
         self.logs.delete_old_segments(now_ms)
         await self._shard.loop.run_in_executor(None, self.logs.remove_doomed, now_ms)
+
+    def forget_idle_producers(self) -> None:
+        """Producers that wrote nothing for producer.id.expiration.ms are forgotten, with their sequence numbers."""
+        now_ms = self._shard.clock.now_ms()
+        idle_ms = self._config.get(broker_share.PRODUCER_ID_EXPIRATION_MS)
+        for each in self.logs.logs.values():
+            if len(each.core.producers):
+                each.core.forget_producers(each.core.expired_producers(now_ms, idle_ms))
 
     async def checkpoint(self) -> None:
         await self._shard.loop.run_in_executor(None, self.logs.checkpoint)

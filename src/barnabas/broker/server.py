@@ -96,8 +96,8 @@ class BrokerServer:
         )
         self.conversions = Conversions()
         self.telemetry = telemetry.Telemetry(config, self.clock)
-        unserved = frozenset() if self.telemetry.receives else telemetry.APIS
-        self._api_ranges = [_range_of(api) for api in APIS if api.key not in unserved]
+        self._api_ranges = [_range_of(api) for api in APIS]
+        self._api_ranges_untold = [one for one in self._api_ranges if one.api_key not in telemetry.APIS]
         self._own_api_ranges = [_range_of(api) for api in OWN_APIS]
         self.features = Features(config)
         self.quotas = Quotas(config)
@@ -228,9 +228,10 @@ class BrokerServer:
     def controller_id(self) -> int:
         return self.controller.node_id
 
-    def api_ranges(self, *, own: bool = False) -> list[ApiVersion]:
-        """What is announced; `own`: with the APIs that only our own client should see."""
-        return self._api_ranges + self._own_api_ranges if own else self._api_ranges
+    def api_ranges(self, software: tuple[str, str] = ("", ""), *, own: bool = False) -> list[ApiVersion]:
+        """What is announced to a client; `own`: with the APIs that only our own client should see."""
+        told = self._api_ranges if self.telemetry.is_announced_to(software) else self._api_ranges_untold
+        return told + self._own_api_ranges if own else told
 
     def api_ranges_of(self, key: int) -> list[ApiVersion]:
         return [one for one in self._api_ranges if one.api_key == key]

@@ -32,6 +32,7 @@ APIS: Final = frozenset({71, 72})
 UNPACKED_BYTES_MAX: Final = 16 << 20
 SERIES_MAX: Final = 5_000
 DELTA: Final = 1
+LOUD: Final = "rdkafka"
 
 
 def can_receive() -> bool:
@@ -86,6 +87,16 @@ class Telemetry:
     def configure(self, configs: Mapping[tuple[str, str], Mapping[str, str]]) -> None:
         """Take over the subscriptions among the cluster image's configs."""
         self.core.configure([_subscription(texts) for (kind, _), texts in configs.items() if kind == KIND])
+
+    def is_announced_to(self, software: tuple[str, str]) -> bool:
+        """Whether a client should know that it can push metrics.
+
+        librdkafka writes a line to standard error when it is given an instance id, so where nobody wants its metrics
+        it is not bothered; it learns of a new subscription with its next connection. Others ask now and then.
+        """
+        if not self.receives:
+            return False
+        return self.core.has_subscriptions or LOUD not in " ".join(software)
 
     def client_of(self, context: Context, instance_id: UUID) -> Client:
         if not self.receives:

@@ -35,9 +35,10 @@ OFFSETS_TOPIC_COMPRESSION_CODEC: Final = GROUPS.integer(
     "Codec of __consumer_offsets, by its number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
     lo=0,
     hi=4,
+    mark=WORKS,
 )
 OFFSETS_LOAD_BUFFER_SIZE: Final = GROUPS.integer(
-    "offsets.load.buffer.size", 5_242_880, "Bytes read at a time when groups are loaded.", lo=1
+    "offsets.load.buffer.size", 5_242_880, "Bytes read at a time when groups are loaded.", lo=1, mark=WORKS
 )
 OFFSETS_COMMIT_TIMEOUT_MS: Final = GROUPS.integer(
     "offsets.commit.timeout.ms", 5000, "Longest wait until a group's record is replicated.", lo=1

@@ -240,6 +240,7 @@ COMPRESSION_GZIP_LEVEL: Final = LOG.integer(
     check=gzip_level,
     mode=CLUSTER,
     topic="compression.gzip.level",
+    mark=WORKS,
 )
 COMPRESSION_LZ4_LEVEL: Final = LOG.integer(
     "compression.lz4.level",
@@ -249,6 +250,7 @@ COMPRESSION_LZ4_LEVEL: Final = LOG.integer(
     hi=17,
     mode=CLUSTER,
     topic="compression.lz4.level",
+    mark=WORKS,
 )
 COMPRESSION_ZSTD_LEVEL: Final = LOG.integer(
     "compression.zstd.level",
@@ -258,6 +260,7 @@ COMPRESSION_ZSTD_LEVEL: Final = LOG.integer(
     hi=22,
     mode=CLUSTER,
     topic="compression.zstd.level",
+    mark=WORKS,
 )
 LOG_CLEANER_ENABLE: Final = LOG.boolean(
     "log.cleaner.enable", True, "Whether compacted topics are compacted at all.", mark=WORKS

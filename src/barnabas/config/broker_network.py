@@ -153,6 +153,7 @@ MAX_REQUEST_PARTITION_SIZE_LIMIT: Final = NETWORK.integer(
     2000,
     "Most partitions in one DescribeTopicPartitions answer.",
     lo=1,
+    mark=WORKS,
 )
 for _name, _default in (
     ("fetch.purgatory.purge.interval.requests", 1000),

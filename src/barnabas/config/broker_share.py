@@ -312,12 +312,14 @@ PRODUCER_ID_EXPIRATION_MS: Final = SHARE.integer(
     "How long an idle producer's sequence numbers are remembered.",
     lo=1,
     mode=CLUSTER,
+    mark=WORKS,
 )
-SHARE.integer(
+PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS: Final = SHARE.integer(
     "producer.id.expiration.check.interval.ms",
     600_000,
     "How often idle producers are looked for.",
     lo=1,
+    mark=WORKS,
     internal=True,
 )
 TRANSACTION_PARTITION_VERIFICATION_ENABLE: Final = SHARE.boolean(

@@ -45,13 +45,27 @@ COMPRESSION_TYPE: Final = TOPIC.string(
     mark=WORKS,
 )
 COMPRESSION_GZIP_LEVEL: Final = TOPIC.integer(
-    "compression.gzip.level", -1, "Level used when the broker compresses with gzip.", check=gzip_level
+    "compression.gzip.level",
+    -1,
+    "Level used when the broker compresses with gzip.",
+    check=gzip_level,
+    mark=WORKS,
 )
 COMPRESSION_LZ4_LEVEL: Final = TOPIC.integer(
-    "compression.lz4.level", 9, "Level used when the broker compresses with lz4.", lo=1, hi=17
+    "compression.lz4.level",
+    9,
+    "Level used when the broker compresses with lz4.",
+    lo=1,
+    hi=17,
+    mark=WORKS,
 )
 COMPRESSION_ZSTD_LEVEL: Final = TOPIC.integer(
-    "compression.zstd.level", 3, "Level used when the broker compresses with zstd.", lo=-131072, hi=22
+    "compression.zstd.level",
+    3,
+    "Level used when the broker compresses with zstd.",
+    lo=-131072,
+    hi=22,
+    mark=WORKS,
 )
 DELETE_RETENTION_MS: Final = TOPIC.long(
     "delete.retention.ms",

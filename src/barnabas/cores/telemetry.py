@@ -99,6 +99,10 @@ class TelemetryCore:
         for instance in self.instances.values():
             instance.wanted = self.wanted(instance.client)
 
+    @property
+    def has_subscriptions(self) -> bool:
+        return bool(self._subscriptions)
+
     def wanted(self, client: Client) -> Wanted:
         """What the subscriptions that match a client want of it together."""
         values = client.matchable()

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from barnabas.records.compression import Codec
+
 LONG_MAX: Final = (1 << 63) - 1
 
 _RENAMED: Final = {
@@ -51,6 +53,14 @@ class LogConfig:
     log_append_time: bool = field(init=False, repr=False)
     is_plain: bool = field(init=False, repr=False)
     """A produced batch goes into the log as it is: no key to look for, no codec, no time to change."""
+
+    def level_of(self, codec: Codec) -> int | None:
+        """How hard a codec shall try; None: as hard as it does by itself."""
+        return {
+            Codec.GZIP: self.compression_gzip_level,
+            Codec.LZ4: self.compression_lz4_level,
+            Codec.ZSTD: self.compression_zstd_level,
+        }.get(codec)
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__

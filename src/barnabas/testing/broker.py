@@ -172,6 +172,7 @@ class Broker:
             clock.advance(by_ms)
             self.faults.on_time_moved(clock.now_ms())
             server.groups.poll_timers()
+            server.partitions.forget_idle_producers()
             server.shares.poll_timers()
             if expire:
                 server.groups.expire_offsets()

@@ -29,7 +29,7 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
     own = context.connection.client_software[0] == OWN_SOFTWARE
     features = context.broker.features
     return ApiVersionsResponse(
-        api_keys=context.broker.api_ranges(own=own),
+        api_keys=context.broker.api_ranges(context.connection.client_software, own=own),
         supported_features=features.supported(),
         finalized_features_epoch=0,
         finalized_features=features.finalized(),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from barnabas.broker.context import Context
 from barnabas.broker.handlers.metadata import TOPIC_OPERATIONS
+from barnabas.config import broker_network
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.describe_topic_partitions import (
     CursorResponse,
@@ -15,8 +14,6 @@ from barnabas.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-PAGE_PARTITIONS_MAX: Final = 2000
-
 
 def handle(context: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """Topics in order of name, from the cursor on, until the page is full."""
@@ -25,7 +22,10 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Describ
     names = sorted({topic.name for topic in request.topics} or image.topics)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
-    left = min(max(request.response_partition_limit, 1), PAGE_PARTITIONS_MAX)
+    left = min(
+        max(request.response_partition_limit, 1),
+        context.broker.config.get(broker_network.MAX_REQUEST_PARTITION_SIZE_LIMIT),
+    )
     answer = DescribeTopicPartitionsResponse()
     for name in names:
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
