@@ -197,7 +197,7 @@ class LogCleaner:
             for step in cleaning.steps():
                 yield step
                 if step.error is not None:
-                    self._failed(name, step.error)
+                    self._failed(name, one, step.error)
                     return
             self.last_stats = cleaning.stats
             log.info(
@@ -230,8 +230,13 @@ class LogCleaner:
 
         return OffsetMap(self._map_bytes, self._secret(), self._load_factor)
 
-    def _failed(self, name: TopicPartition, error: BaseException) -> None:
-        if isinstance(error, LogDirOffline):
+    def _failed(self, name: TopicPartition, one: Log, error: BaseException) -> None:
+        if self._logs().get(name) is not one:
+            # Its files are gone or renamed, which is no failure of the disk.
+            log.info(
+                "compaction given up", extra={"partition": str(name), "reason": "deleted or moved meanwhile"}
+            )
+        elif isinstance(error, LogDirOffline):
             self._on_offline(error)
         elif isinstance(error, CleaningAborted):
             log.info("compaction given up", extra={"partition": str(name), "reason": str(error)})

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -237,3 +238,22 @@ def test_many_partitions_hold_few_descriptors(tmp_path: Path, opened: Opener) ->
 )
 def test_folder_names(folder: str, name: tuple[str, int] | None) -> None:
     assert parse_folder_name(folder) == name
+
+
+def test_a_topic_that_is_deleted_while_it_is_compacted_takes_no_dir_along(
+    tmp_path: Path, opened: Opener
+) -> None:
+    config = replace(SMALL, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    for steps_before in range(2):
+        manager = opened(tmp_path / f"d{steps_before}", config=config)
+        filled(manager, partitions=1)
+        manager.create("other", 0, None, T0_MS)
+        steps = manager.cleaner.steps(T0_MS)
+        for count, step in enumerate(steps):
+            if count == steps_before:
+                manager.delete("t", 0, T0_MS)
+            step.work()
+            step.commit()
+        assert manager.get("t", 0) is None
+        assert manager.offline_dirs == {}
+        assert manager.get("other", 0) is not None
