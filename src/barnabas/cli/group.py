@@ -1,4 +1,4 @@
-"""`barnabas group`: list, describe and delete consumer groups."""
+"""`barnabas group`: list, describe and delete consumer groups and share groups."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.cli.output import count_of, print_json, print_table
 from barnabas.cli.runner import example, new_app, say_error
+from barnabas.cli.share import share_group_details, share_group_rows
 
 app = new_app("List, describe, delete consumer groups; move their offsets.")
 
@@ -32,7 +33,7 @@ def list_groups(
     verbose: Verbose = False,
     json: AsJson = False,
 ) -> int:
-    """List the consumer groups with their state."""
+    """List the consumer groups and share groups with their state."""
     admin = connect(bootstrap, properties, verbose).admin()
     listed = await_result(
         admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_SECONDS), "cannot list the groups"
@@ -41,8 +42,9 @@ def list_groups(
         raise CliError(f"cannot list the groups: {explain(listed.errors[0].args[0])}")
     rows = [
         {"group": item.group_id, "state": state_word(item.state), "type": state_word(item.type)}
-        for item in sorted(listed.valid, key=lambda item: str(item.group_id))
+        for item in listed.valid
     ]
+    rows = sorted(rows + share_group_rows(bootstrap, properties), key=lambda row: str(row["group"]))
     if state:
         wanted = {word.lower() for word in state}
         rows = [row for row in rows if row["state"] in wanted]
@@ -72,10 +74,9 @@ def describe(
 ) -> int:
     """Show the offsets, the lag and the members of groups."""
     admin = connect(bootstrap, properties, verbose).admin()
-    futures = admin.describe_consumer_groups(
-        list(dict.fromkeys(groups)), request_timeout=REQUEST_TIMEOUT_SECONDS
-    )
-    details, failed = [], False
+    details, failed = share_group_details(bootstrap, properties, list(dict.fromkeys(groups))), False
+    names = [name for name in dict.fromkeys(groups) if name not in {shown["group"] for shown in details}]
+    futures = admin.describe_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_SECONDS) if names else {}
     for name, future in futures.items():
         try:
             details.append(detail(admin, await_result(future, name)))
@@ -161,8 +162,9 @@ def print_group(shown: dict[str, Any], members: bool) -> None:
         facts.append(f"assignor {shown['assignor']}")
     print(f"{shown['group']}: {', '.join(facts)}")
     if shown["offsets"]:
-        heads = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "CLIENT")
-        print_table(heads, [list(row.values()) for row in shown["offsets"]])
+        print_table(
+            [head.upper() for head in shown["offsets"][0]], [list(r.values()) for r in shown["offsets"]]
+        )
     if members and shown["members"]:
         print_table(
             ("CLIENT", "HOST", "INSTANCE", "PARTITIONS"),

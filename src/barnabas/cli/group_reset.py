@@ -19,6 +19,7 @@ from barnabas.cli.offsets import Clock, parse_place
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.cli.output import count_of, note, print_json, print_table
 from barnabas.cli.runner import example
+from barnabas.cli.share import alter_shares, share_offsets_of
 
 Execute = Annotated[bool, typer.Option("--execute", help="Do it; without this, only show it.")]
 
@@ -68,7 +69,8 @@ def reset(
     if to is not None and place is None:
         raise UsageError(f"--to {to!r} is no place; use beginning, end, 500, -10, @2024-01-01 or @-1h")
     admin = connect(bootstrap, properties, verbose).admin()
-    current = committed_of(admin, group)
+    shared = share_offsets_of(bootstrap, properties, group)
+    current = committed_of(admin, group) if shared is None else shared
     keys = keys_of(admin, topic or [], current)
     if not keys:
         raise CliError(f"{group} has no offsets; name topics with --topic to give it some")
@@ -81,17 +83,30 @@ def reset(
                 f"{group} has no offset in {missing[0][0]} [{missing[0][1]}] that could be shifted"
             )
         wanted = clamp(admin, {key: current[key] + (shift or 0) for key in keys})
+    if shared is not None:
+        return apply_to_shares(bootstrap, properties, group, wanted, current, execute, json)
     return apply(admin, group, wanted, current, execute, json)
+
+
+def apply_to_shares(
+    bootstrap: str | None,
+    properties: list[str] | None,
+    group: str,
+    wanted: dict[Key, int],
+    current: dict[Key, int],
+    execute: bool,
+    json: bool,
+) -> int:
+    """As `apply`, for a share group: what moves is where it begins. Raises CliError."""
+    if execute:
+        alter_shares(bootstrap, properties, group, wanted)
+    return show(group, wanted, current, execute, json)
 
 
 def apply(
     admin: Any, group: str, wanted: dict[Key, int], current: dict[Key, int], execute: bool, json: bool
 ) -> int:
     """Show the change and, with `execute`, make it; the exit code. Raises CliError."""
-    rows = [
-        {"topic": key[0], "partition": key[1], "before": current.get(key), "after": wanted[key]}
-        for key in sorted(wanted)
-    ]
     if execute:
         from confluent_kafka import ConsumerGroupTopicPartitions
 
@@ -103,13 +118,22 @@ def apply(
         for part in done.topic_partitions:
             if part.error:
                 raise CliError(f"{part.topic} [{part.partition}]: {explain(part.error)}")
+    return show(group, wanted, current, execute, json)
+
+
+def show(group: str, wanted: dict[Key, int], current: dict[Key, int], executed: bool, json: bool) -> int:
+    """Say what was, or would be, changed; the exit code."""
+    rows = [
+        {"topic": key[0], "partition": key[1], "before": current.get(key), "after": wanted[key]}
+        for key in sorted(wanted)
+    ]
     if json:
-        print_json({"group": group, "executed": execute, "offsets": rows})
+        print_json({"group": group, "executed": executed, "offsets": rows})
         return EXIT_OK
     print_table(("TOPIC", "PARTITION", "BEFORE", "AFTER"), [list(row.values()) for row in rows])
     note(
         f"{group}: {count_of(len(rows), 'offset')} set"
-        if execute
+        if executed
         else "nothing was changed; --execute does it"
     )
     return EXIT_OK
