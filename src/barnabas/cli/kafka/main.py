@@ -64,6 +64,18 @@ TOOLS: Final = (
     ),
     Tool("kafka-cluster", "cluster", "Cluster id and endpoints.", ("ClusterTool",)),
     Tool("kafka-groups", "groups", "List groups of every type.", ("GroupsCommand",)),
+    Tool(
+        "kafka-share-groups",
+        "share_groups",
+        "List, describe, reset, delete share groups.",
+        ("ShareGroupCommand",),
+    ),
+    Tool(
+        "kafka-console-share-consumer",
+        "console_share_consumer",
+        "Records of a topic to the screen, as a member of a share group.",
+        ("ConsoleShareConsumer",),
+    ),
     Tool("kafka-producer-perf-test", "producer_perf", "Measure producing.", ("ProducerPerformance",)),
     Tool("kafka-consumer-perf-test", "consumer_perf", "Measure consuming.", ("ConsumerPerformance",)),
     Tool("kafka-e2e-latency", "e2e_latency", "Measure from send to receive.", ("EndToEndLatency",)),
