@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import TopicPartition as Place
+from kafka.admin import ConfigResource as Resource
+from kafka.admin import ConfigResourceType as Kind
 from kafka.admin import KafkaAdminClient
 
 from barnabas.testing import Broker
+from tests.clients.cli_support import Cli
 from tests.support.admin import admin, create_topic
 
 
@@ -113,3 +116,37 @@ def test_refused_values_say_what_is_allowed(broker: Any) -> None:
     assert "retention.ms" in refusal(topic, "refused", "retention.ms", "-2")
     assert "at least -1" in refusal(topic, "refused", "retention.ms", "-2")
     assert "Unknown topic config name" in refusal(topic, "refused", "retention", "1")
+
+
+def test_loggers_are_changed_while_the_broker_runs(own_broker: Any) -> None:
+    broker = own_broker()
+    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    cli = Cli(broker.bootstrap)
+
+    def levels() -> dict[str, str]:
+        return {one["name"]: one["value"] for one in cli.json("config", "describe", "logger", "1")}
+
+    before = levels()
+    assert before["root"] == before["barnabas.storage"] == before["barnabas.requests"] == "INFO"
+    cli("config", "set", "logger", "1", "barnabas.requests=DEBUG", "barnabas.storage=WARN")
+    after = levels()
+    assert (after["barnabas.requests"], after["barnabas.storage"]) == ("DEBUG", "WARN")
+    assert after["barnabas.shard"] == "INFO"
+    create_topic(broker.bootstrap, "logged")
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "seen"})
+    for _ in range(3):
+        producer.produce("logged", b"1")
+        assert producer.flush(30) == 0
+    cli("config", "unset", "logger", "1", "barnabas.requests")
+    assert levels()["barnabas.requests"] == "INFO"
+    lines = [line for line in broker.log().splitlines() if "api=Produce" in line and "client=seen" in line]
+    assert len(lines) == 3, "also those that go the short way when nobody looks"
+    for change, says in (
+        ("barnabas.storage=LOUD", "Valid log levels are FATAL, ERROR, WARN, INFO, DEBUG, TRACE"),
+        ("kafka.server=INFO", "Logger kafka.server does not exist"),
+    ):
+        assert says in cli("config", "set", "logger", "1", change, code=1).stderr.decode()
+    done = client.alter_configs([Resource(Kind.BROKER_LOGGER, "1", configs={"root": "ERROR"})])
+    assert done is not None
+    assert levels()["barnabas.shard"] == "ERROR"
+    client.close()

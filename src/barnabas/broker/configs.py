@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker import loggers
 from barnabas.config.describe import (
     Entry,
     describe_broker,
@@ -85,6 +86,9 @@ class Configs:
             return describe_broker(self._broker)
         if resource_type == Resource.GROUP:
             return describe_group(self._broker, self._image.config("groups", name))
+        if resource_type == Resource.BROKER_LOGGER:
+            self._require_this_broker(name)
+            return loggers.describe()
         if resource_type == Resource.CLIENT_METRICS:
             return describe_client_metrics(self._image.config("client-metrics", name))
         raise _unknown_resource(resource_type)
@@ -98,6 +102,11 @@ class Configs:
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {self._broker.node_id} or empty string, but received {name}",
             )
+
+    def checked_loggers(self, name: str, changes: Sequence[tuple[str, int, str | None]]) -> dict[str, int]:
+        """Levels by logger that the changes ask for. Raises ApiError."""
+        self._require_this_broker(name)
+        return loggers.checked([Change(*change) for change in changes])
 
     # --- changing --------------------------------------------------------------------------------------
 
@@ -160,5 +169,6 @@ class Configs:
 def _unknown_resource(resource_type: int) -> ApiError:
     return ApiError(
         ErrorCode.INVALID_REQUEST,
-        f"resource type {resource_type} has no options; 2 (topic), 4 (broker), 16 (client metrics) and 32 (group) have",
+        f"resource type {resource_type} has no options; 2 (topic), 4 (broker), 8 (broker logger), 16 (client metrics) and "
+        "32 (group) have",
     )

@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker import loggers
 from barnabas.broker.configs import ConfigEntry, Configs
 from barnabas.broker.internal_topics import INTERNAL, creation
 from barnabas.config import broker_log
+from barnabas.config.dynamic import Resource
 from barnabas.coordination.local import LocalTree
 from barnabas.coordination.tree import TreeError
 from barnabas.cores import topic_names
@@ -242,6 +244,12 @@ class Controller:
         validate_only: bool = False,
     ) -> None:
         """Change a resource's own options; (option, operation, value). Raises ApiError."""
+        if resource_type == Resource.BROKER_LOGGER:
+            levels = self.configs.checked_loggers(name, changes)
+            if not validate_only:
+                loggers.apply(levels)
+                self.on_configs_changed(loggers.KIND, name)
+            return
         async with self._changing:
             altered = self.configs.altered(resource_type, name, changes)
             if not validate_only:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.context import Context
+from barnabas.broker.loggers import REQUESTS
 from barnabas.wire.apis import BY_KEY, Api
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.header import decode_request_header, encode_response
@@ -50,12 +51,14 @@ class Dispatcher:
         self.quotas: Quotas | None = None
         """None where no quota is set, so that nothing is counted."""
         self.short_way = True
-        """Whether produce requests may take their short way, which counts nothing (produce_lane)."""
+        """Whether produce requests may take their short way, which counts and logs nothing (produce_lane)."""
+        self._logs_requests = False
 
     def enforce(self, quotas: Quotas) -> None:
-        """Obey quotas that were set or removed just now."""
+        """Obey quotas and log levels that were set or removed just now."""
         self.quotas = quotas if quotas.in_use else None
-        self.short_way = not quotas.of_produce_in_use
+        self._logs_requests = REQUESTS.isEnabledFor(logging.DEBUG)
+        self.short_way = not quotas.of_produce_in_use and not self._logs_requests
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request. `frame` is borrowed: it is overwritten after this call returns."""
@@ -83,10 +86,23 @@ class Dispatcher:
             assert isinstance(request, ProduceRequest)
             connection.lanes.learn(frame, version, request, self._broker.partitions)
         context = Context(self._broker, connection, version, correlation_id, header.client_id)
+        if self._logs_requests:
+            self._log_request(api, context, len(frame))
         if self.quotas is None:
             self._run(api, context, request)
         else:
             self._run_counted(self.quotas, api, context, request, len(frame))
+
+    @staticmethod
+    def _log_request(api: Api, context: Context, size_bytes: int) -> None:
+        connection = context.connection
+        REQUESTS.debug(
+            "request",
+            extra={
+                "api": api.name, "version": context.version, "client": context.client_id, "peer": connection.peer,
+                "bytes": size_bytes,
+            },
+        )  # fmt: skip
 
     def _run_counted(
         self, quotas: Quotas, api: Api, context: Context, request: Message, size_bytes: int

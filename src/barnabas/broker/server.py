@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker import telemetry
+from barnabas.broker import loggers, telemetry
 from barnabas.broker.cleaning import Cleaning
 from barnabas.broker.connection_limits import ConnectionLimits
 from barnabas.broker.controller import Controller
@@ -207,6 +207,7 @@ class BrokerServer:
         self.shares.on_configs_changed(kind, entity)
         if kind in QUOTA_KINDS:
             self.quotas.configure(self.image.configs)
+        if kind in QUOTA_KINDS or kind == loggers.KIND:
             self.shard.dispatcher.enforce(self.quotas)
         if kind == telemetry.KIND:
             self.telemetry.configure(self.image.configs)
