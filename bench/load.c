@@ -12,6 +12,7 @@
  *   requests=N                send exactly N requests per connection, then end (preloading; 0: by time)
  *   rate=R                    open loop: R produce requests a second over all connections (0: as fast as answered)
  *   end=OFFSET                fetch connections start again at offset 0 when they reach OFFSET (0: tail the log)
+ *   partitions=N              each request goes to another of N partitions, all connections in turn (0: as the template says)
  *
  * Nothing in a template is rebuilt: the correlation id and, in a fetch, the offset are patched in place. Every answer
  * is checked: correlation id, error codes and, in a fetch, that batch follows batch without a gap. With produce= and
@@ -39,7 +40,7 @@
 
 enum { RING = 1 << 14, SMALL_BYTES = 8192, COPIES_BYTES = 1 << 16, IN_BYTES = 1 << 21, CORRELATION_AT = 8 };
 /* A fetch's offset stands this far before the frame's end: offset 8, log start 8, max bytes 4, forgotten 4, rack 2. */
-enum { FETCH_OFFSET_FROM_END = 26, API_FETCH = 1 };
+enum { FETCH_OFFSET_FROM_END = 26, FETCH_PARTITION_FROM_END = 34, API_FETCH = 1 };
 
 static void die(const char *what, const char *detail) {
     printf("{\"failed\": \"%s: %s\"}\n", what, detail);
@@ -91,14 +92,15 @@ struct connection {
     size_t in_capacity, in_pos, in_end;
     uint32_t next_correlation, answered;
     uint64_t sent_ns[RING];    /* by correlation id modulo RING */
-    int64_t next_offset;
+    int64_t *next_offsets;     /* by partition; of one alone where the template says which */
+    uint32_t number, partition_at;
     uint64_t batch_bytes;      /* bytes of record batch in one produce request */
 };
 
-static struct { int in_flight; uint64_t requests; double warmup, seconds; uint64_t max_bytes; double rate; int64_t end; } want =
-    {1, 0, 0.2, 1.0, 0, 0, 0};
+static struct { int in_flight; uint64_t requests; double warmup, seconds; uint64_t max_bytes; double rate; int64_t end; uint32_t partitions; } want =
+    {1, 0, 0.2, 1.0, 0, 0, 0, 0};
 static struct { uint64_t requests, bytes, records, errors, empty; int first_error; } seen;
-static int epoll_fd, measuring, stopping, is_end_to_end;
+static int connection_count, epoll_fd, measuring, stopping, is_end_to_end;
 static uint64_t *sent_by_offset, sent_by_offset_capacity, produced;
 
 static void send_some(struct connection *c);
@@ -108,6 +110,11 @@ static void watch(struct connection *c, int wants_out) {
     struct epoll_event event = {.events = EPOLLIN | (wants_out ? EPOLLOUT : 0), .data.ptr = c};
     epoll_ctl(epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
     c->wants_out = wants_out;
+}
+
+/* Which partition the request of a correlation id is about. */
+static uint32_t partition_of(struct connection *c, uint32_t correlation) {
+    return want.partitions ? (uint32_t)((c->number + (uint64_t)correlation * (uint64_t)connection_count) % want.partitions) : 0;
 }
 
 /* Fill the output with as many requests as may be outstanding; `allowed` bounds them when a rate is kept. */
@@ -123,7 +130,9 @@ static int queue_requests(struct connection *c, uint64_t allowed) {
     for (uint64_t i = 0; i < n; i++) {
         uint8_t *frame = c->out + i * c->frame_bytes;
         put32(frame + CORRELATION_AT, c->next_correlation);
-        if (c->is_fetch) put64(frame + c->frame_bytes - FETCH_OFFSET_FROM_END, (uint64_t)c->next_offset);
+        uint32_t partition = partition_of(c, c->next_correlation);
+        if (want.partitions) put32(frame + c->partition_at, partition);
+        if (c->is_fetch) put64(frame + c->frame_bytes - FETCH_OFFSET_FROM_END, (uint64_t)c->next_offsets[partition]);
         else if (is_end_to_end && produced < sent_by_offset_capacity) sent_by_offset[produced++] = now;
         c->sent_ns[c->next_correlation++ % RING] = now;
     }
@@ -165,24 +174,25 @@ static void take_produce(struct connection *c, const uint8_t *body) {
 /* Walk the batches of a fetch answer; a batch cut off by the size limit is left for the next request. */
 static void take_batches(struct connection *c, const uint8_t *p, size_t bytes, uint64_t now) {
     const uint8_t *end = p + bytes;
+    int64_t *next_offset = &c->next_offsets[partition_of(c, c->answered - 1)];
     int progressed = 0;
     while (end - p >= 61) {
         size_t batch = 12 + get32(p + 8);
         if ((size_t)(end - p) < batch) break;
         int64_t base = (int64_t)get64(p), last = base + get32(p + 23);
         if (p[16] != 2) die("fetch", "a batch whose magic is not 2");
-        if (last >= c->next_offset) {
-            if (base > c->next_offset) die("fetch", "a gap between batches");
-            if (measuring) { seen.records += (uint64_t)(last - c->next_offset + 1); seen.bytes += batch; }
-            for (int64_t o = c->next_offset; is_end_to_end && measuring && o <= last; o++)
+        if (last >= *next_offset) {
+            if (base > *next_offset) die("fetch", "a gap between batches");
+            if (measuring) { seen.records += (uint64_t)(last - *next_offset + 1); seen.bytes += batch; }
+            for (int64_t o = *next_offset; is_end_to_end && measuring && o <= last; o++)
                 if ((uint64_t)o < produced) note_latency(now - sent_by_offset[o]);
-            c->next_offset = last + 1;
+            *next_offset = last + 1;
             progressed = 1;
         }
         p += batch;
     }
     if (!progressed) seen.empty++;
-    if (want.end && c->next_offset >= want.end) c->next_offset = 0;
+    if (want.end && *next_offset >= want.end) *next_offset = 0;
 }
 
 static void take_fetch(struct connection *c, const uint8_t *body, uint64_t now) {
@@ -270,13 +280,15 @@ static uint8_t *read_file(const char *path, size_t *bytes) {
     return data;
 }
 
-static size_t produced_batch_bytes(const uint8_t *frame) {
+static uint32_t produced_partition_at(const uint8_t *frame) {
     const uint8_t *p = frame + 12;
     p += 2 + get16(p);                         /* client id */
     p += 2 + 2 + 4 + 4;                        /* no transactional id, acks, timeout, one topic */
-    p += 2 + get16(p) + 4 + 4;
-    return get32(p);
+    p += 2 + get16(p) + 4;                     /* name, one partition */
+    return (uint32_t)(p - frame);
 }
+
+static size_t produced_batch_bytes(const uint8_t *frame) { return get32(frame + produced_partition_at(frame) + 4); }
 
 static struct connection *open_connections(const char *host, int port, const char *path, int is_fetch, int count) {
     size_t bytes;
@@ -293,6 +305,9 @@ static struct connection *open_connections(const char *host, int port, const cha
         at += c->frame_bytes;
         c->is_fetch = is_fetch;
         if (!is_fetch) c->batch_bytes = produced_batch_bytes(c->out);
+        c->number = (uint32_t)i;
+        c->partition_at = is_fetch ? (uint32_t)c->frame_bytes - FETCH_PARTITION_FROM_END : produced_partition_at(c->out);
+        c->next_offsets = calloc(want.partitions ? want.partitions : 1, sizeof *c->next_offsets);
         c->in_capacity = is_fetch ? IN_BYTES : 1 << 18;
         c->in = malloc(c->in_capacity);
         c->fd = dial(host, port);
@@ -353,8 +368,10 @@ static int run(int argc, char **argv) {
         else if (!strcmp(argv[i], "requests")) want.requests = strtoull(value, NULL, 10);
         else if (!strcmp(argv[i], "rate")) want.rate = atof(value);
         else if (!strcmp(argv[i], "end")) want.end = atoll(value);
+        else if (!strcmp(argv[i], "partitions")) want.partitions = (uint32_t)strtoul(value, NULL, 10);
         else die("unknown key", argv[i]);
     }
+    connection_count = connections;
     epoll_fd = epoll_create1(0);
     is_end_to_end = produce && fetch;
     sent_by_offset_capacity = is_end_to_end ? (uint64_t)(want.rate * (want.warmup + want.seconds) * 2) + 1000 : 0;
