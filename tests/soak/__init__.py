@@ -1,0 +1,1 @@
+"""Long runs with faults, and short versions of them that belong to the usual tests."""

@@ -1,0 +1,98 @@
+"""Groups whose members come, go, die and stall, while the broker dies too: what their own journals say of it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.soak.journal import Rules
+from tests.soak.world import Kind, World
+from tests.support.process import BrokerProcess
+
+PYTHON = ("confluent-kafka", "aiokafka", "kafka-python")
+
+Begin = Callable[..., World]
+
+
+@pytest.fixture
+def begin(tmp_path: Path, own_broker: Callable[..., BrokerProcess]) -> Iterator[Begin]:
+    """Makes a world: `begin(kinds, sizes, partitions, rules, seed)`."""
+    worlds: list[World] = []
+
+    def make(
+        kinds: Sequence[Kind],
+        sizes: Sequence[int],
+        partitions: int,
+        rules: Rules,
+        *,
+        rate: int,
+        seed: int = 1,
+    ) -> World:
+        broker = own_broker(
+            group__min__session__timeout__ms="1000",
+            group__consumer__session__timeout__ms=str(int(rules.session_s * 1000)),
+            group__consumer__heartbeat__interval__ms=str(int(rules.heartbeat_s * 1000)),
+            group__consumer__min__heartbeat__interval__ms="100",
+        )
+        folder = tmp_path / "journals"
+        folder.mkdir()
+        world = World(broker, folder, rules, random.Random(seed), partitions)
+        worlds.append(world)
+        world.begin(kinds, sizes, rate)
+        return world
+
+    yield make
+    for world in worlds:
+        world.close()
+
+
+def test_two_groups_of_ten_through_one_of_each_fault(begin: Begin) -> None:
+    kinds = (Kind("classic", "cooperative-sticky"), Kind("consumer"))
+    rules = Rules(session_s=4, heartbeat_s=0.4, settle_s=4)
+    world = begin(kinds, (4, 3, 1, 1, 1), 24, rules, rate=200)
+    for group in world.groups:
+        world.kill(group, 1)
+        world.stall(group, 1, seconds=6)
+    world.rest()
+    world.crash_broker(0.5)
+    for group in world.groups:
+        world.leave(group, 1)
+    found = world.finish()
+    assert found["records"] > 0
+    for group in world.groups:
+        assert found[group.name]["assignments"] >= world.partitions
+
+
+LONG = [
+    pytest.param(Kind("classic", "range"), id="range"),
+    pytest.param(Kind("classic", "roundrobin", PYTHON), id="roundrobin-three-libraries"),
+    pytest.param(Kind("classic", "cooperative-sticky"), id="cooperative"),
+    pytest.param(Kind("consumer"), id="consumer"),
+]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kind", LONG)
+def test_two_hundred_members_for_minutes(begin: Begin, kind: Kind) -> None:
+    """8 rounds of faults, of about 20 s each; the broker dies in the middle."""
+    rules = Rules(session_s=6, heartbeat_s=0.5, settle_s=8)
+    sizes = [25] * 4 + [8] * 10 + [1] * 20
+    if len(kind.libraries) > 1:  # the libraries in Python need more of the processor
+        sizes = [5] * 6 + [1] * 10
+    world = begin((kind,), sizes, 240, rules, rate=500, seed=7)
+    (group,) = world.groups
+    for turn in range(8):
+        chance = world.random
+        world.kill(group, chance.randint(0, 3))
+        world.stall(group, chance.randint(0, 3), seconds=chance.uniform(1, 2.5 * rules.session_s))
+        world.leave(group, chance.randint(0, 2))
+        if turn == 4:
+            world.crash_broker(chance.uniform(0, 2))
+        world.rest()
+    found = world.finish()
+    print(json.dumps(found, indent=1))
