@@ -8,10 +8,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
+from barnabas.cli.connection import configuration_errors
+from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.cli.kafka.common import ToolError, checked, client_properties, parse, servers
 from barnabas.cli.kafka.console_consumer import Formatter, deserializer
-from barnabas.cli.kafka.librdkafka import translate
+from barnabas.cli.kafka.librdkafka import connection
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Refused, Tool
 
 POLL_SECONDS: Final = 0.5
@@ -92,16 +93,14 @@ def connect(bootstrap: str, properties: dict[str, str], group: str) -> Any:
 
     if not hasattr(confluent_kafka, "ShareConsumer"):
         raise ToolError("this confluent-kafka has no share consumer; install version 2.15 or newer")
-    options: dict[str, Any] = {
-        **translate(properties, producing=False),
-        "bootstrap.servers": bootstrap,
-        "group.id": group,
-        "share.acknowledgement.mode": "explicit",
-    }
+    options = {"group.id": group, "share.acknowledgement.mode": "explicit"}
     try:
-        return confluent_kafka.ShareConsumer(options)
-    except confluent_kafka.KafkaException as error:
-        raise ToolError(str(error.args[0])) from None
+        found = connection(bootstrap, properties, producing=False)
+        found.require_reachable()
+        with configuration_errors():
+            return confluent_kafka.ShareConsumer(found.config(options))
+    except CliError as error:
+        raise ToolError(str(error)) from None
 
 
 def run(consumer: Any, formatter: Formatter, parsed: Parsed) -> int:

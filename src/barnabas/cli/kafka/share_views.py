@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from barnabas.cli.kafka.common import Admin, ToolError, java_error
+from barnabas.cli.kafka.common import Admin, ToolError, error_text, java_error
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -135,7 +135,7 @@ def delete_share_offsets(admin: Admin, name: str, topics: Sequence[str]) -> dict
     answer: Any = admin.coordinator(name, request, DeleteShareGroupOffsetsResponse)
     _check(answer)
     return {
-        row.topic_name: java_error(row.error_code, row.error_message) if row.error_code else None
+        row.topic_name: error_text(row.error_code, row.error_message) if row.error_code else None
         for row in answer.responses
     }
 
