@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -32,10 +34,9 @@ Assignor = Callable[[AssignSpec], dict[str, Assignment]]
 def assign_range(spec: AssignSpec) -> dict[str, Assignment]:
     """Per topic, neighbouring partitions to neighbouring members; equal topics are split alike."""
     shares: dict[str, set[TopicPartition]] = {member: set() for member in spec.topics}
+    in_order = sorted(spec.topics, key=spec.order.__getitem__)
     for topic, count in spec.partitions.items():
-        members = sorted(
-            (m for m, topics in spec.topics.items() if topic in topics), key=spec.order.__getitem__
-        )
+        members = [member for member in in_order if topic in spec.topics[member]]
         if not members:
             continue
         each, extra = divmod(count, len(members))
@@ -55,32 +56,48 @@ def assign_uniform(spec: AssignSpec) -> dict[str, Assignment]:
 
 
 def _uniform_same_topics(spec: AssignSpec) -> dict[str, Assignment]:
+    """This runs whenever a member comes or goes, so it looks at what members have and builds only what changes.
+
+    Partitions are ticked off in a row of bytes per topic: a set of them would hash every topic id anew.
+    """
     members = sorted(spec.topics)
     if not members:
         return {}
     topics = sorted(spec.topics[members[0]])
-    every = [(topic, partition) for topic in topics for partition in range(spec.partitions.get(topic, 0))]
-    free = dict.fromkeys(every)
-    each, extra = divmod(len(every), len(members))
-    shares: dict[str, list[TopicPartition]] = {}
+    taken = {topic.int: bytearray(spec.partitions.get(topic, 0)) for topic in topics}
+    each, extra = divmod(sum(map(len, taken.values())), len(members))
+    shares: dict[str, Assignment] = {}
     for member in members:
-        kept = [partition for partition in sorted(spec.current.get(member, NOTHING)) if partition in free]
+        current = spec.current.get(member, NOTHING)
+        kept = [tp for tp in current if _is_free(taken, tp)]
         room = each
         if len(kept) > each and extra > 0:
             room, extra = each + 1, extra - 1
-        shares[member] = kept[:room]
-        for partition in shares[member]:
-            del free[partition]
-    left = iter(list(free))
-    for member in members:
-        share = shares[member]
+        if len(kept) > room:
+            kept = sorted(kept)[:room]
+        for topic, partition in kept:
+            taken[topic.int][partition] = 1
+        shares[member] = current if len(kept) == len(current) else frozenset(kept)
+    left = (
+        (topic, partition)
+        for topic in topics
+        for partition, is_taken in enumerate(taken[topic.int])
+        if not is_taken
+    )
+    for member, share in shares.items():
         if len(share) > each:
             continue
-        share.extend(next(left) for _ in range(each - len(share)))
+        more = each - len(share)
         if extra > 0:
-            share.append(next(left))
-            extra -= 1
-    return {member: frozenset(share) for member, share in shares.items()}
+            more, extra = more + 1, extra - 1
+        if more:
+            shares[member] = share.union(islice(left, more))
+    return shares
+
+
+def _is_free(taken: Mapping[int, bytearray], topic_partition: TopicPartition) -> bool:
+    row = taken.get(topic_partition[0].int)
+    return row is not None and topic_partition[1] < len(row) and not row[topic_partition[1]]
 
 
 def _uniform_mixed_topics(spec: AssignSpec) -> dict[str, Assignment]:
@@ -88,27 +105,38 @@ def _uniform_mixed_topics(spec: AssignSpec) -> dict[str, Assignment]:
         topic: sorted(m for m, topics in spec.topics.items() if topic in topics)
         for topic in sorted(spec.partitions)
     }
-    shares: dict[str, set[TopicPartition]] = {member: set() for member in sorted(spec.topics)}
+    shares: dict[str, dict[UUID, set[int]]] = {member: {} for member in sorted(spec.topics)}
     free = {
-        (topic, partition)
+        topic: set(range(spec.partitions[topic])) if members else set()
         for topic, members in subscribers.items()
-        if members
-        for partition in range(spec.partitions[topic])
     }
-    for member in shares:
-        for topic_partition in sorted(spec.current.get(member, NOTHING)):
-            if topic_partition in free and topic_partition[0] in spec.topics[member]:
-                shares[member].add(topic_partition)
-                free.discard(topic_partition)
+    for member, share in shares.items():
+        for topic, partition in spec.current.get(member, NOTHING):
+            if topic in spec.topics[member] and partition in free.get(topic, ()):
+                share.setdefault(topic, set()).add(partition)
+                free[topic].discard(partition)
+    loads = {member: sum(map(len, share.values())) for member, share in shares.items()}
     # Partitions that few can take go first, so that those who can take others still have room to choose.
-    for topic_partition in sorted(free, key=lambda tp: (len(subscribers[tp[0]]), tp)):
-        least = min(subscribers[topic_partition[0]], key=lambda member: len(shares[member]))
-        shares[least].add(topic_partition)
-    _balance(subscribers, shares)
-    return {member: frozenset(share) for member, share in shares.items()}
+    for topic in sorted(free, key=lambda topic: (len(subscribers[topic]), topic)):
+        least = [(loads[member], member) for member in subscribers[topic]]
+        heapify(least)
+        for partition in sorted(free[topic]):
+            load, member = least[0]
+            shares[member].setdefault(topic, set()).add(partition)
+            loads[member] = load + 1
+            heapreplace(least, (load + 1, member))
+    _balance(subscribers, shares, loads)
+    return {
+        member: frozenset((topic, partition) for topic, row in share.items() for partition in row)
+        for member, share in shares.items()
+    }
 
 
-def _balance(subscribers: Mapping[UUID, list[str]], shares: dict[str, set[TopicPartition]]) -> None:
+def _balance(
+    subscribers: Mapping[UUID, list[str]],
+    shares: Mapping[str, dict[UUID, set[int]]],
+    loads: dict[str, int],
+) -> None:
     """Move partitions from the most to the least loaded subscriber of their topic until no move helps.
 
     Each move lowers the sum of the squared loads, so this ends.
@@ -117,15 +145,20 @@ def _balance(subscribers: Mapping[UUID, list[str]], shares: dict[str, set[TopicP
     while moved:
         moved = False
         for topic, members in subscribers.items():
-            owning = [m for m in members if any(tp[0] == topic for tp in shares[m])]
-            if not owning:
+            most = max(
+                (member for member in members if shares[member].get(topic)),
+                key=loads.__getitem__,
+                default=None,
+            )
+            if most is None:
                 continue
-            most = max(owning, key=lambda member: len(shares[member]))
-            least = min(members, key=lambda member: len(shares[member]))
-            if len(shares[most]) - len(shares[least]) >= 2:
-                topic_partition = max(tp for tp in shares[most] if tp[0] == topic)
-                shares[most].discard(topic_partition)
-                shares[least].add(topic_partition)
+            least = min(members, key=loads.__getitem__)
+            if loads[most] - loads[least] >= 2:
+                partition = max(shares[most][topic])
+                shares[most][topic].discard(partition)
+                shares[least].setdefault(topic, set()).add(partition)
+                loads[most] -= 1
+                loads[least] += 1
                 moved = True
 
 

@@ -131,7 +131,7 @@ class ConsumerGroup:
 
     def subscribed_topics(self) -> frozenset[str]:
         """Topics that any member wants, by name or expression."""
-        return frozenset().union(*(self.topics_of(member) for member in self.members.values()))
+        return frozenset().union(*{self.topics_of(member) for member in self.members.values()})
 
     def subscribes_to(self, topic: str) -> bool:
         return any(topic in self.topics_of(member) for member in self.members.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from typing import Final
+from uuid import UUID
 
 from barnabas.cores.group import consumer_records as records
 from barnabas.cores.group.assignors import ASSIGNORS, NOTHING, Assignment, AssignSpec
@@ -96,22 +97,28 @@ def hash_of_topics(turn: Turn, names: frozenset[str]) -> int:
 
 def _compute_target(turn: Turn, group: ConsumerGroup) -> None:
     topics = turn.state.topics
-    wanted = {
-        member.member_id: frozenset(
-            topics.by_name[name].topic_id for name in group.topics_of(member) if name in topics.by_name
-        )
-        for member in group.members.values()
-    }
+    ids: dict[frozenset[str], frozenset[UUID]] = {}  # of what members want; most of them want the same
+    wanted = {}
+    for member in group.members.values():
+        names = group.topics_of(member)
+        found = ids.get(names)
+        if found is None:
+            found = frozenset(topics.by_name[name].topic_id for name in names if name in topics.by_name)
+            ids[names] = found
+        wanted[member.member_id] = found
     spec = AssignSpec(
-        {topic_id: topics.partitions(topic_id) for topic_id in frozenset().union(*wanted.values())},
+        {topic_id: topics.partitions(topic_id) for topic_id in frozenset().union(*ids.values())},
         wanted,
         group.target,
         {member.member_id: member.instance_id or member.member_id for member in group.members.values()},
     )
     name = group.preferred_assignor(ASSIGNORS, default=turn.state.limits.consumer_assignors[0])
-    for member_id, target in sorted(ASSIGNORS[name](spec).items()):
-        if group.target.get(member_id) != target:
-            records.write_target_member(turn, group, member_id, target)
+    before = group.target
+    targets = ASSIGNORS[name](spec)
+    for member_id in sorted(
+        member_id for member_id, target in targets.items() if before.get(member_id) != target
+    ):
+        records.write_target_member(turn, group, member_id, targets[member_id])
     records.write_target_epoch(turn, group, group.epoch)
     turn.note("new target assignment", group=group.group_id, epoch=group.epoch, members=len(group.members))
 
