@@ -1,9 +1,9 @@
 """The short way for produce requests that look like the one before.
 
-A producer sends the same bytes again and again: client id, acks, topic, partition; only the correlation id and the
+A producer sends the same bytes again and again: client id, acks, topic; only the correlation id, the partition and the
 records differ. What a connection's requests have in common is learned from one that went the general way
 (dispatch, decoder, handler); a request that begins with the very same bytes then goes straight to its partition,
-and its answer is three numbers in a prepared frame. Whatever is unusual, an error above all, is left to the
+and its answer is a few numbers in a prepared frame. Whatever is unusual, an error above all, is left to the
 general way, which decides again and says why: a refused append has changed nothing.
 """
 
@@ -23,7 +23,6 @@ from barnabas.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from barnabas.broker.connection import Connection
-    from barnabas.broker.partition import Partition
     from barnabas.broker.partitions import Partitions
 
 BATCHES_FROM: Final = 3
@@ -38,33 +37,38 @@ PREFIX_AT: Final = 8
 NO_TAGS: Final = b"\0\0\0"
 INT32: Final = struct.Struct(">i")
 SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
-OFFSET_AND_TIME: Final = struct.Struct(">qq")
-OFFSET_TIME_AND_START: Final = struct.Struct(">qqq")
-MARKS: Final = (0x7A11E57A11E57A11, 0x0FF5E70FF5E70FF5, 0x5EA15EA15EA15EA1)
+# Partition, error code, base offset, time of the append, and since version 5 the log start offset.
+UP_TO_TIME: Final = struct.Struct(">ihqq")
+UP_TO_START: Final = struct.Struct(">ihqqq")
+MARKS: Final = (0x5EED5EED, 0, 0x7A11E57A11E57A11, 0x0FF5E70FF5E70FF5, 0x5EA15EA15EA15EA1)
 
 
 class ProduceLane:
-    """One producer's requests to one partition."""
+    """One producer's requests to one topic."""
 
     __slots__ = (
         "_acks_all",
         "_after",
         "_before",
-        "_fields",
         "_flexible",
+        "_name",
+        "_partitions",
         "_size_bytes",
         "_start",
         "_zstd",
-        "partition",
     )
 
-    def __init__(self, version: int, acks: int, request: ProduceRequest, partition: Partition) -> None:
-        self.partition = partition
+    def __init__(
+        self, version: int, acks: int, request: ProduceRequest, name: str, partitions: Partitions
+    ) -> None:
+        """name: of the topic, which the request may name by its id."""
+        self._name = name
+        self._partitions = partitions
         self._acks_all = acks == -1
         self._zstd = version >= ZSTD_FROM
         self._flexible = version >= FLEXIBLE_FROM
         self._start = version >= START_OFFSET_FROM
-        self._fields = OFFSET_TIME_AND_START if self._start else OFFSET_AND_TIME
+        fields = UP_TO_START if self._start else UP_TO_TIME
         topic = request.topic_data[0]
         answer = ProduceResponse(
             responses=[
@@ -73,29 +77,31 @@ class ProduceLane:
                     topic_id=topic.topic_id,
                     partition_responses=[
                         PartitionProduceResponse(
-                            index=topic.partition_data[0].index,
-                            base_offset=MARKS[0],
-                            log_append_time_ms=MARKS[1],
-                            log_start_offset=MARKS[2],
+                            index=MARKS[0],
+                            error_code=MARKS[1],
+                            base_offset=MARKS[2],
+                            log_append_time_ms=MARKS[3],
+                            log_start_offset=MARKS[4],
                         )
                     ],
                 )
             ]
         )
         frame = b"".join(encode_response(answer, version, 0))
-        before, found, after = frame.partition(self._fields.pack(*(MARKS if self._start else MARKS[:2])))
-        assert found, "the three numbers of an answer follow each other in every version"
+        before, found, after = frame.partition(fields.pack(*(MARKS if self._start else MARKS[:4])))
+        assert found, "the numbers of an answer follow each other in every version"
         self._size_bytes = len(frame) - 4
         self._before = before[SIZE_AND_CORRELATION.size :]
         self._after = after
 
     def take(self, connection: Connection, frame: memoryview, position: int, correlation_id: int) -> bool:
         """Append what lies behind the common bytes, and answer; False leaves the frame to the general way."""
-        partition = self.partition
-        if partition.log.config.flush_messages != FLUSH_NEVER:
-            return False
         try:
-            records = self._records(frame, position)
+            index = INT32.unpack_from(frame, position)[0]
+            partition = self._partitions.get(self._name, index)
+            if partition is None or partition.log.config.flush_messages != FLUSH_NEVER:
+                return False
+            records = self._records(frame, position + INT32.size)
             if records is None:
                 return False
             base_offset, time_ms, start_offset = partition.append(
@@ -104,9 +110,9 @@ class ProduceLane:
         except (ApiError, IndexError, struct.error):
             return False
         fields = (
-            OFFSET_TIME_AND_START.pack(base_offset, time_ms, start_offset)
+            UP_TO_START.pack(index, 0, base_offset, time_ms, start_offset)
             if self._start
-            else OFFSET_AND_TIME.pack(base_offset, time_ms)
+            else UP_TO_TIME.pack(index, 0, base_offset, time_ms)
         )
         head = SIZE_AND_CORRELATION.pack(self._size_bytes, correlation_id)
         connection.respond([b"".join((head, self._before, fields, self._after))])
@@ -178,10 +184,12 @@ class ProduceLanes:
         topic = request.topic_data[0]
         data = topic.partition_data[0]
         name = partitions.name_of(topic.topic_id) if version >= TOPIC_IDS_FROM else topic.name
-        partition = partitions.get(name or "", data.index)
-        if partition is None or not data.records or self._count >= LANES_PER_CONNECTION_MAX:
+        if name is None or partitions.get(name, data.index) is None:
             return
-        end = len(frame) - len(data.records)
+        if not data.records or self._count >= LANES_PER_CONNECTION_MAX:
+            return
+        # Behind the common bytes follow the partition and the length of the records.
+        end = len(frame) - len(data.records) - INT32.size
         if version >= FLEXIBLE_FROM:
             end -= len(NO_TAGS) + _varint_bytes(len(data.records) + 1)
             if bytes(frame[len(frame) - len(NO_TAGS) :]) != NO_TAGS:
@@ -192,8 +200,10 @@ class ProduceLanes:
             return
         self._version = version
         lanes = self._by_length.setdefault(end - PREFIX_AT, {})
-        lanes[bytes(frame[PREFIX_AT:end])] = ProduceLane(version, request.acks, request, partition)
-        self._count += 1
+        prefix = bytes(frame[PREFIX_AT:end])
+        if prefix not in lanes:
+            lanes[prefix] = ProduceLane(version, request.acks, request, name, partitions)
+            self._count += 1
 
 
 def _varint_bytes(value: int) -> int:

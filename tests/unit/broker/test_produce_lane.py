@@ -92,6 +92,26 @@ def test_the_second_request_takes_the_lane_and_gets_the_same_kind_of_answer(
     run(tmp_path, scenario)
 
 
+def test_all_partitions_of_a_topic_share_a_lane(tmp_path: Path) -> None:
+    """A producer to thousands of partitions would else leave the short way for good."""
+
+    async def scenario(broker: BrokerServer, connection: Connection) -> None:
+        records = build_batch([Record(0, NOW_MS, None, b"x" * 100)])
+        for number, index in enumerate((0, 1, 0, 1, 2)):
+            frame = memoryview(bytearray(request(broker, 9, number, records, index)))[4:]
+            found = connection.lanes.find(frame, 9, broker.partitions.topology)
+            assert (found is not None) == (number > 0)
+            broker.shard.dispatcher.on_frame(connection, frame)
+            correlation_id, answer = answered(connection, 9)
+            partition = answer.responses[0].partition_responses[0]
+            assert (correlation_id, partition.index) == (number, index)
+            if index < 2:
+                assert (partition.error_code, partition.base_offset) == (0, number // 2)
+        assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(tmp_path, scenario)
+
+
 def test_what_is_wrong_is_answered_by_the_general_way(tmp_path: Path) -> None:
     async def scenario(broker: BrokerServer, connection: Connection) -> None:
         good = build_batch([Record(0, NOW_MS, None, b"x" * 200)])
