@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -38,6 +38,7 @@ class Partitions:
         self.on_all_offline: Callable[[], None] = lambda: None
         self._names: dict[UUID, str] = {}
         self._ids: dict[str, UUID] = {}
+        self._offline: dict[str, set[int]] = {}
         self.topology = 0
         """Counts the changes of which partitions there are."""
         self._log_config: Callable[[str], LogConfig] = lambda topic: LogConfig()
@@ -79,7 +80,7 @@ class Partitions:
             ):
                 self.logs.set_aside(name.topic, name.partition)
         for topic in image.topics.values():
-            self.create(topic)
+            self.create(topic, new=False)
 
     def close(self) -> None:
         """Close every log and mark the dirs as cleanly shut down."""
@@ -88,26 +89,36 @@ class Partitions:
 
     # --- topics ----------------------------------------------------------------------------------------
 
-    def create(self, topic: TopicImage) -> None:
-        """Take up a topic's partitions that are not served yet, making their logs where needed."""
+    def create(self, topic: TopicImage, *, new: bool = True) -> None:
+        """Take up a topic's partitions that are not served yet, making their logs where needed.
+
+        new: its logs cannot be anywhere. The log of one that is not new may lie in a dir that is offline; an empty
+        one beside it would be a loss when that dir comes back.
+        """
         self._names[topic.topic_id] = topic.name
         self._ids[topic.name] = topic.topic_id
         self.topology += 1
         served = self._by_topic.setdefault(topic.name, {})
         now_ms = self._shard.clock.now_ms()
+        without: list[int] = []
         for index, image in topic.partitions.items():
             if index in served:
                 continue
+            fresh = new and index not in self.offline_of(topic.name)
             try:
-                opened = self.logs.create(topic.name, index, topic.topic_id, now_ms)
+                opened = self.logs.create(topic.name, index, topic.topic_id, now_ms, new=fresh)
             except LogDirOffline as error:
-                log.error(
-                    "a partition has no log dir",
-                    extra={"topic": topic.name, "partition": index, "reason": str(error)},
-                )
+                without.append(index)
+                reason = error
                 continue
             served[index] = Partition(
                 self._shard, topic.name, index, topic.topic_id, opened, image.leader_epoch
+            )
+        if without:
+            self._offline.setdefault(topic.name, set()).update(without)
+            log.error(
+                "partitions are offline with their log dir",
+                extra={"topic": topic.name, "partitions": without, "reason": str(reason)},
             )
 
     def delete(self, topic: TopicImage) -> None:
@@ -122,6 +133,7 @@ class Partitions:
                 log.error("a deleted log stays on disk", extra={"topic": topic.name, "reason": str(error)})
         self._names.pop(topic.topic_id, None)
         self._ids.pop(topic.name, None)
+        self._offline.pop(topic.name, None)
 
     def reconfigure(self, topic: str) -> None:
         """The options of a topic have changed."""
@@ -137,10 +149,18 @@ class Partitions:
         """Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR where its dir is offline."""
         partition = self.get(topic, index)
         if partition is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{index} on this broker"
-            )
+            raise ApiError(self.why_missing(topic, index), f"there is no {topic}-{index} on this broker")
         return partition
+
+    def why_missing(self, topic: str, index: int) -> ErrorCode:
+        """What to answer where `get` finds nothing."""
+        if index in self.offline_of(topic):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def offline_of(self, topic: str) -> Collection[int]:
+        """The partitions of a topic whose log dir has failed."""
+        return self._offline.get(topic, ())
 
     def exists(self, topic: str, index: int) -> bool:
         return self.get(topic, index) is not None
@@ -177,6 +197,7 @@ class Partitions:
             partition = self._by_topic.get(name.topic, {}).get(name.partition)
             if partition is not None:
                 partition.go_offline(log_dir)
+                self._offline.setdefault(name.topic, set()).add(name.partition)
         if len(self.logs.offline_dirs) == len(self.logs.dirs):
             self.on_all_offline()
 

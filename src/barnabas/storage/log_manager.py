@@ -253,15 +253,19 @@ class LogManager:
         now_ms: int,
         *,
         log_dir: str | None = None,
+        new: bool = True,
     ) -> Log:
         """The partition's log, made when it is not there yet: in `log_dir`, or where the fewest logs are.
 
-        Raises LogDirOffline.
+        new: False for a partition whose log may be in a dir that is offline. Raises LogDirOffline.
         """
         name = TopicPartition(topic, partition)
         existing = self._logs.get(name)
         if existing is not None:
             return existing
+        for path, reason in self.offline_dirs.items():
+            if not new:
+                raise LogDirOffline(path, reason)
         chosen = self._place(log_dir, self.moving.wish(name))
         folder = os.path.join(chosen.path, folder_name(name))
         try:

@@ -48,6 +48,7 @@ def _topic(context: Context, name: str, first: int, limit: int) -> DescribeTopic
         error = context.broker.name_error(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return DescribeTopicPartitionsResponseTopic(error_code=error, name=name)
     page = sorted(topic.partitions.items())[first : first + limit]
+    offline = context.broker.partitions.offline_of(name)
     return DescribeTopicPartitionsResponseTopic(
         name=name,
         topic_id=topic.topic_id,
@@ -55,14 +56,19 @@ def _topic(context: Context, name: str, first: int, limit: int) -> DescribeTopic
         topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                error_code=(
+                    ErrorCode.NONE
+                    if partition.leader >= 0 and index not in offline
+                    else ErrorCode.LEADER_NOT_AVAILABLE
+                ),
                 partition_index=index,
-                leader_id=partition.leader,
+                leader_id=-1 if index in offline else partition.leader,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
                 eligible_leader_replicas=[],
                 last_known_elr=[],
+                offline_replicas=list(partition.replicas) if index in offline else [],
             )
             for index, partition in page
         ],

@@ -99,7 +99,7 @@ def find_partition(broker: BrokerServer, asked: FetchPartition) -> tuple[Partiti
         name = str(asked.topic)
     partition = broker.partitions.get(name, asked.partition)
     if partition is None:
-        return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return None, broker.partitions.why_missing(name, asked.partition)
     return partition, partition.epoch_error(asked.current_leader_epoch)
 
 

@@ -57,7 +57,7 @@ def _answer(
     answer = ListOffsetsPartitionResponse(partition_index=index, timestamp=-1, offset=-1, leader_epoch=-1)
     partition = context.broker.partitions.get(topic, index)
     if partition is None:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_code = context.broker.partitions.why_missing(topic, index)
         return answer
     answer.error_code = partition.epoch_error(asked.current_leader_epoch)
     if answer.error_code:

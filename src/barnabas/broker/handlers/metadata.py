@@ -74,7 +74,7 @@ def _answer(
     image = broker.image
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_UNKNOWN
     if asked is None:
-        topics = [_topic(image.topics[name], operations) for name in sorted(image.topics)]
+        topics = [_topic(context, image.topics[name], operations) for name in sorted(image.topics)]
     else:
         topics = [_one(context, topic, refused, operations) for topic in asked]
     return MetadataResponse(
@@ -101,7 +101,7 @@ def _one(
         return _by_id(context, asked.topic_id, operations)
     topic = image.topics.get(asked.name)
     if topic is not None:
-        return _topic(topic, operations)
+        return _topic(context, topic, operations)
     error = (
         refused.get(asked.name)
         or context.broker.name_error(asked.name)
@@ -114,10 +114,12 @@ def _by_id(context: Context, topic_id: UUID, operations: int) -> MetadataRespons
     topic = context.broker.image.by_id.get(topic_id)
     if topic is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-    return _topic(topic, operations)
+    return _topic(context, topic, operations)
 
 
-def _topic(topic: TopicImage, operations: int) -> MetadataResponseTopic:
+def _topic(context: Context, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+    # A partition whose log dir has failed has no leader; producers without keys go to the others.
+    offline = context.broker.partitions.offline_of(topic.name)
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -125,12 +127,17 @@ def _topic(topic: TopicImage, operations: int) -> MetadataResponseTopic:
         topic_authorized_operations=operations,
         partitions=[
             MetadataResponsePartition(
-                error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                error_code=(
+                    ErrorCode.NONE
+                    if partition.leader >= 0 and index not in offline
+                    else ErrorCode.LEADER_NOT_AVAILABLE
+                ),
                 partition_index=index,
-                leader_id=partition.leader,
+                leader_id=-1 if index in offline else partition.leader,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
+                offline_replicas=list(partition.replicas) if index in offline else [],
             )
             for index, partition in sorted(topic.partitions.items())
         ],

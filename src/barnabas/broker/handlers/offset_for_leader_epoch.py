@@ -9,7 +9,6 @@ from __future__ import annotations
 from barnabas.broker.context import Context
 from barnabas.broker.partition import Partition
 from barnabas.cores.epochs import EpochEnd
-from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -35,7 +34,7 @@ def _answer(context: Context, topic: str, asked: OffsetForLeaderPartition) -> Ep
     answer = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
     partition = context.broker.partitions.get(topic, asked.partition)
     if partition is None:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_code = context.broker.partitions.why_missing(topic, asked.partition)
         return answer
     answer.error_code = partition.epoch_error(asked.current_leader_epoch)
     if not answer.error_code:

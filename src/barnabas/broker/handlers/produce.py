@@ -118,5 +118,7 @@ def find_partition(context: Context, topic: TopicProduceData, index: int) -> Par
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic.topic_id}")
     partition = partitions.get(name or "", index)
     if partition is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}-{index} on this broker")
+        raise ApiError(
+            partitions.why_missing(name or "", index), f"there is no {name}-{index} on this broker"
+        )
     return partition
