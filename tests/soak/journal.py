@@ -7,7 +7,8 @@ that its session ended; it owns in its own belief only, until it hears of it.
 
 Nobody's. A partition may be nobody's while the group cannot know better: for a session time-out after a member
 went silent (died, did not run) or the broker came back, and everywhere for the short time that a rebalance
-takes (`settle_s`) after somebody came or went. Every other moment without an owner is a fault.
+takes (`settle_s`) after somebody came or went. Every other moment without an owner is a fault. So is, whatever
+happened meanwhile, to be nobody's for longer than one session time-out and one rebalance at a stretch.
 """
 
 from __future__ import annotations
@@ -207,6 +208,22 @@ def nobodys(free: Mapping[int, list[Span]], excused: list[Span]) -> list[str]:
                 faults.append(
                     f"partition {partition} was nobody's from {span.begin:.3f} to {span.end:.3f}"
                     f" ({span.end - span.begin:.1f} s)"
+                )
+    return faults
+
+
+def nobodys_for_long(free: Mapping[int, list[Span]], rules: Rules, broker_away: Iterable[Span]) -> list[str]:
+    """Faults: longer without an owner than one session and one rebalance; a broker that was away begins anew."""
+    away = list(broker_away)
+    faults = []
+    for partition, spans in free.items():
+        for span in spans:
+            allowed = rules.session_s + rules.settle_s
+            allowed += sum(one.end - one.begin + rules.session_s for one in away if one.overlaps(span))
+            if span.end - span.begin > allowed:
+                faults.append(
+                    f"partition {partition} was nobody's for {span.end - span.begin:.1f} s from {span.begin:.3f},"
+                    f" longer than {allowed:.1f} s"
                 )
     return faults
 

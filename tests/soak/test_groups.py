@@ -80,7 +80,7 @@ LONG = [
 @pytest.mark.parametrize("kind", LONG)
 def test_two_hundred_members_for_minutes(begin: Begin, kind: Kind) -> None:
     """8 rounds of faults, of about 20 s each; the broker dies in the middle."""
-    rules = Rules(session_s=6, heartbeat_s=0.5, settle_s=8)
+    rules = Rules(session_s=6, heartbeat_s=0.5, settle_s=10)
     sizes = [25] * 4 + [8] * 10 + [1] * 20
     if len(kind.libraries) > 1:  # the libraries in Python need more of the processor
         sizes = [5] * 6 + [1] * 10

@@ -78,6 +78,14 @@ def test_nobodys_without_a_reason() -> None:
     assert journal.nobodys(journal.unowned(story, 2, Span(4, 60)), excused) == []
 
 
+def test_nobodys_for_longer_than_anything_excuses() -> None:
+    free = {0: [Span(10, 18)], 1: [Span(10, 18.5)], 2: []}
+    found = journal.nobodys_for_long(free, RULES, [])
+    assert [fault[:35] for fault in found] == ["partition 1 was nobody's for 8.5 s "]
+    assert journal.nobodys_for_long(free, RULES, [Span(17, 18)]) == []
+    assert len(journal.nobodys_for_long(free, RULES, [Span(8, 9.9)])) == 1
+
+
 def test_records_that_nobody_read() -> None:
     story = told(
         9, [*ticks(0, 9), ["read", "a", 1, 0, 0, 4], ["read", "a", 2, 0, 7, 9]], [["read", "b", 3, 0, 3, 5]]

@@ -117,14 +117,15 @@ class Feeder(threading.Thread):
         )  # fmt: skip
 
     def run(self) -> None:
-        number = 0
+        number, began = 0, time.monotonic()
         while not self.stopping.is_set():
-            for _ in range(max(1, self.records_per_s // 20)):
+            while number < (time.monotonic() - began) * self.records_per_s:
                 self.producer.produce(
                     self.world.topic, RECORD, partition=number % self.world.partitions, on_delivery=self._told
                 )
                 number += 1
-            self.producer.poll(0.05)
+            self.producer.poll(0)
+            time.sleep(0.05)
         self.producer.flush(60)
 
     def _told(self, error: Any, _: Any) -> None:
@@ -286,6 +287,7 @@ class World:
         found = [
             *journal.owned_twice(story),
             *journal.nobodys(free, excused),
+            *journal.nobodys_for_long(free, self.rules, self.broker_away),
             *journal.not_read(story, self.ends),
             *journal.went_back(story.commits),
         ]
