@@ -114,6 +114,8 @@ class SharePartitionCore:
         self.start = start_offset
         self.end = max([start_offset, *(batch.last + 1 for batch in stored)])
         self.records: dict[int, Record] = {}
+        """Those of the window that are not settled."""
+        self._maybe_available = start_offset  # no offset before it is available
         for batch in stored:
             for offset in range(max(batch.first, start_offset), batch.last + 1):
                 if batch.state is Delivery.AVAILABLE:
@@ -128,10 +130,16 @@ class SharePartitionCore:
 
     def next_fetch_offset(self) -> int | None:
         """Where to read on; None when all locks are taken."""
-        available = [o for o, record in self.records.items() if record.state is Delivery.AVAILABLE]
-        if available:
-            return min(available)
-        return self.end if self.end - self.start < self.limits.partition_max_record_locks else None
+        offset = max(self._maybe_available, self.start)
+        while offset < self.end:
+            record = self.records.get(offset)
+            if record is not None and record.state is Delivery.AVAILABLE:
+                break
+            offset += 1
+        self._maybe_available = offset
+        if offset < self.end or self.end - self.start < self.limits.partition_max_record_locks:
+            return offset
+        return None
 
     def next_lock_end_ms(self) -> int | None:
         """When `release_expired` has something to do."""
@@ -194,12 +202,7 @@ class SharePartitionCore:
 
     def done_in_window(self) -> int:
         """How many offsets from the start on need no more work although others before them do."""
-        return (
-            self.end
-            - self.start
-            - len(self.records)
-            + sum(1 for r in self.records.values() if r.state in DONE)
-        )
+        return self.end - self.start - len(self.records)
 
     # --- acknowledging
 
@@ -290,7 +293,12 @@ class SharePartitionCore:
     # --- writing
 
     def _set(self, change: ShareChange, offset: int, before: Record, after: Record) -> None:
-        self.records[offset] = after
+        if after.state in DONE:
+            self.records.pop(offset, None)
+        else:
+            self.records[offset] = after
+            if after.state is Delivery.AVAILABLE:
+                self._maybe_available = min(self._maybe_available, offset)
         change.done.append((offset, before, after))
 
     def _finish(self, change: ShareChange) -> ShareChange:
@@ -306,23 +314,17 @@ class SharePartitionCore:
         return change
 
     def _advance_start(self) -> None:
-        while self.start < self.end:
-            record = self.records.get(self.start)
-            if record is not None and record.state not in DONE:
-                break
-            self.records.pop(self.start, None)
+        while self.start < self.end and self.start not in self.records:
             self.start += 1
-        for offset in [o for o in self.records if o < self.start]:
-            del self.records[offset]
 
     def abandon(self, change: ShareChange) -> None:
         """The change could not be stored: locks and availability are as before, except where others went on."""
-        start = self.start
         for offset, before, after in change.done:
             current = self.records.get(offset)
-            if current is after or (current is None and offset < start):
+            if current is after or (current is None and after.state in DONE):
                 self.records[offset] = before
                 self.start = min(self.start, offset)
+                self._maybe_available = min(self._maybe_available, offset)
 
 
 Value = TypeVar("Value")
