@@ -148,22 +148,24 @@ async def commits(broker: Broker, results: Results, connections: int, seconds: f
     await first.find_coordinator("commit-0")
     first.close()
 
+    links = [await Link.to(broker.port) for _ in range(connections)]
+    frames = [commit_frame(f"commit-{number}", topic, 1) for number in range(connections)]
+    good = await asyncio.gather(*map(first_commit, links, frames))
+
     async def commit(number: int, until_s: float) -> int:
-        link = await Link.to(broker.port)
-        frame, count = commit_frame(f"commit-{number}", topic, 1), 0
-        good = await first_commit(link, frame)
+        count = 0
         while time.monotonic() < until_s:
-            if await link.ask_raw(frame) != good:
+            if await links[number].ask_raw(frames[number]) != good[number]:
                 raise BenchError("a commit was answered differently from the one before")
             count += 1
-        link.close()
         return count
 
-    for measured in (False, True):
-        length_s = seconds if measured else seconds / 3
+    for length_s in (seconds / 3, seconds):  # the first one is for warming up
         cpu_s, began = broker.cpu_seconds(), time.monotonic()
         counts = await asyncio.gather(*(commit(n, began + length_s) for n in range(connections)))
         rate = sum(counts) / (time.monotonic() - began)
+    for link in links:
+        link.close()
     row = f"commits, {connections} connection{'s' * (connections > 1)}"
     results.add(row, "commits/s", broker.name, rate, cpu_s=broker.cpu_seconds() - cpu_s)
 
