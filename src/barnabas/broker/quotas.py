@@ -13,6 +13,7 @@ from barnabas.config import broker_replication
 from barnabas.cores.quota import Quota, QuotaCore, Use
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.fetch import FetchResponse
+from barnabas.wire.messages.share_fetch import ShareFetchResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.context import Context
@@ -62,7 +63,7 @@ class Quotas:
 
     def charge_answer(self, context: Context, answer: Message) -> None:
         """Count the records in the answer to a fetch."""
-        if isinstance(answer, FetchResponse) and self.core.limits(Quota.FETCH):
+        if isinstance(answer, FetchResponse | ShareFetchResponse) and self.core.limits(Quota.FETCH):
             size_bytes = sum(
                 one.records.size if hasattr(one.records, "size") else len(one.records)
                 for topic in answer.responses
