@@ -39,7 +39,7 @@ from barnabas.storage.log_dir import (
     parse_folder_name,
 )
 from barnabas.storage.moving import Move, Moves, longer_of, partition_of_future
-from barnabas.storage.recovery import create_log, open_log
+from barnabas.storage.recovery import Mended, create_log, open_log
 from barnabas.storage.throttle import Throttle
 
 log = logging.getLogger("barnabas.storage")
@@ -175,6 +175,8 @@ class LogManager:
         # From here on a crash must be seen as one.
         remove_quietly(one.file(CLEAN_SHUTDOWN_FILE))
 
+        mended = Mended()
+
         def load(folder: str, name: TopicPartition) -> tuple[Log, uuid.UUID | None]:
             opened = open_log(
                 folder,
@@ -184,6 +186,7 @@ class LogManager:
                 recovery_point=recovery.get(name, 0),
                 log_start_offset=starts.get(name, 0),
                 high_watermark=high.get(name, 0),
+                mended=mended,
             )
             opened.first_dirty_offset = min(cleaned.get(name, 0), opened.log_end_offset)
             try:
@@ -209,8 +212,15 @@ class LogManager:
             self._logs[name] = opened
             if topic_id is not None:
                 self._topic_ids[name] = topic_id
+        told = {"log_dir": one.path, "logs": len(names), **mended.told()}
         if names and not one.clean:
-            log.info("logs recovered after an unclean stop", extra={"log_dir": one.path, "logs": len(names)})
+            log.log(
+                logging.WARNING if mended.cut or mended.rebuilt else logging.INFO,
+                "logs recovered after an unclean stop",
+                extra=told,
+            )
+        elif mended.rebuilt or mended.cut:
+            log.warning("logs mended after a clean stop", extra=told)
 
     # ----------------------------------------------------------------------------------------------- logs
 

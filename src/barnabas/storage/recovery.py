@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.cores.epochs import LeaderEpochs
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.storage")
 
+NAMES_TOLD: Final = 5
 _KINDS: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
@@ -46,6 +49,36 @@ class Truncated(NamedTuple):
     bytes: int
     segments: int
     reason: str
+
+
+@dataclass(slots=True)
+class Mended:
+    """What was found and done while the logs of a log dir were opened; several threads add to it."""
+
+    scanned_bytes: list[int] = field(default_factory=list)
+    cut: list[tuple[str, int]] = field(default_factory=list)
+    """(log, bytes) of torn tails."""
+    rebuilt: list[str] = field(default_factory=list)
+    """The log of each segment that had lost an index."""
+
+    def told(self) -> dict[str, object]:
+        """As the fields of a log line; what did not happen is left out."""
+        fields: dict[str, object] = {}
+        if self.scanned_bytes:
+            fields["scanned_bytes"] = sum(self.scanned_bytes)
+        if self.cut:
+            fields["cut_bytes"] = sum(size for _, size in self.cut)
+            fields["cut_logs"] = _some(log for log, _ in self.cut)
+        if self.rebuilt:
+            fields["rebuilt_indexes"] = len(self.rebuilt)
+            fields["rebuilt_logs"] = _some(self.rebuilt)
+        return fields
+
+
+def _some(names: Iterable[str]) -> str:
+    ordered = sorted(set(names))
+    more = len(ordered) - NAMES_TOLD
+    return ", ".join(ordered[:NAMES_TOLD]) + (f" and {more} more" if more > 0 else "")
 
 
 def create_log(folder: str, config: LogConfig, now_ms: int) -> Log:
@@ -73,10 +106,12 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     high_watermark: int = 0,
+    mended: Mended | None = None,
 ) -> Log:
     """The log in `folder`. clean: the last broker stopped in order, so that nothing needs a scan.
 
-    Offsets come from the log dir's checkpoints; 0 where they are silent. Raises LogDirOffline.
+    Offsets come from the log dir's checkpoints; 0 where they are silent. mended: is told what was found. Raises
+    LogDirOffline.
     """
     try:
         sizes, names = _tidy(folder)
@@ -88,7 +123,7 @@ def open_log(
             segments = [Segment.create(folder, log_start_offset, config.segment_index_bytes, now_ms)]
         for segment in segments:
             segment.created_ms = now_ms
-        return _Opening(folder, config, segments, names, now_ms).run(
+        return _Opening(folder, config, segments, names, now_ms, mended or Mended()).run(
             clean, recovery_point, log_start_offset, high_watermark
         )
     except OSError as error:
@@ -103,9 +138,16 @@ class _Opening:
     """
 
     def __init__(
-        self, folder: str, config: LogConfig, segments: list[Segment], names: set[str], now_ms: int
+        self,
+        folder: str,
+        config: LogConfig,
+        segments: list[Segment],
+        names: set[str],
+        now_ms: int,
+        mended: Mended,
     ) -> None:
         self.folder = folder
+        self.mended = mended
         self.names = names
         self.snapshots = producer_snapshot.offsets_among(names)
         self.config = config
@@ -163,8 +205,10 @@ class _Opening:
         for segment in self.segments[:stop]:
             stem = f"{segment.base_offset:020d}"
             if segment.size_bytes and not {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= self.names:
-                segment.rebuild("an index file is missing")
-                rebuild_txn_index(self.folder, self.segments, segment, "an index file is missing")
+                # Told once for the whole log dir: a backup may have left out every index.
+                segment.rebuild(None)
+                rebuild_txn_index(self.folder, self.segments, segment, None)
+                self.mended.rebuilt.append(os.path.basename(self.folder))
 
     def _read_epochs(self) -> tuple[LeaderEpochs, bool]:
         """(the epochs, whether they must be found again in the batches)."""
@@ -210,6 +254,7 @@ class _Opening:
             segment = segments[slot]
             size = segment.size_bytes
             end_offset, reason = recover_segment(segment, core)
+            self.mended.scanned_bytes.append(size)
             if reason is not None:
                 lost = size - segment.size_bytes + sum(one.size_bytes for one in segments[slot + 1 :])
                 self.truncated = Truncated(end_offset, lost, len(segments) - slot - 1, reason)
@@ -226,6 +271,7 @@ class _Opening:
 
     def _report(self, opened: Log) -> None:
         if self.truncated is not None:
+            self.mended.cut.append((opened.name, self.truncated.bytes))
             log.warning(
                 "torn tail cut off",
                 extra={
@@ -376,8 +422,11 @@ def replay(core: PartitionCore, segments: list[Segment], epochs_from: int, produ
     core.log_end_offset = end_offset
 
 
-def rebuild_txn_index(folder: str, segments: list[Segment], segment: Segment, reason: str) -> None:
-    """Finds a segment's aborted transactions again, from the snapshot before it. Raises OSError."""
+def rebuild_txn_index(folder: str, segments: list[Segment], segment: Segment, reason: str | None) -> None:
+    """Finds a segment's aborted transactions again, from the snapshot before it; tells it with a reason.
+
+    Raises OSError.
+    """
     core = PartitionCore()
     core.log_end_offset = segment.base_offset
     slot = segments.index(segment)
@@ -394,7 +443,7 @@ def rebuild_txn_index(folder: str, segments: list[Segment], segment: Segment, re
     segment.txn_index.start_empty()
     for table, first, stop in segment.intact_rows(0):
         _learn(core, segment, table, first, stop)
-    if segment.txn_index.entries:
+    if segment.txn_index.entries and reason is not None:
         log.warning(
             "transaction index rebuilt",
             extra={

@@ -563,8 +563,11 @@ class Segment:
 
     # ------------------------------------------------------------------------------------------ rebuilding
 
-    def rebuild(self, reason: str) -> None:
-        """Builds both indexes anew from the log. Raises OSError. Cost: one pass over the segment."""
+    def rebuild(self, reason: str | None) -> None:
+        """Builds both indexes anew from the log, and tells it when a reason is given. Raises OSError.
+
+        Cost: one pass over the segment.
+        """
         self.start_indexes()
         self.bytes_since_entry = 0
         self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
@@ -574,7 +577,8 @@ class Segment:
             self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         self.offset_index.write()
         self.time_index.write()
-        log.warning("indexes rebuilt", extra={"file": self.path(LOG_SUFFIX), "reason": reason})
+        if reason is not None:
+            log.warning("indexes rebuilt", extra={"file": self.path(LOG_SUFFIX), "reason": reason})
 
     # -------------------------------------------------------------------------------------------- cutting
 

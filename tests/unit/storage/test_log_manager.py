@@ -257,3 +257,36 @@ def test_a_topic_that_is_deleted_while_it_is_compacted_takes_no_dir_along(
         assert manager.get("t", 0) is None
         assert manager.offline_dirs == {}
         assert manager.get("other", 0) is not None
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_one_line_per_dir_says_what_was_mended(
+    tmp_path: Path, opened: Opener, caplog: pytest.LogCaptureFixture, clean: bool
+) -> None:
+    manager = opened(tmp_path / "d")
+    filled(manager, partitions=8)
+    if clean:
+        manager.close()
+        for index in (tmp_path / "d").glob("*/*.index"):
+            index.unlink()
+    else:
+        for log in manager.logs.values():
+            log.flush()
+        manager.checkpoint()
+        torn = Path(manager.logs[TopicPartition("t", 3)].active.path(".log"))
+        torn.write_bytes(torn.read_bytes()[:-10])
+        kill(manager)
+    caplog.clear()
+    again = opened(tmp_path / "d")
+    lines = [one for one in caplog.records if one.name == "barnabas.storage"]
+    summary = lines[-1].__dict__
+    assert (summary["log_dir"], summary["logs"]) == (str(tmp_path / "d"), 8)
+    if clean:
+        assert [one.message for one in lines] == ["logs mended after a clean stop"]
+        assert summary["rebuilt_indexes"] == sum(len(log.segments) for log in again.logs.values())
+        assert summary["rebuilt_logs"] == "t-0, t-1, t-2, t-3, t-4 and 3 more"
+    else:
+        assert [one.message for one in lines] == ["torn tail cut off", "logs recovered after an unclean stop"]
+        assert lines[0].__dict__["log"] == summary["cut_logs"] == "t-3"
+        assert lines[0].__dict__["bytes"] == summary["cut_bytes"] > 0
+        assert 0 < summary["scanned_bytes"] < sum(log.size_bytes for log in again.logs.values())
