@@ -34,6 +34,10 @@ def test_admin(probe: list[str], bootstrap: str) -> None:
     foreign.run(probe, bootstrap, "admin")
 
 
+def test_administration(probe: list[str], bootstrap: str) -> None:
+    foreign.run(probe, bootstrap, "administration")
+
+
 def test_group_of_three_where_one_leaves_and_one_is_killed(probe: list[str], bootstrap: str) -> None:
     foreign.run(probe, bootstrap, "group", "cooperative-sticky")
 

@@ -168,7 +168,7 @@ final class Admins {
         boolean holds() throws Exception;
     }
 
-    private static void refused(Class<? extends Exception> with, Call call) throws Exception {
+    static void refused(Class<? extends Exception> with, Call call) throws Exception {
         try {
             call.run();
         } catch (ExecutionException failure) {

@@ -39,6 +39,7 @@ public final class Probe {
         SCENARIOS.put("offsets", Offsets::run);
         SCENARIOS.put("share", Shares::run);
         SCENARIOS.put("admin", Admins::run);
+        SCENARIOS.put("administration", Administration::run);
         SCENARIOS.put("move-log-dir", LogDirs::move);
         SCENARIOS.put("telemetry", Telemetry::run);
     }

@@ -12,6 +12,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from barnabas.broker.context import Context
+from barnabas.broker.handlers.describe_groups import GROUP_OPERATIONS
+from barnabas.broker.handlers.metadata import OPERATIONS_UNKNOWN
 from barnabas.cores.group import ConsumerDescribeReply, DescribeConsumerGroup, DescribedConsumer
 from barnabas.wire.messages.consumer_group_describe import (
     Assignment,
@@ -27,7 +29,7 @@ CONSUMER_MEMBER: Final = 1
 
 
 async def handle(context: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    groups = []
+    groups, all_allowed = [], request.include_authorized_operations
     for group_id in request.group_ids:
         reply: ConsumerDescribeReply = await context.broker.groups.ask(partial(_event, group_id), group_id)
         groups.append(
@@ -40,6 +42,9 @@ async def handle(context: Context, request: ConsumerGroupDescribeRequest) -> Con
                 assignment_epoch=reply.assignment_epoch,
                 assignor_name=reply.assignor,
                 members=[_member(context, one) for one in reply.members],
+                authorized_operations=GROUP_OPERATIONS
+                if all_allowed and not reply.error
+                else OPERATIONS_UNKNOWN,
             )
         )
     return ConsumerGroupDescribeResponse(groups=groups)

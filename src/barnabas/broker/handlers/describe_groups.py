@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from barnabas.broker.context import Context
 from barnabas.cores.group.events import DescribeGroup, DescribeReply
@@ -16,13 +16,18 @@ from barnabas.wire.messages.describe_groups import (
 )
 
 UNKNOWN_IS_ERROR_FROM = 6
+# Every operation bit that Kafka defines for a group: without an authorizer, all are allowed.
+GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8, 10, 11))
 
 
 async def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     groups = []
     for group_id in request.groups:
         reply: DescribeReply = await context.broker.groups.ask(partial(_event, group_id), group_id)
-        groups.append(_described(reply, context.version))
+        described = _described(reply, context.version)
+        if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
+            described.authorized_operations = GROUP_OPERATIONS
+        groups.append(described)
     return DescribeGroupsResponse(groups=groups)
 
 
