@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from barnabas.cores.group.share_partition import Delivery, StateBatch
+from barnabas.cores.group.share_state import ShareKey, ShareStateCore
 from barnabas.records.batch import Record
 from barnabas.records.compression import Codec
+from barnabas.storage.config import LogConfig
 from barnabas.storage.dump import Dump, DumpOptions
+from barnabas.storage.dump_decoders import share_state
 from barnabas.storage.recovery import create_log
 from tests.clients import foreign
 from tests.unit.storage.building import T0_MS, append
@@ -84,3 +89,27 @@ def test_kafkas_tool_and_ours_say_the_same(tool: list[str], tmp_path: Path, deep
     # Kafka lists what it found backwards; the gaps that compaction left are all there is to find.
     assert sorted(theirs) == sorted(dump.problems())
     assert all("Mismatches" not in line and "timestamp" not in line for line in theirs)
+
+
+def test_share_groups_states_are_kafkas_records(tool: list[str], tmp_path: Path) -> None:
+    """Snapshots, deltas and a tombstone of __share_group_state, decoded by Kafka's tool and by ours."""
+    folder = tmp_path / "__share_group_state-0"
+    log = create_log(str(folder), LogConfig(), T0_MS)
+    core = ShareStateCore(updates_per_snapshot=3)
+    first, second = (ShareKey(group, UUID(int=7), 1) for group in ("g", "h"))
+    changes = [core.initialize(T0_MS, first, 1, -1), core.initialize(T0_MS, second, 4, 10)]
+    for offset in range(4):
+        settled = StateBatch(offset + 3, offset + 3, Delivery.ACKNOWLEDGED, 1)
+        waiting = StateBatch(offset + 9, offset + 11, Delivery.AVAILABLE, 2)
+        changes.append(core.write(T0_MS + offset, first, 1, 0, offset, (settled, waiting)))
+    gone = core.delete(second)
+    assert gone is not None
+    for change in (*changes, gone):
+        append(log, [Record(0, T0_MS, key, value) for key, value in change.records])
+    log.close()
+    (file,) = [str(path) for path in folder.glob("*.log")]
+    command = [*tool, "--files", file, "--share-group-state-decoder"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
+    ours = list(Dump(DumpOptions(deep=True, print_data=True, decoder=share_state)).lines(file))
+    assert done.stdout.splitlines() == ours
+    assert len(ours) == 2 + 2 * 7 + 1
