@@ -57,7 +57,9 @@ COMMANDS: Final = (
     Command("clients", "barnabas.cli.clients", "Show connected clients and the versions they speak."),
     Command("config", "barnabas.cli.config", "Show and change options of topics, brokers and groups."),
     Command("quota", "barnabas.cli.quota", "Show and change the quotas of users, clients and addresses."),
-    Command("log", "barnabas.cli.log", "Partitions on the brokers' disks: sizes, moves, what segment files hold."),
+    Command(
+        "log", "barnabas.cli.log", "Partitions on the brokers' disks: sizes, moves, what segment files hold."
+    ),
     Command("perf", "barnabas.cli.perf", "Measure producing, consuming, and from send to receive."),
     Command("agent", "barnabas.cli.agent.command", "Ship the lines of growing files into a topic."),
     Command("profile", "barnabas.cli.profile", "Show the clusters that are known by name."),

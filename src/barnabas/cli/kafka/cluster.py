@@ -2,43 +2,91 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
-from barnabas.cli.kafka.common import Admin, parse
+from barnabas.cli.errors import EXIT_OK
+from barnabas.cli.kafka.common import Admin, ToolError, java_error, parse
+from barnabas.cli.kafka.operations.shared import need, subcommand
 from barnabas.cli.kafka.parser import COMMON, Opt, Tool
+from barnabas.client.errors import UnsupportedByBroker
+from barnabas.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 
+PROGRAM: Final = "kafka-cluster"
+SERVER: Final = "[--config CONFIG] --bootstrap-server HOST:PORT"
+CHOICES: Final = {
+    "cluster-id": SERVER,
+    "unregister": f"{SERVER} --id ID",
+    "list-endpoints": f"{SERVER} [--include-fenced-brokers]",
+}
 TOOL: Final = Tool(
-    "The Kafka cluster tool: cluster-id, list-endpoints.",
-    (*COMMON, Opt("config", "The old name of --command-config.", "String: config file", old=True)),
+    f"The Kafka cluster tool.\nCommands: {', '.join(CHOICES)}",
+    (
+        *(option for option in COMMON if option.name != "bootstrap-server"),
+        Opt("bootstrap-server", "The brokers: HOST1:PORT1,HOST2:PORT2.", "String: server", aliases=("b",)),
+        Opt("bootstrap-controller", "Controllers instead.", "String: controller", aliases=("C",), old=True),
+        Opt("config", "The old name of --command-config.", "String: file", aliases=("c",), old=True),
+        Opt("id", "unregister: the broker's id.", "ID", aliases=("i",)),
+        Opt("include-fenced-brokers", "list-endpoints: those that are fenced, too."),
+    ),
 )
-ROW: Final = "{:<10} {:<9} {:<10} {:<10} {:<10} {:<15}"
+CONTROLLERS: Final = 2
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the cluster's id or its brokers; the exit code."""
+    """Run one command; the exit code."""
     parsed = parse(TOOL, arguments)
-    if parsed.words not in (["cluster-id"], ["list-endpoints"]):
-        print(
-            "usage: kafka-cluster [-h] {cluster-id,list-endpoints} --bootstrap-server HOST:PORT",
-            file=sys.stderr,
-        )
-        return EXIT_FAILED
-    answer = Admin.connect(parsed).any(MetadataRequest(topics=[]), MetadataResponse)
-    if parsed.words == ["cluster-id"]:
-        if answer.cluster_id:
-            print(f"Cluster ID: {answer.cluster_id}")
-        else:
-            print("No cluster ID found. The Kafka version is probably too old.")
-        return EXIT_OK
-    width = max([9, *(len(broker.host) for broker in answer.brokers)])
-    row = ROW.replace("{:<9}", f"{{:<{width}}}")
-    print(row.format("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"))
-    for broker in sorted(answer.brokers, key=lambda broker: int(broker.node_id)):
-        print(
-            row.format(broker.node_id, broker.host, broker.port, broker.rack or "null", "unfenced", "broker")
-        )
+    command = subcommand(PROGRAM, CHOICES, parsed)
+    for new, old in (("bootstrap-server", "bootstrap-controller"), ("command-config", "config")):
+        if old in parsed:
+            parsed.values.setdefault(new, parsed.all(old))
+    if command == "unregister":
+        need(PROGRAM, parsed, "id")
+    admin = Admin.connect(parsed)
+    match command:
+        case "cluster-id":
+            answer = admin.any(MetadataRequest(topics=[]), MetadataResponse)
+            if answer.cluster_id:
+                print(f"Cluster ID: {answer.cluster_id}")
+            else:
+                print("No cluster ID found. The Kafka version is probably too old.")
+        case "unregister":
+            unregister(admin, parsed.number("id", -1))
+        case _:
+            list_endpoints(admin, "bootstrap-controller" in parsed, "include-fenced-brokers" in parsed)
     return EXIT_OK
+
+
+def unregister(admin: Admin, broker: int) -> None:
+    """Forget a broker that is gone for good. Raises ToolError."""
+    from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+    try:
+        answer = admin.controller(UnregisterBrokerRequest(broker_id=broker), UnregisterBrokerResponse)
+    except UnsupportedByBroker:
+        print("The target cluster does not support the broker unregistration API.")
+        return
+    if answer.error_code:
+        raise ToolError(java_error(answer.error_code, answer.error_message))
+    print(f"Broker {broker} is no longer registered.")
+
+
+def list_endpoints(admin: Admin, controllers: bool, fenced: bool) -> None:
+    """Where the brokers, or the controllers, listen. Raises ToolError."""
+    request = DescribeClusterRequest(
+        endpoint_type=CONTROLLERS if controllers else 1, include_fenced_brokers=fenced
+    )
+    answer = admin.any(request, DescribeClusterResponse)
+    if answer.error_code:
+        raise ToolError(java_error(answer.error_code, answer.error_message))
+    heads = ["ID", "HOST", "PORT", "RACK", *([] if controllers else ["STATE"]), "ENDPOINT_TYPE"]
+    width = max([4, *(len(broker.host) for broker in answer.brokers)])
+    fills = [10, width, 10, 10, *([] if controllers else [10]), 15]
+    rows: list[list[Any]] = [heads]
+    for broker in sorted(answer.brokers, key=lambda broker: int(broker.broker_id)):
+        state = [] if controllers else ["fenced" if broker.is_fenced else "unfenced"]
+        kind = "controller" if controllers else "broker"
+        rows.append([broker.broker_id, broker.host, broker.port, broker.rack or "null", *state, kind])
+    for row in rows:
+        print(" ".join(f"{text!s:<{fill}}" for text, fill in zip(row, fills, strict=True)))

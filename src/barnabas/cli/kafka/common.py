@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
 from barnabas.cli.kafka.parser import Parsed, Refused, Tool
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.cluster import TopicView
-from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.errors import BrokerError, ClientError, UnsupportedByBroker
 from barnabas.client.options import ClientOptions
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.schema import Message
@@ -58,6 +59,8 @@ def guarded(name: str, run: Callable[[Sequence[str]], int], arguments: Sequence[
         print(refused, file=sys.stderr)
     except ToolError as error:
         print(error, file=sys.stderr)
+    except UnsupportedByBroker as error:
+        print(unsupported_error(error), file=sys.stderr)
     except ClientError as error:
         print(f"{name}: {error}", file=sys.stderr)
     except OSError as error:
@@ -199,6 +202,10 @@ JAVA_NAMES: Final[Mapping[int, str]] = {
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "GroupSubscribedToTopicException",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "UnknownTopicOrPartitionException",
     ErrorCode.OFFSET_OUT_OF_RANGE: "OffsetOutOfRangeException",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "UnsupportedByAuthenticationException",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "DelegationTokenDisabledException",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "InvalidReplicaAssignmentException",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "TransactionalIdNotFoundException",
 }
 
 
@@ -214,6 +221,17 @@ def java_error(code: int, message: str | None = None) -> str:
     else:
         name = "".join(part.capitalize() for part in ErrorCode(code).name.split("_")) + "Exception"
     return f"org.apache.kafka.common.errors.{name}: {error_text(code, message)}"
+
+
+def unsupported_text(error: UnsupportedByBroker) -> str:
+    """What Kafka's clients say of a request that the broker does not serve: its name is in capitals."""
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", error.api).upper()
+    return f"The node does not support {name}"
+
+
+def unsupported_error(error: UnsupportedByBroker) -> str:
+    """The same as an error of Java."""
+    return java_error(ErrorCode.UNSUPPORTED_VERSION, unsupported_text(error))
 
 
 def partition_ranges(text: str) -> Iterator[int]:

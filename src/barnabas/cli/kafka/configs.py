@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -250,7 +250,7 @@ def listed(admin: Admin, kind: str) -> list[str]:
 def describe_one(admin: Admin, entity: Entity, name: str, everything: bool) -> None:
     """Print the options of one resource."""
     entries = read_configs(admin, entity, name)
-    single = entity.kind if entity.kind == "client-metrics" else entity.kind.removesuffix("s")
+    single = entity.kind.removesuffix("s")
     if not name:
         print(f"Default configs for {entity.kind} in the cluster are:")
     else:
@@ -280,13 +280,20 @@ def null(value: str | None) -> str:
     return "null" if value is None else value
 
 
-def alter(admin: Admin, entity: Entity, add: dict[str, str], remove: Sequence[str]) -> None:
-    """Set and remove options of one resource. Raises ToolError."""
+def alter(admin: Admin, entity: Entity, add: Mapping[str, str], remove: Sequence[str]) -> None:
+    """Set and remove options of one resource, and say so. Raises ToolError."""
     name = entity.name or ""
     known = {entry.name for entry in read_configs(admin, entity, name)} if remove else set()
     unknown = [option for option in remove if option not in known]
     if unknown and entity.kind in ("topics", "groups"):
         raise Refused(f"Invalid config(s): {','.join(unknown)}", False)
+    change(admin, entity, add, remove)
+    say_done(entity)
+
+
+def change(admin: Admin, entity: Entity, add: Mapping[str, str], remove: Sequence[str]) -> None:
+    """Set and remove options of one resource. Raises ToolError."""
+    name = entity.name or ""
     rows = [AlterableConfig(name=option, config_operation=SET, value=value) for option, value in add.items()]
     rows += [AlterableConfig(name=option, config_operation=DELETE, value=None) for option in remove]
     request = IncrementalAlterConfigsRequest(
@@ -301,7 +308,6 @@ def alter(admin: Admin, entity: Entity, add: dict[str, str], remove: Sequence[st
     for result in answer.responses:
         if result.error_code:
             raise ToolError(java_error(result.error_code, result.error_message))
-    say_done(entity)
 
 
 def say_done(entity: Entity) -> None:

@@ -20,6 +20,10 @@ POLL_SECONDS: Final = 0.2
 EARLIEST: Final = -2
 LATEST: Final = -1
 
+OLD_FLAGS: Final = ("delete-consumer-offsets", "new", "csv-reporter-enabled")
+OLD_VALUES: Final = ("metrics-dir", "blacklist", "fetch-size", "socket-buffer-size", "autocommit.interval.ms",
+                     "refresh-leader-backoff-ms", "consumer-timeout-ms")  # fmt: skip
+
 TOOL: Final = Tool(
     "This tool helps to read data from Kafka topics and outputs it to standard output.",
     (
@@ -36,7 +40,7 @@ TOOL: Final = Tool(
         Opt("property", "print.key, print.timestamp, print.headers, key.separator ...", "String: prop"),
         Opt("formatter-property", "As --property.", "String: prop"),
         Opt("formatter-config", "A file of formatter properties.", "String: config file"),
-        Opt("formatter", "The formatter's class.", "String: class"),
+        Opt("formatter", "The formatter's class; those of internal topics too.", "String: class"),
         Opt("key-deserializer", "String, Integer, Long, Short, Double, Float or ByteArray.", "String: class"),
         Opt("value-deserializer", "As --key-deserializer.", "String: class"),
         Opt("consumer-property", "A consumer property.", "String: consumer_prop"),
@@ -44,7 +48,8 @@ TOOL: Final = Tool(
         Opt("skip-message-on-error", "Go on when a message cannot be shown."),
         Opt("enable-systest-events", "Of system tests."),
         Opt("reject-message-on-error", "Of share groups.", old=True),
-        Opt("delete-consumer-offsets", "Of old tools.", old=True),
+        *(Opt(name, "Of old tools.", old=True) for name in OLD_FLAGS),
+        *(Opt(name, "Of old tools.", "String", old=True) for name in OLD_VALUES),
     ),
 )
 
@@ -147,11 +152,7 @@ def main(arguments: Sequence[str]) -> int:
     files, pairs = ["consumer.config", "command-config"], ["consumer-property", "command-property"]
     properties = {"client.id": "console-consumer", **client_properties(parsed, files, pairs)}
     shown = client_properties(parsed, ["formatter-config"], ["property", "formatter-property"])
-    formatter = Formatter(
-        shown,
-        deserializer(parsed.get("key-deserializer") or shown.get("key.deserializer")),
-        deserializer(parsed.get("value-deserializer") or shown.get("value.deserializer")),
-    )
+    line = formatter_line(parsed, shown)
     group = parsed.get("group") or properties.pop("group.id", None)
     settings = consumer_defaults(group or f"console-consumer-{random.randrange(100_000)}")
     settings["auto.offset.reset"] = "earliest" if "from-beginning" in parsed else "latest"
@@ -162,7 +163,25 @@ def main(arguments: Sequence[str]) -> int:
     except CliError as error:
         raise ToolError(str(error)) from None
     begin(consumer, parsed, group)
-    return Loop(consumer, formatter, parsed).run()
+    return Loop(consumer, line, parsed).run()
+
+
+def formatter_line(parsed: Parsed, shown: dict[str, str]) -> Callable[[Any], bytes]:
+    """What is printed of each message, by --formatter and its properties. Raises Refused."""
+    name = parsed.text("formatter", "DefaultMessageFormatter")
+    if name.rpartition(".")[2] in ("DefaultMessageFormatter", "LoggingMessageFormatter"):
+        return Formatter(
+            shown,
+            deserializer(parsed.get("key-deserializer") or shown.get("key.deserializer")),
+            deserializer(parsed.get("value-deserializer") or shown.get("value.deserializer")),
+        ).line
+    from barnabas.cli.kafka.formatters import BY_CLASS, formatter_for
+
+    found = formatter_for(name)
+    if found is None:
+        known = ", ".join(["DefaultMessageFormatter", "LoggingMessageFormatter", *BY_CLASS])
+        raise Refused(f"--formatter {name} is not known here; there are {known}", False)
+    return found
 
 
 def check(parsed: Parsed) -> None:
@@ -224,7 +243,7 @@ class Loop:
     """Reads until the count, the time-out or Ctrl-C."""
 
     consumer: Any
-    formatter: Formatter
+    line: Callable[[Any], bytes]
     parsed: Parsed
     shown: int = 0
 
@@ -269,7 +288,7 @@ class Loop:
         lines = []
         for message in messages:
             try:
-                lines.append(self.formatter.line(message))
+                lines.append(self.line(message))
             except struct.error as error:
                 if "skip-message-on-error" not in self.parsed:
                     raise ToolError(

@@ -57,8 +57,8 @@ def main(arguments: Sequence[str]) -> int:
         return EXIT_FAILED
     found = admin.client.list_offsets(dict.fromkeys(keys, at))
     for name, number in keys:
-        offset = found[name, number].offset
-        print(f"{name}:{number}:{offset if offset >= 0 else ''}")
+        if found[name, number].offset >= 0:
+            print(f"{name}:{number}:{found[name, number].offset}")
     return EXIT_OK
 
 

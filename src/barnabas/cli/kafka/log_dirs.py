@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from barnabas.cli.errors import EXIT_OK
-from barnabas.cli.kafka.common import Admin, ToolError, checked, java_error, parse
+from barnabas.cli.kafka.common import Admin, ToolError, checked, java_error, parse, partition_ranges
 from barnabas.cli.kafka.parser import COMMON, Opt, Tool
 from barnabas.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 TOOL: Final = Tool(
     "This tool helps to query log directory usage on the specified brokers.",
     (
-        *COMMON,
+        *(option for option in COMMON if option.name != "broker-list"),
         Opt("describe", "Describe the specified log directories on the specified brokers."),
-        Opt("broker-ids", "Brokers to ask; all when left out.", "String: ids", aliases=()),
+        Opt("broker-list", "Brokers to ask, by id: 0,1,2; all when left out.", "String: Broker list"),
         Opt("topic-list", "Topics to show; all when left out.", "String: topics"),
     ),
 )
@@ -26,9 +26,10 @@ def main(arguments: Sequence[str]) -> int:
     """Print one line of JSON; the exit code."""
     parsed = parse(TOOL, arguments)
     checked(TOOL, lambda parsed: TOOL.need(parsed, "describe"), parsed)
+    wanted_ids = parsed.values.pop("broker-list", [""])[-1]
     admin = Admin.connect(parsed)
     live = admin.nodes()
-    wanted = [int(item) for item in parsed.text("broker-ids").split(",") if item.strip()] or sorted(live)
+    wanted = list(partition_ranges(wanted_ids)) if wanted_ids else sorted(live)
     missing = [broker for broker in wanted if broker not in live]
     if missing:
         raise ToolError(

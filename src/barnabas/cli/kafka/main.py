@@ -76,6 +76,45 @@ TOOLS: Final = (
         "Records of a topic to the screen, as a member of a share group.",
         ("ConsoleShareConsumer",),
     ),
+    Tool("kafka-acls", "operations.acls", "Who may do what.", ("AclCommand",)),
+    Tool(
+        "kafka-transactions",
+        "operations.transactions",
+        "Transactions under way; end those that hang.",
+        ("TransactionsCommand",),
+    ),
+    Tool(
+        "kafka-leader-election",
+        "operations.leader_election",
+        "Elect preferred or unclean leaders.",
+        ("LeaderElectionCommand",),
+    ),
+    Tool(
+        "kafka-reassign-partitions",
+        "operations.reassign",
+        "Move replicas between brokers and log dirs.",
+        ("ReassignPartitionsCommand",),
+    ),
+    Tool("kafka-features", "operations.features", "Feature levels of the cluster.", ("FeatureCommand",)),
+    Tool("kafka-storage", "operations.storage", "Format log dirs; make a cluster id.", ("StorageTool",)),
+    Tool(
+        "kafka-client-metrics",
+        "operations.client_metrics",
+        "Which metrics clients send.",
+        ("ClientMetricsCommand",),
+    ),
+    Tool(
+        "kafka-metadata-quorum",
+        "operations.metadata_quorum",
+        "The quorum of a KRaft cluster.",
+        ("MetadataQuorumCommand",),
+    ),
+    Tool(
+        "kafka-delegation-tokens",
+        "operations.delegation_tokens",
+        "Create, renew, expire, list tokens.",
+        ("DelegationTokenCommand",),
+    ),
     Tool("kafka-producer-perf-test", "producer_perf", "Measure producing.", ("ProducerPerformance",)),
     Tool("kafka-consumer-perf-test", "consumer_perf", "Measure consuming.", ("ConsumerPerformance",)),
     Tool("kafka-e2e-latency", "e2e_latency", "Measure from send to receive.", ("EndToEndLatency",)),
@@ -85,10 +124,47 @@ TOOLS: Final = (
         "Produce numbers, report acks.",
         ("VerifiableProducer",),
     ),
+    Tool(
+        "kafka-verifiable-consumer",
+        "verifiable_consumer",
+        "Consume, report what happens.",
+        ("VerifiableConsumer",),
+    ),
+    Tool(
+        "kafka-streams-application-reset",
+        "operations.streams_reset",
+        "Let a Kafka Streams application begin anew.",
+        ("StreamsResetter",),
+    ),
+    Tool(
+        "kafka-streams-groups", "operations.streams_groups", "List streams groups.", ("StreamsGroupCommand",)
+    ),
+    Tool(
+        "kafka-replica-verification",
+        "operations.replica_verification",
+        "Compare the replicas of partitions.",
+        ("ReplicaVerificationTool",),
+    ),
     Tool("kafka-server-start", "server_start", "Start a broker.", ("Kafka",)),
+    Tool("kafka-server-stop", "server_stop", "Stop the brokers of this machine."),
     Tool("kafka-run-class", "run_class", "Run a tool by its Java class."),
 )
-BY_NAME: Final = {tool.name: tool for tool in TOOLS}
+BY_NAME: Final = {
+    **{tool.name: tool for tool in TOOLS},
+    "kafka-replica-validation": Tool("kafka-replica-validation", "operations.replica_verification", ""),
+    "kafka-preferred-replica-election": Tool(
+        "kafka-preferred-replica-election", "operations.preferred_election", ""
+    ),
+}
+"""The tools, and two names that books use and that Kafka has given up."""
+
+OF_CLASSES: Final = {
+    **{name: tool.module for tool in TOOLS for name in tool.classes},
+    "ExportZkOffsets": "operations.zk_offsets",
+    "ImportZkOffsets": "operations.zk_offsets",
+    "ConsumerOffsetChecker": "operations.offset_checker",
+}
+"""Modules by Java class, without its package."""
 
 
 def overview() -> str:

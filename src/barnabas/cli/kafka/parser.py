@@ -75,6 +75,11 @@ class Parsed:
             raise Refused(f"Cannot parse argument '{found}' of option {name}", False) from None
 
 
+def is_number(word: str) -> bool:
+    """Whether a word with a dash is a value: a number below zero."""
+    return word[1:].isdigit()
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A tool's title and options."""
@@ -99,7 +104,7 @@ class Tool:
                 values.append("")
             elif equals:
                 values.append(value)
-            elif words and (not option.optional or not words[0].startswith("-")):
+            elif words and (not option.optional or not words[0].startswith("-") or is_number(words[0])):
                 values.append(words.pop(0))
             elif option.optional:
                 values.append("")

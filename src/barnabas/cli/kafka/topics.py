@@ -280,7 +280,7 @@ def topic_configs(admin: Admin, names: Sequence[str]) -> dict[str, list[Any]]:
 def print_topic(topic: Any, configs: dict[str, str]) -> None:
     """The line of a topic."""
     replicas = max((len(part.replica_nodes) for part in topic.partitions), default=0)
-    overrides = ",".join(f"{name}={value}" for name, value in sorted(configs.items()))
+    overrides = ",".join(f"{name}={value}" for name, value in configs.items())
     known = f"TopicId: {id_text(topic.topic_id)}\t" if topic.topic_id and topic.topic_id.int else ""
     print(
         f"Topic: {topic.name}\t{known}PartitionCount: {len(topic.partitions)}\t"

@@ -1,0 +1,82 @@
+"""kafka-server-stop: asks the brokers of this machine and user to stop."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
+from barnabas.cli.kafka.common import parse, read_properties
+from barnabas.cli.kafka.parser import Opt, Tool
+
+DEFAULT_NODE: Final = "1"
+TOOL: Final = Tool(
+    "This tool stops the brokers that this user runs on this machine; each finishes what it has begun.",
+    (
+        Opt("all", "Every broker of this user: the default."),
+        Opt("node-id", "Only the broker with this id.", "ID"),
+        Opt("process-role", "Of KRaft: broker or controller.", "ROLE", old=True),
+        Opt("help", "Print usage information."),
+        Opt("version", "Display the version."),
+    ),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Send SIGTERM; the exit code tells whether there was a broker."""
+    parsed = parse(TOOL, arguments or ["--all"])
+    wanted = parsed.get("node-id")
+    found = [pid for pid, words in processes() if is_broker(words) and wanted in (None, node_of(words))]
+    if not found:
+        print(f"No kafka server to stop{f' with node-id {wanted}' if wanted else ''}")
+        return EXIT_FAILED
+    for pid in found:
+        os.kill(pid, signal.SIGTERM)
+    return EXIT_OK
+
+
+def processes() -> Iterator[tuple[int, list[str]]]:
+    """This user's processes with their command lines."""
+    listed = subprocess.run(
+        ["ps", "-ww", "-U", str(os.getuid()), "-o", "pid=,args="], capture_output=True, text=True, check=False
+    ).stdout
+    for line in listed.splitlines():
+        pid, _, rest = line.strip().partition(" ")
+        try:
+            words = shlex.split(rest)
+        except ValueError:
+            words = rest.split()
+        if pid.isdigit() and int(pid) != os.getpid():
+            yield int(pid), words
+
+
+def is_broker(words: Sequence[str]) -> bool:
+    """Whether a command line is that of a broker, started by either of its names."""
+    names = [Path(word).name.removesuffix(".sh") for word in words[:4]]
+    for at, name in enumerate(names):
+        if name == "kafka-server-start":
+            return at <= 1
+        if name == "barnabas" and at <= 2:
+            return names[at + 1 : at + 2] == ["start"]
+    return False
+
+
+def node_of(words: Sequence[str]) -> str:
+    """The node id that a broker's command line, or the file it names, gives it."""
+    found = DEFAULT_NODE
+    for at, word in enumerate(words):
+        if word.endswith(".properties"):
+            try:
+                properties = read_properties(word)
+            except OSError:
+                continue
+            found = properties.get("node.id") or properties.get("broker.id") or found
+        name, _, value = word.partition("=")
+        if name in ("node.id", "broker.id") and at and words[at - 1] in ("-o", "--override"):
+            found = value
+    return found
