@@ -149,3 +149,26 @@ def test_config_resources_are_listed(bootstrap: str, old_admin: Any) -> None:
     assert topic in listed["topic"]
     assert group in listed["group"]
     assert listed["broker"] == ["1"]
+
+
+def test_the_list_of_all_topics_follows_every_change(bootstrap: str) -> None:
+    """The broker keeps such answers while nothing changes."""
+    from confluent_kafka.admin import NewPartitions
+
+    client, topic = admin(bootstrap), fresh("everything")
+
+    def partitions() -> int | None:
+        seen = {
+            None if row is None else len(row.partitions)
+            for row in (client.list_topics(timeout=10).topics.get(topic) for _ in range(3))
+        }
+        (count,) = seen
+        return count
+
+    assert partitions() is None
+    create_topic(bootstrap, topic, 2)
+    assert partitions() == 2
+    client.create_partitions([NewPartitions(topic, 5)])[topic].result(30)
+    assert partitions() == 5
+    client.delete_topics([topic])[topic].result(30)
+    assert partitions() is None

@@ -19,7 +19,7 @@ from barnabas.broker.context import Context
 from barnabas.broker.loggers import REQUESTS
 from barnabas.wire.apis import BY_KEY, Api
 from barnabas.wire.errors import ApiError, ErrorCode
-from barnabas.wire.header import decode_request_header, encode_response
+from barnabas.wire.header import Encoded, decode_request_header, encode_response
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
 from barnabas.wire.messages.produce import ProduceRequest
 from barnabas.wire.primitives import WireError
@@ -36,7 +36,7 @@ HEAD: Final = struct.Struct(">hhi")
 API_VERSIONS_KEY: Final = 18
 PRODUCE_KEY: Final = 0
 
-Answer = Message | None
+Answer = Message | Encoded | None
 """None: the request wants no response (Produce with acks=0)."""
 Handler = Callable[[Context, Any], Answer | Awaitable[Answer]]
 
@@ -162,7 +162,7 @@ class Dispatcher:
                 return
         if answer is None:
             return
-        if isinstance(answer, Message):
+        if isinstance(answer, Message | Encoded):
             self._answer(api, context, answer)
             return
         future = asyncio.ensure_future(answer)
@@ -214,8 +214,8 @@ class Dispatcher:
             values["error_message"] = text
         return api.response(**values)
 
-    def _answer(self, api: Api, context: Context, answer: Message) -> None:
-        if self.quotas is not None:
+    def _answer(self, api: Api, context: Context, answer: Message | Encoded) -> None:
+        if self.quotas is not None and isinstance(answer, Message):
             self.quotas.charge_answer(context, answer)
             if context.begun_s:  # now, so that the client is told; what is left to do counts afterwards
                 now_s = time.perf_counter()

@@ -40,7 +40,7 @@ class Partitions:
         self._ids: dict[str, UUID] = {}
         self._offline: dict[str, set[int]] = {}
         self.topology = 0
-        """Counts the changes of which partitions there are."""
+        """Counts the changes of which partitions there are, and which of them are online."""
         self._log_config: Callable[[str], LogConfig] = lambda topic: LogConfig()
         self.logs = LogManager(
             config.log_dirs,
@@ -193,6 +193,7 @@ class Partitions:
             loop.call_soon_threadsafe(self._take_offline, log_dir, lost)
 
     def _take_offline(self, log_dir: str, lost: list[TopicPartition]) -> None:
+        self.topology += 1
         for name in lost:
             partition = self._by_topic.get(name.topic, {}).get(name.partition)
             if partition is not None:

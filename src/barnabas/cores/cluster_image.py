@@ -88,6 +88,7 @@ class ClusterImage:
     topics: dict[str, TopicImage] = field(default_factory=dict)
     by_id: dict[UUID, TopicImage] = field(default_factory=dict)
     configs: dict[ConfigKey, Mapping[str, str]] = field(default_factory=dict)
+    changes: int = field(default=0, compare=False)  # grows with each node that is replayed
 
     def config(self, kind: str, name: str) -> Mapping[str, str]:
         """An entity's own configs; empty when it has none."""
@@ -103,6 +104,7 @@ class ClusterImage:
 
         Raises BadPayload.
         """
+        self.changes += 1
         parts = path.split("/")[1:]
         if parts[:2] == ["brokers", "topics"] and len(parts) >= 3:
             self._put_topic(path, parts, data, version)
@@ -149,6 +151,7 @@ class ClusterImage:
 
     def remove(self, path: str) -> None:
         """Replay a node that was deleted."""
+        self.changes += 1
         parts = path.split("/")[1:]
         if parts[:2] == ["brokers", "topics"] and len(parts) == 3:
             topic = self.topics.pop(parts[2], None)

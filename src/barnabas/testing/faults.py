@@ -16,7 +16,7 @@ from barnabas.broker.context import Context
 from barnabas.broker.dispatch import HEAD, Dispatcher
 from barnabas.runtime.clock import ManualClock
 from barnabas.wire.apis import APIS, BY_KEY, Api
-from barnabas.wire.header import decode_request_header
+from barnabas.wire.header import Encoded, decode_request_header
 
 if TYPE_CHECKING:
     from barnabas.broker.connection import Connection
@@ -187,7 +187,7 @@ class _FaultyDispatcher(Dispatcher):
         self._dropped.add((id(connection), correlation_id))
         self._run(api, context, request)
 
-    def _answer(self, api: Api, context: Context, answer: Message) -> None:
+    def _answer(self, api: Api, context: Context, answer: Message | Encoded) -> None:
         dropped = (id(context.connection), context.correlation_id)
         if dropped in self._dropped:
             self._dropped.discard(dropped)

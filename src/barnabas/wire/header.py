@@ -94,7 +94,17 @@ def decode_response_header(buf: Buffer, api_key: int, version: int, pos: int = 0
     return correlation_id, pos
 
 
-def encode_response(message: Message, version: int, correlation_id: int) -> list[Any]:
+class Encoded(NamedTuple):
+    """A response body that was encoded before, for all who ask the same in the same version."""
+
+    API_KEY: int
+    body: bytes
+
+    def encode_parts(self, version: int, prefix: bytes = b"") -> list[Any]:
+        return [prefix, self.body]
+
+
+def encode_response(message: Message | Encoded, version: int, correlation_id: int) -> list[Any]:
     """A whole response frame with its length, as parts to send in order.
 
     Parts are bytes, long record bytes, and the file slices (anything with `.size`) that stood in record
