@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from barnabas.wire.apis import BY_KEY
 from tests.clients import foreign
 from tests.support.admin import create_topic, set_group_option
 from tests.support.process import BrokerProcess
 
 pytestmark = pytest.mark.java
+
+END_TXN = 26
 
 LOCKS_OF_A_SECOND = {
     "group__share__record__lock__duration__ms": "1000",
@@ -54,6 +57,11 @@ def test_locks_run_out_unless_they_are_renewed(
 def test_what_a_killed_member_held_goes_to_another(probe: list[str], bootstrap: str) -> None:
     """And nothing that it had accepted."""
     foreign.run(probe, bootstrap, "share", "killed")
+
+
+@pytest.mark.skipif(END_TXN not in BY_KEY, reason="transactions are not served yet")
+def test_aborted_records_are_left_out_where_that_is_asked(probe: list[str], bootstrap: str) -> None:
+    foreign.run(probe, bootstrap, "share", "transactions")
 
 
 def test_a_killed_broker_forgets_nothing(probe: list[str], own_broker: Callable[..., BrokerProcess]) -> None:

@@ -52,7 +52,7 @@ class SharePartition:
         self._states = states
         self._set_timer = set_timer
         self._on_dead_letters = on_dead_letters
-        self._timer_armed = False
+        self._armed_for_ms: int | None = None
         if states.find(key) is None:
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -113,7 +113,7 @@ class SharePartition:
 
     def on_timer(self, now_ms: int) -> None:
         """Give back what was locked for too long."""
-        self._timer_armed = False
+        self._armed_for_ms = None
         try:
             self._store(self.core.release_expired(now_ms))
         except ApiError as error:
@@ -127,8 +127,8 @@ class SharePartition:
 
     def _arm(self, deadline_ms: int) -> None:
         """One timer at most: it fires at the first lock's end or before, and is then set to the next one."""
-        if not self._timer_armed:
-            self._timer_armed = True
+        if self._armed_for_ms is None or deadline_ms < self._armed_for_ms:
+            self._armed_for_ms = deadline_ms
             self._set_timer(self.key, deadline_ms)
 
     def _store(self, change: ShareChange) -> None:

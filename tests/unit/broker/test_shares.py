@@ -17,6 +17,7 @@ from barnabas.broker.context import Context
 from barnabas.broker.handlers import (
     delete_records,
     describe_share_group_offsets,
+    find_coordinator,
     share_acknowledge,
     share_fetch,
     share_group_heartbeat,
@@ -26,6 +27,7 @@ from barnabas.broker.server import BrokerServer
 from barnabas.config.dynamic import Operation, Resource
 from barnabas.config.loader import load
 from barnabas.cores.group.share_state import ShareKey
+from barnabas.cores.znode_layout import uuid_text
 from barnabas.records.batch import Record, build_batch, read_records
 from barnabas.records.control import build_marker
 from barnabas.runtime.clock import ManualClock
@@ -39,6 +41,7 @@ from barnabas.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
+from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.share_acknowledge import AcknowledgementBatch as AckRange
 from barnabas.wire.messages.share_acknowledge import (
     AcknowledgePartition,
@@ -252,6 +255,35 @@ def test_no_more_sessions_than_allowed(tmp_path: Path) -> None:
         assert on.send("b", epoch=0).error_code == ErrorCode.NONE  # its own place
 
     run(tmp_path, scenario, group__share__max__share__sessions="1")
+
+
+def test_a_shorter_lock_ends_before_a_longer_one_that_was_taken_first(tmp_path: Path) -> None:
+    async def scenario(on: Stage) -> None:
+        on.produce(1)
+        on.produce(1)
+        await on.option("share.record.lock.duration.ms", "60000")
+        assert on.fetch("b", max_records=1) == [(0, 0, 1)]
+        await on.option("share.record.lock.duration.ms", "15000")
+        assert on.fetch("c", max_records=1) == [(1, 1, 1)]
+        on.advance(15_000)
+        assert on.fetch("d") == [(1, 1, 2)]
+        on.advance(15_000)
+        assert on.fetch("e") == [(1, 1, 3)]
+        on.advance(30_000)
+        assert on.fetch("e") == [(0, 0, 2), (1, 1, 4)]
+
+    run(tmp_path, scenario)
+
+
+def test_the_share_coordinator_is_found_by_share_partition(tmp_path: Path) -> None:
+    async def scenario(on: Stage) -> None:
+        good = f"{GROUP}:{uuid_text(on.topic_id)}:0"
+        request = FindCoordinatorRequest(key_type=2, coordinator_keys=[good, GROUP])
+        answer = await find_coordinator.handle(on.context(6), request)
+        assert [one.error_code for one in answer.coordinators] == [0, ErrorCode.INVALID_REQUEST]
+        assert answer.coordinators[0].node_id == on.broker.controller.node_id
+
+    run(tmp_path, scenario)
 
 
 def test_whole_batches_or_not_more_than_asked_for(tmp_path: Path) -> None:
