@@ -30,8 +30,8 @@ class PartitionRead:
     """What one partition answers to a fetch. `records` None with no error means: nothing new."""
 
     __slots__ = (
-        "aborted", "asked", "diverging", "error", "high_watermark", "last_stable_offset", "log_start_offset",
-        "partition", "records",
+        "aborted", "asked", "diverging", "error", "high_watermark", "last_stable_offset", "leader_epoch",
+        "log_start_offset", "partition", "records",
     )  # fmt: skip
 
     def __init__(
@@ -43,6 +43,7 @@ class PartitionRead:
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
+        self.leader_epoch = -1 if partition is None else partition.leader_epoch
         self.aborted: list[tuple[int, int]] | None = None
         self.diverging: tuple[int, int] | None = None
         self.records: FileSlice | bytes | None = None
@@ -74,7 +75,12 @@ class Reading:
         left_bytes = self.max_bytes
         total_bytes = 0
         answer_now = False
+        before = iter(self.reads)
         for asked in self.plan.partitions:
+            last = next(before, None)
+            if last is not None and _nothing_since(last):
+                reads.append(last)
+                continue
             partition, error = self._find(asked)
             if partition is None or error:
                 reads.append(PartitionRead(asked, partition, error))
@@ -93,6 +99,20 @@ class Reading:
         self.reads = reads
         self.answerable = answer_now or total_bytes >= self.min_bytes
         return self.answerable
+
+
+def _nothing_since(last: PartitionRead) -> bool:
+    """Whether a reader who stood at the end still does: what a parked fetch finds of nearly all its partitions
+    whenever one of them wakes it."""
+    partition = last.partition
+    if partition is None or partition.offline is not None or last.error or last.diverging is not None:
+        return False
+    core = partition.log.core
+    return (
+        last.asked.fetch_offset == last.high_watermark == core.high_watermark
+        and last.log_start_offset == core.log_start_offset
+        and last.leader_epoch == partition.leader_epoch
+    )
 
 
 class FetchWaiter:

@@ -1,0 +1,71 @@
+"""A fetch that waits on many partitions looks again only at those that have something new."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.broker.fetching import FetchWaiter, Reading
+from barnabas.broker.partition import Partition
+from barnabas.broker.server import BrokerServer
+from barnabas.config.loader import load
+from barnabas.cores.fetch import FetchPartition, FetchPlan
+from barnabas.records.batch import Record, build_batch
+from barnabas.wire.errors import ErrorCode
+
+PARTITIONS = 40
+BATCH = build_batch([Record(0, 1_600_000_000_000, None, b"x" * 100)])
+
+
+def test_only_partitions_with_news_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    plain_read = Partition.read
+
+    def counted(self: Partition, *args: Any, **kwargs: Any) -> Any:
+        read.append(self.index)
+        return plain_read(self, *args, **kwargs)
+
+    async def main() -> None:
+        config = load(None, {"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"})
+        broker = BrokerServer(config)
+        await broker.start()
+        try:
+            await broker.controller.create_topic("t", PARTITIONS, 1, {}, {})
+            monkeypatch.setattr(Partition, "read", counted)
+            answer = await waiting(broker)
+        finally:
+            await broker.stop()
+        assert [one.asked.partition for one in answer.reads] == list(range(PARTITIONS))
+        found = {one.asked.partition: one.records for one in answer.reads if one.records is not None}
+        assert {index: len(records) for index, records in found.items()} == {3: 2 * len(BATCH), 7: len(BATCH)}
+        assert [one.error for one in answer.reads if one.error] == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+    async def waiting(broker: BrokerServer) -> Reading:
+        asked = tuple(FetchPartition("t", index, 0, 1 << 20) for index in range(PARTITIONS))
+        reading = Reading(
+            FetchPlan(asked, None, True),
+            lambda one: (broker.partitions.get("t", one.partition), ErrorCode.NONE),
+            min_bytes=1 << 20,
+            max_bytes=1 << 20,
+            read_committed=False,
+        )
+        assert not reading.read()
+        waiter = FetchWaiter(broker.shard, reading, 60_000)
+        for index in (3, 7, 3):
+            partition = broker.partitions.get("t", index)
+            assert partition is not None
+            read.clear()
+            partition.append(memoryview(bytearray(BATCH)), acks_all=False, zstd_allowed=True)
+            await asyncio.sleep(0.01)
+            assert index in read
+            assert set(read) <= {3, 7}
+            assert not waiter.future.done()
+        offline = broker.partitions.get("t", 20)
+        assert offline is not None
+        offline.go_offline("/somewhere")
+        return await asyncio.wait_for(waiter.future, 10)
+
+    asyncio.run(main())
