@@ -303,6 +303,8 @@ class LogManager:
             online = [one for one in online if one.path == os.path.abspath(log_dir)]
         if not online:
             raise LogDirOffline(log_dir or self._dirs[0].path, "no usable log dir is left")
+        if len(online) == 1:
+            return online[0]
         counts = {one.path: 0 for one in online}
         for each in self._logs.values():
             if each.log_dir in counts:
