@@ -14,6 +14,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Final, NamedTuple
 
 from barnabas.storage import checkpoints
@@ -45,6 +46,8 @@ from barnabas.storage.throttle import Throttle
 log = logging.getLogger("barnabas.storage")
 
 CLOSING_THREADS: Final = 8
+LOGS_PER_TASK: Final = 4
+LOGS_PER_TASK_CLEAN: Final = 64
 
 
 class DirUsage(NamedTuple):
@@ -198,11 +201,15 @@ class LogManager:
 
         paths = [os.path.join(one.path, folder) for folder in folders]
         names = list(folders.values())
-        if one.clean or len(names) <= 1:
-            loaded = list(map(load, paths, names))
-        else:
-            with ThreadPoolExecutor(self._recovery_threads, "recovery") as pool:
-                loaded = list(pool.map(load, paths, names))
+        # Handing over logs one by one costs as much as opening an empty one. After a crash a few that take long
+        # to scan must not wait for each other.
+        step = LOGS_PER_TASK_CLEAN if one.clean else LOGS_PER_TASK
+        starts_at = range(0, len(names), step)
+        with ThreadPoolExecutor(self._recovery_threads, "recovery") as pool:
+            parts = pool.map(
+                lambda at: list(map(load, paths[at : at + step], names[at : at + step])), starts_at
+            )
+            loaded = list(chain.from_iterable(parts))
         for name, (opened, topic_id) in zip(names, loaded, strict=True):
             if opened.name.endswith(FUTURE_SUFFIX):
                 self._futures.append((name, opened))
