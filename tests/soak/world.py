@@ -178,6 +178,7 @@ class World:
     broker_away: list[Span] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     _stopped: list[Members] = field(default_factory=list)
+    _runs_again_at: float = 0.0
 
     def begin(self, kinds: Sequence[Kind], sizes: Sequence[int], records_per_s: int) -> None:
         """Groups of members of the given process sizes each, and everything owned."""
@@ -221,6 +222,7 @@ class World:
             self.count("members stopped", len(victim.names))
             victim.signal(signal.SIGSTOP)
             self._stopped.append(victim)
+            self._runs_again_at = time.monotonic() + seconds
             threading.Timer(seconds, victim.signal, (signal.SIGCONT,)).start()
 
     def crash_broker(self, away_s: float) -> None:
@@ -232,8 +234,9 @@ class World:
         self.broker_away.append(Span(gone_at, time.monotonic()))
 
     def rest(self) -> None:
-        """Long enough for the last fault to be over, and for some time in which nothing is excused."""
-        time.sleep(self.rules.session_s + self.rules.settle_s + 3)
+        """Until the last fault is over, and a little longer: then nothing is excused any more."""
+        running = max(self._runs_again_at - time.monotonic(), 0)
+        time.sleep(running + self.rules.session_s + self.rules.settle_s + 2)
 
     # --- the end
 
