@@ -250,18 +250,27 @@ def listed(admin: Admin, kind: str) -> list[str]:
 def describe_one(admin: Admin, entity: Entity, name: str, everything: bool) -> None:
     """Print the options of one resource."""
     entries = read_configs(admin, entity, name)
+    mine = [entry for entry in entries if entry.config_source in own_sources(entity.kind, name)]
+    if entity.kind in ("groups", "client-metrics") and not mine and not is_known(admin, entity.kind, name):
+        # The broker describes whatever group it is asked for.
+        print(f"The {entity.kind.removesuffix('s')} '{name}' doesn't exist and doesn't have dynamic config.")
+        return
     single = entity.kind.removesuffix("s")
     if not name:
         print(f"Default configs for {entity.kind} in the cluster are:")
     else:
         print(f"{'All' if everything else 'Dynamic'} configs for {single} {name} are:")
-    for entry in entries:
-        if everything or entry.config_source in own_sources(entity.kind, name):
-            synonyms = ", ".join(
-                f"{SOURCES.get(s.source, 'UNKNOWN')}:{s.name}={null(s.value)}" for s in entry.synonyms or []
-            )
-            sensitive = "true" if entry.is_sensitive else "false"
-            print(f"  {entry.name}={null(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
+    for entry in entries if everything else mine:
+        synonyms = ", ".join(
+            f"{SOURCES.get(s.source, 'UNKNOWN')}:{s.name}={null(s.value)}" for s in entry.synonyms or []
+        )
+        sensitive = "true" if entry.is_sensitive else "false"
+        print(f"  {entry.name}={null(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
+
+
+def is_known(admin: Admin, kind: str, name: str) -> bool:
+    """Whether a resource that has no options of its own is there."""
+    return name in all_names(admin, kind)
 
 
 def own_sources(kind: str, name: str) -> set[int]:
@@ -325,7 +334,21 @@ def run_quotas(admin: Admin, parsed: Parsed, entities: Sequence[Entity]) -> None
         for entity, values in quotas.read(admin, wanted):
             shown = ", ".join(f"{name}={float(value)}" for name, value in values.items())
             print(f"Quota configs for {quotas.title(entity)} are {shown}")
+        if [entity.kind for entity in entities] == ["users"]:
+            from barnabas.cli.kafka import scram
+
+            scram.show(admin, entities[0].name)
         return
-    add = additions(parsed)
-    quotas.write(admin, {kind: name or None for kind, name in wanted.items()}, add, removals(parsed))
+    from barnabas.cli.kafka import scram
+
+    add, remove = additions(parsed), removals(parsed)
+    credentials = {name: add.pop(name) for name in scram.MECHANISMS if name in add}
+    gone = [name for name in remove if name in scram.MECHANISMS]
+    if credentials or gone:
+        if [entity.kind for entity in entities] != ["users"] or not entities[0].name:
+            raise ToolError("SCRAM credentials are those of one user: --entity-type users --entity-name NAME")
+        scram.write(admin, entities[0].name, credentials, gone)
+    remove = [name for name in remove if name not in gone]
+    if add or remove:
+        quotas.write(admin, {kind: name or None for kind, name in wanted.items()}, add, remove)
     say_done(entities[0])

@@ -156,7 +156,9 @@ def at_time(admin: Admin, keys: Sequence[Key], time_ms: int) -> Plan:
     late = [key for key in keys if found[key].offset < 0]
     if time_ms >= 0:
         for topic, partition in late:
-            print(f"Warn: Partition {partition} from topic {topic} is empty. Falling back to latest known offset.")
+            print(
+                f"Warn: Partition {partition} from topic {topic} is empty. Falling back to latest known offset."
+            )
     ends = admin.client.list_offsets(dict.fromkeys(late, LATEST)) if late else {}
     return {key: (ends[key] if key in ends else found[key]).offset for key in keys}
 
