@@ -45,12 +45,19 @@ class TopicInfo(NamedTuple):
 class Topics:
     """The topics of the cluster as this coordinator knows them; a new `version` for every change."""
 
-    __slots__ = ("by_name", "names", "version")
+    __slots__ = ("_names", "by_name", "version")
 
     def __init__(self, version: int, by_name: Mapping[str, TopicInfo]) -> None:
         self.version = version
         self.by_name = by_name
-        self.names = {info.topic_id: name for name, info in by_name.items()}
+        self._names: dict[UUID, str] | None = None
+
+    @property
+    def names(self) -> Mapping[UUID, str]:
+        """By id. Made when first asked for: there are dozens of shards, and most hold groups that never ask."""
+        if self._names is None:
+            self._names = {info.topic_id: name for name, info in self.by_name.items()}
+        return self._names
 
     def partitions(self, topic_id: UUID) -> int:
         return self.by_name[self.names[topic_id]].partitions
