@@ -193,6 +193,26 @@ def test_librdkafka_that_takes_the_broker_for_an_old_one(world: World, version: 
     consumer.close()
 
 
+@pytest.mark.parametrize("version", [(0, 10, 2), (1, 0)])
+def test_a_client_that_takes_the_broker_for_one_without_zstd(
+    broker: BrokerProcess, version: tuple[int, ...]
+) -> None:
+    """It is told why it gets nothing. (kafka-clients 2.0.1 and kafka-python 2.0.2 log it and try again.)"""
+    from kafka import KafkaConsumer, TopicPartition
+    from kafka.errors import UnsupportedCompressionTypeError
+
+    topic = f"old-zstd-{version[0]}"
+    create_topic(broker.bootstrap, topic, config={"compression.type": "zstd"})
+    assert Confluent().produce(broker.bootstrap, topic, [Message(0, b"k", b"v")], codec="zstd", acks=-1) == 1
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker.bootstrap, api_version=version, auto_offset_reset="earliest"
+    )
+    consumer.assign([TopicPartition(topic, 0)])
+    with pytest.raises(UnsupportedCompressionTypeError):
+        consumer.poll(timeout_ms=30_000)
+    consumer.close()
+
+
 @by_name
 def test_old_clients_commit_and_go_on(world: World, program: Program) -> None:
     if not program.commits:

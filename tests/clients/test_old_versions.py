@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from barnabas.records.batch import Record, TimestampType
+from barnabas.records.batch import Record, TimestampType, build_batch
 from barnabas.records.compression import Codec, compress
 from barnabas.records.message_set import append_message, build_message_set, messages, read_message_set
 from barnabas.wire.errors import ErrorCode
@@ -294,6 +294,22 @@ def test_zstd_is_refused_only_where_it_begins(broker: BrokerProcess, peer: Peer)
         assert before.error_code == 0
         assert [row.offset for row in read_message_set(before.records)] == [0, 1, 2]
         assert peer.fetch(topic, 3, version).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_a_zstd_topic_is_for_those_that_know_zstd(broker: BrokerProcess, peer: Peer) -> None:
+    """By the topic's option alone, as Kafka does: looking into each batch would cost everybody."""
+    topic = new_topic(broker, {"compression.type": "zstd"})
+    batch = build_batch(lines(3), codec=Codec.LZ4)
+    assert peer.produce(topic, batch, 3).error_code == 0
+    for version in range(13):
+        answer = peer.fetch(topic, 0, version)
+        assert answer.error_code == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if version < 10 else 0)
+        assert bool(answer.records) == (version >= 10)
+    batch = build_batch(lines(3), codec=Codec.ZSTD)
+    for version in range(3, 10):
+        answer = peer.produce(topic, batch, version)
+        assert answer.error_code == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if version < 7 else 0)
+    assert peer.offsets(topic, -1) == [12]
 
 
 def test_conversion_can_be_switched_off(broker: BrokerProcess, peer: Peer) -> None:

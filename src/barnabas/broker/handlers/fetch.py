@@ -1,7 +1,7 @@
 """Fetch (key 1), versions 4 to 18; what is older goes to legacy_fetch.py.
 
-Since 7 sessions (KIP-227), 12 epochs of the last fetched record and divergence (KIP-595), 13 topic ids,
-16 node endpoints. Records leave as slices of the log's files.
+Since 7 sessions (KIP-227), 10 topics whose `compression.type` is zstd (KIP-110), 12 epochs of the last fetched
+record and divergence (KIP-595), 13 topic ids, 16 node endpoints. Records leave as slices of the log's files.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.broker.server import BrokerServer
 
 BATCHES_FROM = 4
+ZSTD_FROM = 10
 TOPIC_IDS_FROM = 13
 READ_COMMITTED = 1
 
@@ -53,7 +54,7 @@ def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable
         return FetchResponse(error_code=error.code)
     reading = Reading(
         plan,
-        lambda asked: find_partition(broker, asked),
+        lambda asked: find_partition(broker, asked, zstd=context.version >= ZSTD_FROM),
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, broker.fetch_bytes_max),
         read_committed=request.isolation_level == READ_COMMITTED,
@@ -90,7 +91,10 @@ def _forgotten(request: FetchRequest, by_topic_id: bool) -> Iterator[Key]:
             yield (ref, partition)
 
 
-def find_partition(broker: BrokerServer, asked: FetchPartition) -> tuple[Partition | None, ErrorCode]:
+def find_partition(
+    broker: BrokerServer, asked: FetchPartition, *, zstd: bool
+) -> tuple[Partition | None, ErrorCode]:
+    """zstd: whether the reader's version promises that it can read it."""
     if isinstance(asked.topic, UUID):
         name = broker.partitions.name_of(asked.topic)
         if name is None:
@@ -100,6 +104,8 @@ def find_partition(broker: BrokerServer, asked: FetchPartition) -> tuple[Partiti
     partition = broker.partitions.get(name, asked.partition)
     if partition is None:
         return None, broker.partitions.why_missing(name, asked.partition)
+    if not zstd and partition.config.compression_type == "zstd":
+        return None, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     return partition, partition.epoch_error(asked.current_leader_epoch)
 
 

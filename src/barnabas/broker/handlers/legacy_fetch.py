@@ -73,7 +73,7 @@ def _reading(context: Context, request: FetchRequest, wanted: list[FetchPartitio
     broker = context.broker
     return Reading(
         FetchPlan(tuple(wanted), None, True),
-        lambda asked: find_partition(broker, asked),
+        lambda asked: find_partition(broker, asked, zstd=False),
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, broker.fetch_bytes_max),
         read_committed=False,
