@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,8 @@ STOP_SECONDS: Final = 30.0
 
 @dataclass(slots=True)
 class QueryReport:
-    """What one query did. rows: read and not filtered out; failed: of these, sent to the dead letters."""
+    """What one query did. rows: read and not filtered out; failed: of these, sent to the dead letters.
+    latest: when it last looked for records (ISO 8601, UTC)."""
 
     name: str
     topic: str
@@ -36,6 +37,7 @@ class QueryReport:
     failed: int = 0
     batches: int = 0
     busy_seconds: float = 0.0
+    latest: str = ""
 
 
 def address_of(spec: PipelineSpec, bootstrap: str | None) -> str:
@@ -92,10 +94,11 @@ def start_query(
     from barnabas.pipelines.chain import query_deliverable, query_rows
     from barnabas.pipelines.delivery.base import deliver_batch
     from barnabas.pipelines.first import first_offsets
-    from barnabas.pipelines.session import adopt_session
+    from barnabas.pipelines.session import adopt_session, quick_checkpoints
 
     adopt_session(spark)
     place = join(checkpoint, query.name)
+    quick_checkpoints(spark, place)
     source = {**source_settings(spec, query, bootstrap, brake), **(starting or {})}
     first = first_offsets(spark, place, source)
     if first is not None:
@@ -150,13 +153,27 @@ def wait_until_idle(streams: list[StreamingQuery]) -> None:
         time.sleep(POLL_SECONDS / 2)
 
 
+def _updates_since(stream: StreamingQuery, latest: str) -> Iterator[Mapping[str, Any]]:
+    """What Spark told of the query's micro-batches that began after `latest`, oldest first.
+
+    `stream.recentProgress` would turn all that Spark keeps into JSON and objects at every look: after some minutes
+    more work than the pipeline's own.
+    """
+    kept = stream._jsq.recentProgress()
+    first = len(kept)
+    while first and str(kept[first - 1].timestamp()) > latest:
+        first -= 1
+    for index in range(first, len(kept)):
+        yield json.loads(kept[index].json())
+
+
 def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
     """Adds the micro-batches that ended since the last look; whether one of them read something."""
     from barnabas.pipelines.chain import METRICS
 
     found = False
-    for event in stream.recentProgress:
-        raw: Mapping[str, Any] = json.loads(event.json) if hasattr(event, "json") else event
+    for raw in _updates_since(stream, line.latest):
+        line.latest = raw["timestamp"]
         batch = int(raw["batchId"])
         counts = (raw.get("observedMetrics") or {}).get(METRICS)
         if batch < line.batches or not counts or not raw.get("numInputRows"):

@@ -23,6 +23,7 @@ from barnabas.client.errors import UnknownTopic
 from barnabas.client.producing import ProduceStream
 from barnabas.pipelines.columns import append_batch
 from barnabas.pipelines.options import OptionError, SinkOptions, sink_options
+from barnabas.pipelines.workers import settle
 from barnabas.records.columnar_encoder import BatchEncoder
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ _producers: dict[SinkOptions, Producer] = {}
 
 def write_batches(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Written:
     """Writes Arrow record batches with this process's producer for these options."""
+    settle()
     producer = _producers.pop(options, None)
     if producer is not None and not producer.refresh():
         producer.client.close()
@@ -178,6 +180,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream.format("barnabas")`, append mode. For update mode see `write_each_batch`."""
 
     def __init__(self, options: SinkOptions) -> None:
+        settle()  # Spark makes one for each micro-batch to plan it, and one to commit it
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -40,6 +40,7 @@ from barnabas.pipelines.columns import arrow_schema, ddl_schema, record_batches
 from barnabas.pipelines.first import kept_offset
 from barnabas.pipelines.offsets import DataLost, Planner, Range, StreamOffset
 from barnabas.pipelines.options import SourceOptions, source_options
+from barnabas.pipelines.workers import settle
 from barnabas.records.columnar import AbortedTransactions, decode
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def read_range(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
 
     Raises DataLost when records vanish while they are read and the policy is to stop.
     """
+    settle()
     client = shared_client(options.client)
     schema = arrow_schema(options.columns)
     start = part.start
