@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.partitions")
 
+LOGS_PER_TURN = 100
+
 
 class Partitions:
     """See the module."""
@@ -218,7 +220,11 @@ class Partitions:
 
     async def delete_old_segments(self) -> None:
         now_ms = self._shard.clock.now_ms()
-        self.logs.delete_old_segments(now_ms)
+        names = list(self.logs.logs)
+        for begin in range(0, len(names), LOGS_PER_TURN):
+            self.logs.delete_old_segments(now_ms, names[begin : begin + LOGS_PER_TURN])
+            # Requests come between: the first look at a log after a start opens its files.
+            await asyncio.sleep(0)
         await self._shard.loop.run_in_executor(None, self.logs.remove_doomed, now_ms)
 
     def forget_idle_producers(self) -> None:

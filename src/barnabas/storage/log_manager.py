@@ -12,7 +12,7 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Final, NamedTuple
@@ -356,10 +356,13 @@ class LogManager:
 
     # --------------------------------------------------------------------------------------- housekeeping
 
-    def delete_old_segments(self, now_ms: int) -> int:
-        """Retention over all logs, on the owner's thread; how many segments went."""
+    def delete_old_segments(self, now_ms: int, names: Iterable[TopicPartition] | None = None) -> int:
+        """Retention over all logs or some, on the owner's thread; how many segments went."""
         count = 0
-        for name, each in list(self._logs.items()):
+        for name in list(self._logs if names is None else names):
+            each = self._logs.get(name)
+            if each is None:
+                continue
             try:
                 gone = each.delete_old_segments(now_ms)
             except LogDirOffline as error:
