@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.housekeeping")
 
-CHECKPOINT_INTERVAL_MS: Final = 60_000
+CHECKPOINT_MS_MIN: Final = 100
+CLIENTS_CHECK_MS: Final = 60_000
 IDLE_CHECK_MS_MAX: Final = 60_000
 FLUSH_CHECK_MS: Final = 1_000
 
@@ -35,9 +36,15 @@ class Housekeeping:
     def start(self) -> None:
         config = self._broker.config
         idle_ms = config.get(broker_network.CONNECTIONS_MAX_IDLE_MS)
+        recovery_points_ms = config.get(broker_log.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS)
+        log_starts_ms = config.get(broker_log.LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS)
         jobs: list[tuple[str, int, Job]] = [
             ("retention", config.get(broker_log.LOG_RETENTION_CHECK_INTERVAL_MS), self._retention),
-            ("checkpoints", CHECKPOINT_INTERVAL_MS, self._checkpoints),
+            (
+                "checkpoints",
+                max(min(recovery_points_ms, log_starts_ms), CHECKPOINT_MS_MIN),
+                self._checkpoints,
+            ),
             ("flush", FLUSH_CHECK_MS, self._flush),
             ("offsets", config.get(broker_groups.OFFSETS_RETENTION_CHECK_INTERVAL_MS), self._expire_offsets),
         ]
@@ -45,7 +52,7 @@ class Housekeeping:
         jobs.append(("share groups", prune_ms, self._prune_shares))
         producers_ms = config.get(broker_share.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS)
         jobs.append(("idle producers", producers_ms, self._forget_producers))
-        jobs.append(("silent clients", CHECKPOINT_INTERVAL_MS, self._expire_clients))
+        jobs.append(("silent clients", CLIENTS_CHECK_MS, self._expire_clients))
         if idle_ms > 0:
             jobs.append(("idle connections", min(idle_ms, IDLE_CHECK_MS_MAX), self._close_idle))
         for name, interval_ms, job in jobs:

@@ -17,6 +17,8 @@ from barnabas.wire.errors import ApiError, ErrorCode
 
 KIND: Final = "broker-loggers"
 ROOT: Final = "root"
+ALL: Final = logging.getLogger("barnabas")
+"""Above all others of the broker."""
 REQUESTS: Final = logging.getLogger("barnabas.requests")
 """One line for each request, at DEBUG."""
 LEVELS: Final = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, "TRACE": 5}
@@ -58,7 +60,7 @@ def checked(changes: Sequence[Change]) -> dict[str, int]:
     for name, operation, value in changes:
         if name not in known:
             raise ApiError(
-                ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist! barnabas and {ROOT} stand for all"
+                ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist! {ALL.name} and {ROOT} stand for all"
             )
         if operation == Operation.SET:
             if value not in LEVELS:

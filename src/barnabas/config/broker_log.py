@@ -157,12 +157,14 @@ LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS: Final = LOG.integer(
     60_000,
     "How often recovery points are written down.",
     lo=0,
+    mark=WORKS,
 )
 LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS: Final = LOG.integer(
     "log.flush.start.offset.checkpoint.interval.ms",
     60_000,
     "How often log start offsets are written down.",
     lo=0,
+    mark=WORKS,
 )
 LOG_INDEX_INTERVAL_BYTES: Final = LOG.integer(
     "log.index.interval.bytes",
@@ -352,8 +354,9 @@ LOG.class_name(
 LOG.long(
     "log.dir.failure.timeout.ms",
     30_000,
-    "Time a broker has to report a failed log folder before it stops.",
+    "Time a broker has to report a failed log folder before it stops; here it knows at once.",
     lo=1,
+    mark=IGNORED,
 )
 LOG.long(
     "log.initial.task.delay.ms",

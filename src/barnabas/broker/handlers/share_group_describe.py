@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any, Final
 
 from barnabas.broker.context import Context
+from barnabas.broker.handlers.describe_groups import GROUP_OPERATIONS
+from barnabas.broker.handlers.metadata import OPERATIONS_UNKNOWN
 from barnabas.cores.group import DescribedSharer, DescribeShareGroup, ShareDescribeReply
 from barnabas.cores.group.consumer_records import by_topic
 from barnabas.wire.errors import ErrorCode
@@ -22,7 +24,7 @@ ASSIGNOR: Final = "simple"
 
 
 async def handle(context: Context, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
-    groups = []
+    groups, all_allowed = [], request.include_authorized_operations
     for group_id in request.group_ids:
         reply: ShareDescribeReply = await context.broker.groups.ask(partial(event, group_id), group_id)
         groups.append(
@@ -35,6 +37,9 @@ async def handle(context: Context, request: ShareGroupDescribeRequest) -> ShareG
                 assignment_epoch=reply.assignment_epoch,
                 assignor_name=ASSIGNOR if reply.error == ErrorCode.NONE else "",
                 members=[_member(context, one) for one in reply.members],
+                authorized_operations=GROUP_OPERATIONS
+                if all_allowed and not reply.error
+                else OPERATIONS_UNKNOWN,
             )
         )
     return ShareGroupDescribeResponse(groups=groups)
