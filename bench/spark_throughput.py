@@ -1,38 +1,72 @@
-"""Records/s between a broker and Spark: the source, the sink, and the access-log chain.
+"""Spark between topics: our source, sink and processing beside Spark's JVM connector and confluent-kafka by rows.
 
-    python -m bench.spark_throughput [--bootstrap HOST:PORT] [--records N] [--rounds N]
+    python -m bench.spark_throughput [--quick] [--bootstrap HOST:PORT] [--only read,write,chain,latency,start]
 
-Without --bootstrap a Barnabas broker is started for the measurement. Records are 200 B, two partitions, two
-Spark tasks (local[2]). The source reads into Spark's rows and throws them away (`noop`); the sink writes rows
-that Spark makes up. Best and median of the rounds; the first round, in which Java compiles, is left out.
+Without --bootstrap a Barnabas broker is started. One Spark session with two tasks at a time (local[2]) runs the same
+queries through each format in interleaved rounds: a topic of 200 B records into nothing, rows that Spark makes up
+into a topic, the access-log example's steps, and, record by record, from a librdkafka producer through a streaming
+query to a librdkafka consumer. Starts of a session are measured in processes of their own. See README.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka as ck  # type: ignore[import-untyped]
 import pyarrow as pa
 
 from barnabas.client.blocking import BlockingClient, NewTopic
 from barnabas.client.producing import ProduceStream
 from barnabas.pipelines.columns import append_batch
-from barnabas.pipelines.session import build_archive, start_session
+from barnabas.pipelines.session import build_archive, quick_checkpoints, start_session
 from barnabas.records.columnar_encoder import BatchEncoder
-from bench.brokers import Barnabas
+from bench import spark_report
+from bench.brokers import Barnabas, Unavailable
+from bench.spark_report import CHAIN, LATENCY, OURS, READ, WRITE, SparkResults
+from bench.spark_rivals import Confluent, connector_jars
 
 RECORD_BYTES = 200
 PARTITIONS = 2
-LOG_FILE = Path(__file__).parents[1] / "examples" / "access_log" / "access.log"
+ROOT = Path(__file__).parents[1]
+LOG_FILE = ROOT / "examples" / "access_log" / "access.log"
 PIPELINE = LOG_FILE.with_name("pipeline.yaml")
-BUDGETS = {"source": 500_000, "sink": 300_000, "chain": 150_000}
-"""Records/s that must be reached on two cores."""
+RESULTS = Path(__file__).parent / "results"
+TRIGGER = "100 milliseconds"
+RATE = 1_000
+BY_ROWS_SHARE = 4
+"""The format by rows gets a quarter of the records: at its speed the whole would only take longer."""
+WARM_BATCHES = 40
+WARM_SECONDS_MAX = 30.0
+
+
+@dataclass
+class Plan:
+    """How much is measured. records: of a read and a write; a third of them are log lines. starts: of a session."""
+
+    records: int = 2_000_000
+    rounds: int = 4
+    latency_rounds: int = 3
+    latency_seconds: float = 8.0
+    starts: int = 3
+    only: frozenset[str] = field(default_factory=frozenset)
+
+    def wants(self, name: str) -> bool:
+        return not self.only or name in self.only
+
+
+QUICK = Plan(records=500_000, rounds=3, latency_rounds=1, latency_seconds=6.0, starts=1)
 
 
 @contextmanager
@@ -68,77 +102,303 @@ def fill(bootstrap: str, topic: str, values: pa.Array, copies: int) -> int:
         return stream.records
 
 
-def timed(rounds: int, action: Callable[[], None]) -> list[float]:
-    """Seconds of each round after a first one that is thrown away."""
-    seconds = []
-    for _ in range(rounds + 1):
-        begun = time.perf_counter()
-        action()
-        seconds.append(time.perf_counter() - begun)
-    return seconds[1:]
+class Bench:
+    """One session, one broker, some formats."""
 
+    def __init__(self, spark: Any, bootstrap: str, formats: Sequence[str], plan: Plan) -> None:
+        self.spark = spark
+        self.bootstrap = bootstrap
+        self.formats = list(formats)
+        self.plan = plan
+        self.results = SparkResults(list(formats))
+        self.stamp = time.time_ns()
 
-def measure(bootstrap: str, records: int, rounds: int, only: str | None = None) -> dict[str, dict[str, Any]]:
-    """records/s of each measurement: {"source": {"median": ..., "best": ..., "budget": ...}, ...}."""
-    stamp = time.time_ns()
-    options = {"kafka.bootstrap.servers": bootstrap}
-    spark = start_session("bench", master="local[2]", archive=build_archive())
-    found: dict[str, dict[str, Any]] = {}
-    results: dict[str, tuple[int, list[float]]] = {}
+    def topic(self, name: str) -> str:
+        return f"bench-{name}-{self.stamp}"
 
-    def read(topic: str) -> Any:
-        reader = spark.read.format("barnabas").options(**options).option("subscribe", topic)
-        return reader.option("startingOffsets", "earliest").load()
+    def source(self, format_name: str, topic: str, *, streaming: bool = False) -> Any:
+        reader = (self.spark.readStream if streaming else self.spark.read).format(format_name)
+        options = {"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic}
+        return reader.options(**options, startingOffsets="earliest").load()
 
-    if only in (None, "source"):
+    def share(self, format_name: str, count: int) -> int:
+        return count // BY_ROWS_SHARE if format_name == Confluent.name() else count
+
+    def sized(self, name: str, values: pa.Array, copies: int) -> dict[str, tuple[str, int]]:
+        """(topic, records) for each format."""
+        found: dict[int, tuple[str, int]] = {}
+        for count in {self.share(f, copies) for f in self.formats}:
+            topic = self.topic(f"{name}-{count}")
+            found[count] = (topic, fill(self.bootstrap, topic, values, max(count, 1)))
+        return {f: found[self.share(f, copies)] for f in self.formats}
+
+    def rounds(self, name: str, jobs: dict[str, tuple[int, Callable[[], Any]]]) -> None:
+        """Runs each format's job once to warm up, then round by round; who goes first changes."""
+        for number in range(-1, self.plan.rounds):
+            turn = self.formats[number % len(self.formats) :] + self.formats[: number % len(self.formats)]
+            said = []
+            for format_name in turn:
+                count, job = jobs[format_name]
+                begun = time.perf_counter()
+                job()
+                rate = count / (time.perf_counter() - begun)
+                said.append(f"{format_name} {rate:,.0f}")
+                if number >= 0:
+                    self.results.add(name, format_name, number, rate)
+            label = "warm-up" if number < 0 else f"{number + 1}/{self.plan.rounds}"
+            print(f"[{label}] {name}: {', '.join(said)}", flush=True)
+
+    def read(self) -> None:
         values = pa.array([bytes([33 + i % 90]) * RECORD_BYTES for i in range(10_000)])
-        count = fill(bootstrap, f"bench-source-{stamp}", values, records // len(values))
-        action = lambda: read(f"bench-source-{stamp}").write.format("noop").mode("overwrite").save()  # noqa: E731
-        results["source"] = (count, timed(rounds, action))
-    if only in (None, "sink"):
-        target = f"bench-sink-{stamp}"
-        with BlockingClient(bootstrap) as client:
-            client.create_topics([NewTopic(target, PARTITIONS)])
-        rows = spark.range(0, records, 1, 2).selectExpr(f"repeat('x', {RECORD_BYTES}) AS value")
-        writer = rows.write.format("barnabas").options(**options).option("topic", target).mode("append")
-        results["sink"] = (records, timed(rounds, writer.save))
-    if only in (None, "chain"):
+        topics = self.sized("read", values, self.plan.records // len(values))
+        jobs = {}
+        for name, (topic, count) in topics.items():
+            jobs[name] = (count, self.source(name, topic).write.format("noop").mode("overwrite").save)
+        self.rounds(READ, jobs)
+
+    def write(self) -> None:
+        jobs = {}
+        for name in self.formats:
+            topic, count = self.topic(f"write-{name}"), self.share(name, self.plan.records)
+            with BlockingClient(self.bootstrap) as client:
+                client.create_topics([NewTopic(topic, PARTITIONS)])
+            rows = self.spark.range(0, count, 1, 2).selectExpr(f"repeat('x', {RECORD_BYTES}) AS value")
+            writer = rows.write.format(name).option("kafka.bootstrap.servers", self.bootstrap)
+            jobs[name] = (count, writer.option("topic", topic).mode("append").save)
+        self.rounds(WRITE, jobs)
+
+    def chain(self) -> None:
+        """The steps of the access-log example, the results thrown away."""
         from barnabas.pipelines.chain import query_rows
         from barnabas.pipelines.spec import load_spec
 
         lines = pa.array(LOG_FILE.read_bytes().splitlines(), pa.binary())
-        count = fill(bootstrap, f"bench-chain-{stamp}", lines, max(records // 3 // len(lines), 1))
+        topics = self.sized("chain", lines, max(self.plan.records // 3 // len(lines), BY_ROWS_SHARE))
         spec = load_spec(PIPELINE)
-        parsed = query_rows(spec, spec.queries()[0], read(f"bench-chain-{stamp}"))
-        results["chain"] = (count, timed(rounds, parsed.write.format("noop").mode("overwrite").save))
-    for name, (count, seconds) in results.items():
-        found[name] = {
-            "median": round(count / statistics.median(seconds)),
-            "best": round(count / min(seconds)),
-            "budget": BUDGETS[name],
-            "records": count,
-        }
-    spark.stop()
-    return found
+        jobs = {}
+        for name, (topic, count) in topics.items():
+            parsed = query_rows(spec, spec.queries()[0], self.source(name, topic))
+            jobs[name] = (count, parsed.write.format("noop").mode("overwrite").save)
+        self.rounds(CHAIN, jobs)
+
+    def latency(self) -> None:
+        for number in range(self.plan.latency_rounds):
+            turn = self.formats[number % len(self.formats) :] + self.formats[: number % len(self.formats)]
+            said = []
+            for name in turn:
+                took, phases = self.pass_through(name, number)
+                middle, late = percentiles(took)
+                self.results.add(LATENCY, name, number, middle, p99=late, phases=phases)
+                said.append(f"{name} {middle:,.0f} / {late:,.0f}")
+            print(f"[{number + 1}/{self.plan.latency_rounds}] {LATENCY}: {', '.join(said)}", flush=True)
+
+    def pass_through(self, name: str, number: int) -> tuple[list[float], dict[str, float]]:
+        """ms of each record from produce() to poll() through a query that copies a topic, once it is warm; and how
+        long the parts of a micro-batch took (median ms)."""
+        there, back = (f"{self.topic(f'{way}-{name}')}-{number}" for way in ("there", "back"))
+        with BlockingClient(self.bootstrap) as client:
+            client.create_topics([NewTopic(there, PARTITIONS), NewTopic(back, PARTITIONS)])
+        with tempfile.TemporaryDirectory() as folder:
+            quick_checkpoints(self.spark, folder)
+            rows = self.source(name, there, streaming=True).select("key", "value")
+            writer = rows.writeStream.format(name).option("kafka.bootstrap.servers", self.bootstrap)
+            writer = writer.option("topic", back).option("checkpointLocation", f"{folder}/checkpoint")
+            query = writer.trigger(processingTime=TRIGGER).start()
+            try:
+                with Listener(self.bootstrap, back) as listener:
+                    begun = self.produce(there, query)
+                    listener.wait_for_quiet()
+                rows_read = [p["durationMs"] for p in query.recentProgress if p["numInputRows"]]
+            finally:
+                query.stop()
+        phases = rows_read[-WARM_BATCHES:]
+        names = (
+            "latestOffset",
+            "walCommit",
+            "queryPlanning",
+            "addBatch",
+            "commitOffsets",
+            "triggerExecution",
+        )
+        middles = {n: float(statistics.median([p.get(n, 0) for p in phases])) for n in names}
+        return [(seen - sent) / 1e6 for sent, seen in listener.times if sent >= begun], middles
+
+    def produce(self, topic: str, query: Any) -> int:
+        """RATE records/s until the query is warm and then for the time of a sample; when the sample began (ns)."""
+        producer = ck.Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0})
+        started = time.monotonic()
+        until = begun = 0.0
+        sent = 0
+        while not until or time.monotonic() < until:
+            for _ in range(RATE // 100):
+                producer.produce(topic, b"%020d" % time.time_ns() + b"x" * (RECORD_BYTES - 20))
+            producer.poll(0)
+            sent += RATE // 100
+            if not until and sent % (RATE // 2) == 0:
+                error = query.exception()
+                if error is not None:
+                    raise RuntimeError(str(error)[:500])
+                last = query.lastProgress
+                warm = last is not None and last["batchId"] >= WARM_BATCHES
+                if warm or time.monotonic() - started > WARM_SECONDS_MAX:
+                    begun, until = time.time_ns(), time.monotonic() + self.plan.latency_seconds
+            pause = started + sent / RATE - time.monotonic()
+            if pause > 0:
+                time.sleep(pause)
+        producer.flush()
+        return int(begun)
 
 
-def table(found: dict[str, dict[str, Any]]) -> str:
-    lines = [f"{'':<8} {'median/s':>12} {'best/s':>12} {'budget/s':>12}"]
-    for name, row in found.items():
-        lines.append(f"{name:<8} {row['median']:>12,} {row['best']:>12,} {row['budget']:>12,}")
-    return "\n".join(lines)
+class Listener:
+    """A librdkafka consumer in a thread. times: (sent, seen) in ns of each record."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.times: list[tuple[int, int]] = []
+        self._consumer = ck.Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "bench", "fetch.queue.backoff.ms": 5}
+        )
+        self._consumer.assign([ck.TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+
+    def __enter__(self) -> Listener:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _listen(self) -> None:
+        while not self._stopped.is_set():
+            message = self._consumer.poll(0.1)
+            if message is not None and not message.error():
+                self.times.append((int(message.value()[:20]), time.time_ns()))
+
+    def wait_for_quiet(self) -> None:
+        """Until nothing has come for a second."""
+        while True:
+            before = len(self.times)
+            time.sleep(1.0)
+            if len(self.times) == before:
+                return
 
 
-def main() -> None:
+def percentiles(values: list[float]) -> tuple[float, float]:
+    """Median and 99th percentile. Raises RuntimeError without values."""
+    if not values:
+        raise RuntimeError("no record came through")
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
+
+
+START_PROGRAM = """
+import sys, time
+from pathlib import Path
+from barnabas.pipelines.session import start_session
+archive = Path(sys.argv[1]) if sys.argv[1] else None
+begun = time.perf_counter()
+spark = start_session("start", master="local[2]", archive=archive)
+print(time.perf_counter() - begun)
+spark.stop()
+"""
+
+
+def session_start(archive: Path | None) -> float:
+    """Seconds to a session in a fresh process."""
+    program = [sys.executable, "-c", START_PROGRAM, str(archive or "")]
+    done = subprocess.run(program, capture_output=True, text=True, check=True, timeout=180)
+    return float(done.stdout.split()[-1])
+
+
+def measure_starts(plan: Plan, results: SparkResults) -> None:
+    """Starts without and with the class archive. It is made afresh, but not in a quick run."""
+    if plan.starts > 1:
+        with tempfile.TemporaryDirectory() as folder:
+            program = [sys.executable, "-m", "barnabas.pipelines.session"]
+            begun = time.perf_counter()
+            subprocess.run(
+                program, check=True, capture_output=True, env={**os.environ, "BARNABAS_CACHE": folder}
+            )
+            results.archive_seconds = time.perf_counter() - begun
+    archive = build_archive(print)
+    for _ in range(plan.starts):
+        results.starts.setdefault("plain", []).append(session_start(None))
+        if archive is not None:
+            results.starts.setdefault("archive", []).append(session_start(archive))
+    print("session start:", {k: [round(v, 1) for v in row] for k, row in results.starts.items()}, flush=True)
+
+
+def run(given: str | None, plan: Plan) -> SparkResults:
+    """Everything that the plan wants."""
+    formats = [OURS, "kafka", Confluent.name()]
+    skipped = {}
+    jars: list[Path] = []
+    version = ""
+    try:
+        version, jars = connector_jars()
+    except Unavailable as reason:
+        formats.remove("kafka")
+        skipped["kafka"] = str(reason)
+        print(f"without Spark's JVM connector: {reason}", flush=True)
+    busy = round(os.getloadavg()[0], 1)
+    # Spark's Python workers import this package.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    with bootstrap_of(given) as bootstrap:
+        conf = {"spark.jars": ",".join(map(str, jars))} if jars else {}
+        spark = start_session("bench", master="local[2]", archive=build_archive(print), conf=conf)
+        spark.dataSource.register(Confluent)
+        bench = Bench(spark, bootstrap, formats, plan)
+        try:
+            for name in ("read", "write", "chain", "latency"):
+                if plan.wants(name):
+                    getattr(bench, name)()
+        finally:
+            spark.stop()
+    results = bench.results
+    results.skipped = skipped
+    results.settings = {
+        "spark": pyspark_version(),
+        "connector": version or "-",
+        "records": plan.records,
+        "rounds": plan.rounds,
+        "load average before": busy,
+    }
+    if plan.wants("start"):
+        measure_starts(plan, results)
+    return results
+
+
+def pyspark_version() -> str:
+    import pyspark
+
+    return str(pyspark.__version__)
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--bootstrap")
-    parser.add_argument("--records", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=sorted(BUDGETS))
+    parser.add_argument("--bootstrap", help="a broker that runs; without it one is started")
+    parser.add_argument("--quick", action="store_true", help="fewer records and rounds: 2 minutes, not 6")
+    parser.add_argument("--records", type=int)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--only", default="", help="of: read, write, chain, latency, start")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    with bootstrap_of(options.bootstrap) as bootstrap:
-        print(table(measure(bootstrap, options.records, options.rounds, options.only)))
+    plan = QUICK if options.quick else Plan()
+    plan.records = options.records or plan.records
+    plan.rounds = options.rounds or plan.rounds
+    plan.only = frozenset(filter(None, options.only.split(",")))
+    results = run(options.bootstrap, plan)
+    holds = spark_report.show(results)
+    spark_report.write(results, options.out)
+    try:
+        spark_report.draw(results, options.out / "spark.png")
+    except ImportError:
+        print("no plot: matplotlib is not installed (pip install 'barnabas[bench]')")
+    print(f"written to {options.out}: spark.md, spark.json, spark.png")
+    return 0 if holds else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
