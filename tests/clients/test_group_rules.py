@@ -207,3 +207,34 @@ def test_what_groups_have_overwritten_leaves_the_disk(own_broker: Callable[..., 
     assert [one.offset for one in found] == [198, 199]
     again.close()
     assert groups_of(broker.bootstrap) == {"kept"}
+
+
+def test_members_that_come_together_are_assigned_together() -> None:
+    """With an interval between assignments the second member waits for the clock, and so does whoever asks."""
+    options = {"group.consumer.assignment.interval.ms": "5000"}
+    with Broker(options, manual_clock=True) as broker:
+        create_topic(broker.bootstrap, "t", PARTITIONS)
+        client = admin(broker.bootstrap)
+
+        def join() -> Any:
+            consumer = Consumer(
+                {"bootstrap.servers": broker.bootstrap, "group.id": "g", "group.protocol": "consumer"}
+            )
+            consumer.subscribe(["t"])
+            return consumer
+
+        def described() -> Any:
+            return client.describe_consumer_groups(["g"])["g"].result(30)
+
+        first = join()
+        poll_until(lambda: all_of(first), first)
+        second = join()
+        poll_until(lambda: len(described().members) == 2, first, second)
+        other = KafkaAdminClient(bootstrap_servers=broker.bootstrap)  # librdkafka has no word for this state
+        assert "Assigning" in str(other.list_groups())
+        other.close()
+        broker.advance(5000)
+        poll_until(lambda: len(first.assignment()) == len(second.assignment()) == 2, first, second)
+        poll_until(lambda: described().state.name == "STABLE", first, second)
+        first.close()
+        second.close()

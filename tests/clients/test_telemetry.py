@@ -6,14 +6,17 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Producer
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from barnabas.broker.telemetry import Point, Values, read_points
+from barnabas.broker.telemetry import Point, Telemetry, Values, read_points
+from barnabas.config.loader import BrokerConfig
 from barnabas.cores.telemetry import Client
 from barnabas.records.compression import Codec, compress
+from barnabas.runtime.clock import ManualClock
 from barnabas.testing import Broker
 from tests.clients.cli_support import Cli
 from tests.clients.test_java import probe  # noqa: F401 - a fixture
@@ -108,6 +111,19 @@ def test_damaged_and_swollen_pushes_are_refused(data: bytes) -> None:
     for codec in Codec:
         with pytest.raises(ValueError, match=r"."):
             read_points(codec, data)
+
+
+def test_what_clients_push_is_bounded() -> None:
+    """One client with more names than fit, and more clients than fit: the newest stay."""
+    telemetry = Telemetry(BrokerConfig(), ManualClock())
+    points = [Point(f"{number}-{'x' * 1000}", (), 1.0, False) for number in range(1000)]
+    for number in range(1, 101):
+        telemetry.keep(Client(UUID(int=number), "c", "", "", "", 0), points)
+    assert 800 < len(telemetry.values[UUID(int=100)].series) < 1000
+    assert 60 < len(telemetry.values) < 70
+    assert set(telemetry.values) == {UUID(int=number) for number in range(101 - len(telemetry.values), 101)}
+    telemetry.expire()
+    assert not telemetry.values, "nobody of them is known to the core"
 
 
 def test_nobody_is_bothered_without_a_subscription(probe: list[str]) -> None:  # noqa: F811

@@ -30,7 +30,11 @@ KIND: Final = "client-metrics"
 """Where subscriptions lie under /config."""
 APIS: Final = frozenset({71, 72})
 UNPACKED_BYTES_MAX: Final = 16 << 20
-SERIES_MAX: Final = 5_000
+VALUES_BYTES_MAX: Final = 1 << 20
+"""Of one client."""
+ALL_VALUES_BYTES_MAX: Final = 64 << 20
+SERIES_BYTES: Final = 200
+"""About what a series takes in memory beside its texts."""
 DELTA: Final = 1
 LOUD: Final = "rdkafka"
 
@@ -62,6 +66,7 @@ class Values:
     client: Client
     received_ms: int = 0
     pushes: int = 0
+    size_bytes: int = 0
     series: dict[tuple[str, Labels], float] = field(default_factory=dict)
 
     def take(self, points: list[Point], now_ms: int) -> None:
@@ -70,8 +75,11 @@ class Values:
         for point in points:
             key = point.name, point.labels
             before = self.series.get(key)
-            if before is None and len(self.series) >= SERIES_MAX:
-                continue
+            if before is None:
+                texts_bytes = len(point.name) + sum(len(name) + len(text) for name, text in point.labels)
+                if self.size_bytes + texts_bytes + SERIES_BYTES > VALUES_BYTES_MAX:
+                    continue
+                self.size_bytes += texts_bytes + SERIES_BYTES
             self.series[key] = point.value + (before or 0.0) if point.is_delta else point.value
 
 
@@ -83,6 +91,7 @@ class Telemetry:
         self.values: dict[UUID, Values] = {}
         self.receives = can_receive()
         self._clock = clock
+        self._size_bytes = 0
 
     def configure(self, configs: Mapping[tuple[str, str], Mapping[str, str]]) -> None:
         """Take over the subscriptions among the cluster image's configs."""
@@ -112,16 +121,26 @@ class Telemetry:
             points = await context.broker.loop.run_in_executor(None, read_points, codec, data)
         except ValueError as error:
             raise ApiError(ErrorCode.INVALID_RECORD, f"pushed metrics cannot be read: {error}") from None
-        values = self.values.get(instance_id)
-        if values is None:
-            values = self.values[instance_id] = Values(self.client_of(context, instance_id))
+        self.keep(self.client_of(context, instance_id), points)
+
+    def keep(self, client: Client, points: list[Point]) -> None:
+        """Take over new values. Beyond the bound those go that are the oldest, however many clients push."""
+        values = self.values.pop(client.instance_id, None) or Values(client)
+        self.values[client.instance_id] = values  # the last in the order of pushes
+        before_bytes = values.size_bytes
         values.take(points, self._clock.now_ms())
+        self._size_bytes += values.size_bytes - before_bytes
+        while self._size_bytes > ALL_VALUES_BYTES_MAX:
+            self._drop(next(iter(self.values)))
+
+    def _drop(self, instance_id: UUID) -> None:
+        self._size_bytes -= self.values.pop(instance_id).size_bytes
 
     def expire(self) -> None:
         """Forget clients that were silent for too long."""
         self.core.expire(int(self._clock.monotonic_ms()))
         for gone in self.values.keys() - self.core.instances.keys():
-            del self.values[gone]
+            self._drop(gone)
 
 
 def _subscription(texts: Mapping[str, str]) -> Subscription:
