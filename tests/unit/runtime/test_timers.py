@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from collections.abc import Hashable
 
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.runtime.clock import ManualClock
-from barnabas.runtime.timers import KeyedTimers
+from barnabas.runtime.clock import ManualClock, SystemClock
+from barnabas.runtime.timers import LATE_MS, KeyedTimers
 
 
 def fired_by(steps: list[tuple[str, int, int]]) -> tuple[list[Hashable], list[Hashable]]:
@@ -80,3 +83,35 @@ def test_the_loop_fires_without_being_polled() -> None:
         return fired
 
     assert asyncio.run(main()) == ["early", "late"]
+
+
+def test_a_loop_that_did_not_run_reads_its_sockets_before_its_timers_fire() -> None:
+    """What arrived meanwhile may move a timer that is overdue; nobody moved the other one."""
+
+    async def run() -> list[Hashable]:
+        loop, clock = asyncio.get_running_loop(), SystemClock()
+        fired: list[Hashable] = []
+        over = asyncio.Event()
+        timers = KeyedTimers(loop, clock, lambda key: (fired.append(key), loop.call_later(0.05, over.set)))
+        mine, theirs = socket.socketpair()
+        due_ms = clock.now_ms() + 20
+        timers.set("beats", due_ms)
+        timers.set("silent", due_ms)
+
+        def read() -> None:
+            mine.recv(100)
+            loop.call_soon(timers.set, "beats", clock.now_ms() + 60_000)  # requests are handled in tasks
+
+        loop.add_reader(mine, read)
+        theirs.send(b"heartbeat")
+        time.sleep((20 + LATE_MS + 100) / 1000)  # noqa: ASYNC251 - the loop stands still
+        await over.wait()
+        loop.remove_reader(mine)
+        timers.close()
+        mine.close()
+        theirs.close()
+        return fired
+
+    for factory in (asyncio.new_event_loop, uvloop.new_event_loop):
+        with asyncio.Runner(loop_factory=factory) as runner:
+            assert runner.run(run()) == ["silent"]
