@@ -84,6 +84,7 @@ class Housekeeping:
 
     async def _flush(self) -> None:
         await self._broker.partitions.flush_due()
+        await self._broker.partitions.remove_doomed()
 
     async def _expire_offsets(self) -> None:
         self._broker.groups.expire_offsets()

@@ -240,3 +240,6 @@ class Partitions:
 
     async def flush_due(self) -> None:
         await self._shard.loop.run_in_executor(None, self.logs.flush_due, self._shard.clock.now_ms())
+
+    async def remove_doomed(self) -> None:
+        await self._shard.loop.run_in_executor(None, self.logs.remove_doomed, self._shard.clock.now_ms())

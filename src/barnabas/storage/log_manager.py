@@ -80,6 +80,7 @@ class LogManager:
         self._doomed_folders: list[tuple[int, str]] = []
         self._futures: list[tuple[TopicPartition, Log]] = []
         self._checkpointing = threading.Lock()
+        self._removing = threading.Lock()
         self.moving = Moves(self)
         """Partitions on their way to another dir."""
         self.cleaner = LogCleaner(lambda: self._logs, on_offline=self._cleaner_failed)
@@ -377,13 +378,14 @@ class LogManager:
         return count
 
     def remove_doomed(self, now_ms: int) -> None:
-        """Removes files and folders whose delay is over. Any one thread."""
-        for each in list(self._logs.values()):
-            if each.doomed:
-                each.remove_doomed(now_ms)
-        for one in [one for one in self._doomed_folders if one[0] <= now_ms]:
-            shutil.rmtree(one[1], ignore_errors=True)
-            self._doomed_folders.remove(one)
+        """Removes files and folders whose delay is over. Any thread."""
+        with self._removing:
+            for each in list(self._logs.values()):
+                if each.doomed:
+                    each.remove_doomed(now_ms)
+            for one in [one for one in self._doomed_folders if one[0] <= now_ms]:
+                shutil.rmtree(one[1], ignore_errors=True)
+                self._doomed_folders.remove(one)
 
     def flush_due(self, now_ms: int) -> int:
         """Flushes the logs that ask for it; how many. Any one thread."""
