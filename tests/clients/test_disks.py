@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.records.batch import batches
 from tests.clients.cli_support import Cli
 from tests.clients.drivers import Confluent, Message
 from tests.support.admin import admin, create_topic
@@ -224,3 +225,44 @@ def test_a_partition_is_not_made_anew_while_its_dir_is_away(
     broker.start()
     assert "set aside" not in broker.log()
     assert len(values(broker, "split", on_away, 100)) == 100
+
+
+def in_batches(broker: BrokerProcess, topic: str, count: int, size: int) -> None:
+    """`count` batches of `size` records each, whose values are their offsets."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 1000, "log_level": 0})
+    for batch in range(count):
+        for number in range(size):
+            producer.produce(topic, (b"%09d" % (batch * size + number)).ljust(200, b"."), partition=0)
+        assert producer.flush(20) == 0
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_batch_with_a_flipped_bit_is_never_served(
+    own_broker: Callable[..., BrokerProcess], end: str
+) -> None:
+    broker = own_broker()
+    create_topic(broker.bootstrap, "flipped", 1, {"segment.bytes": "20000"})
+    in_batches(broker, "flipped", 30, 10)
+    getattr(broker, end)()
+    segments = sorted((broker.data_dir / "flipped-0").glob("*.log"))
+    assert len(segments) > 3
+    lost: set[int] = set()
+    for path in (segments[1], segments[-1]):
+        data = bytearray(path.read_bytes())
+        found = [(at, header) for at, header in batches(memoryview(bytes(data)))]
+        position, header = found[len(found) // 2]
+        data[position + header.size_bytes // 2] ^= 0x10
+        path.write_bytes(data)
+        lost |= set(range(header.base_offset, header.next_offset))
+    broker.start()
+    wanted = [(b"%09d" % one).ljust(200, b".") for one in range(300) if one not in lost]
+    for _ in range(2):
+        assert values(broker, "flipped", 0, len(wanted)) == wanted
+    told = [line for line in broker.log().splitlines() if "damaged batch is not served" in line]
+    assert len(told) == 2
+    in_batches(broker, "flipped", 1, 10)
+    assert values(broker, "flipped", 0, len(wanted) + 10)[: len(wanted)] == wanted
+    broker.restart()
+    assert values(broker, "flipped", 0, len(wanted) + 10)[: len(wanted)] == wanted
