@@ -49,6 +49,9 @@ def test_consume_describe_reset_and_delete(cli: Cli, queue: tuple[str, str]) -> 
     cli("group", "reset", group, "--to", "2")
     assert cli.json("group", "describe", group)[0]["lag"] == 5  # it was only shown
     assert cli.json("group", "reset", group, "--to", "2", "--execute")["offsets"][0]["after"] == 2
+    exported = cli.out("group", "export", group)
+    cli("group", "reset", group, "--to", "end", "--execute")
+    cli("group", "import", "-", "--execute", stdin=exported)
     assert take(cli, topic, group, 1) == ["2"]
     assert cli.out("group", "delete", group) == f"deleted {group}\n".encode()
     assert group not in [row["group"] for row in cli.json("group", "list")]

@@ -91,13 +91,25 @@ class SharePartition:
     ) -> Taken | None:
         """Lock records of what was found for a member; None when none of them was to be had. Raises ApiError."""
         core = self.core
-        ranges, read_to = found.ranges(max_records + core.end - core.start)
-        change = core.acquire(now_ms, member_id, found.offset, ranges, max_records, mode, read_to)
-        self._store(change)
-        if not change.acquired:
-            return None
-        self._arm(now_ms + core.limits.record_lock_duration_ms)
-        return found.taken(change.acquired)
+        readable: Readable | None = found
+        while readable is not None:
+            ranges, read_to = readable.ranges(max_records + core.end - core.start)
+            change = core.acquire(now_ms, member_id, readable.offset, ranges, max_records, mode, read_to)
+            self._store(change)
+            if change.acquired:
+                self._arm(now_ms + core.limits.record_lock_duration_ms)
+                return readable.taken(change.acquired)
+            # Nothing for consumers lies here (markers, aborted records): look behind it, as long as that leads on.
+            offset = core.next_fetch_offset()
+            if offset is None or offset <= readable.offset:
+                return None
+            readable = self.readable(readable.max_bytes)
+        return None
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody waits and nothing is locked: what is stored says it all."""
+        return not self.waiters and self.core.next_lock_end_ms() is None
 
     # --- acknowledging ---------------------------------------------------------------------------------
 

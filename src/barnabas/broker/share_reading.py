@@ -41,8 +41,11 @@ class Place(NamedTuple):
 class Readable:
     """A slice of the log from the batch that holds `offset` on."""
 
-    def __init__(self, found: FileSlice, offset: int, aborted: Sequence[CompletedTxn]) -> None:
+    def __init__(
+        self, found: FileSlice, offset: int, max_bytes: int, aborted: Sequence[CompletedTxn]
+    ) -> None:
         self.offset = offset
+        self.max_bytes = max_bytes
         self._slice = found
         self._aborted = aborted
         self._places: list[Place] = []
@@ -107,4 +110,4 @@ def readable(partition: Partition, offset: int, max_bytes: int, read_committed: 
         aborted = partition.log.aborted_transactions(offset, upper) if read_committed else []
     except LogDirOffline as error:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-    return Readable(found, offset, aborted)
+    return Readable(found, offset, max_bytes, aborted)

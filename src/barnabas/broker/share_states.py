@@ -197,4 +197,8 @@ class ShareStates:
         """Called every share.coordinator.state.topic.prune.interval.ms."""
         now_ms = self._broker.clock.now_ms()
         for shard in self._shards.values():
-            shard.prune(now_ms)
+            try:
+                shard.prune(now_ms)
+            except ApiError as error:
+                extra = {"partition": shard.partition.index, "reason": error.message}
+                log.error("old records of share groups' states are kept for now", extra=extra)

@@ -125,12 +125,17 @@ class Shares:
     # --- sessions --------------------------------------------------------------------------------------
 
     def end_session(self, session: ShareSession) -> None:
-        """Give what the member holds to others."""
-        for queue in list(self._queues.get(session.key.group_id, {}).values()):
+        """Give what the member holds to others; with the group's last session its idle queues go."""
+        group_id = session.key.group_id
+        for queue in list(self._queues.get(group_id, {}).values()):
             try:
                 queue.release_member(session.key.member_id)
             except ApiError as error:  # the locks run out by themselves
                 log.warning("a member's locks are kept for now", extra={"reason": error.message})
+        queues = self._queues.get(group_id, {})
+        if not self.sessions.has_group(group_id) and all(queue.is_idle for queue in queues.values()):
+            self._queues.pop(group_id, None)
+            self._options.pop(group_id, None)
 
     def on_closed(self, connection: Connection) -> None:
         """A connection is gone, and the sessions that it opened with it."""

@@ -149,7 +149,8 @@ def export_offsets(
     """Write the offsets of groups to standard output, one JSON object per line, for `group import`."""
     admin = connect(bootstrap, properties, verbose).admin()
     for group in dict.fromkeys(groups):
-        offsets = committed_of(admin, group)
+        shared = share_offsets_of(bootstrap, properties, group)
+        offsets = committed_of(admin, group) if shared is None else shared
         for key in sorted(offsets):
             row = {"group": group, "topic": key[0], "partition": key[1], "offset": offsets[key]}
             print(json_module.dumps(row, ensure_ascii=False))
@@ -185,6 +186,10 @@ def import_offsets(
         raise CliError(f"{file} is not what `barnabas group export` writes: {error}") from None
     admin = connect(bootstrap, properties, verbose).admin()
     for name, offsets in wanted.items():
+        shared = share_offsets_of(bootstrap, properties, name)
+        if shared is not None:
+            apply_to_shares(bootstrap, properties, name, clamp(admin, offsets), shared, execute, json)
+            continue
         try:
             apply(admin, name, clamp(admin, offsets), committed_of(admin, name), execute, json)
         except KafkaException as error:

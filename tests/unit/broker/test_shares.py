@@ -247,6 +247,22 @@ def test_a_lost_connection_ends_its_sessions(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_a_group_that_nobody_reads_costs_no_memory(tmp_path: Path) -> None:
+    async def scenario(on: Stage) -> None:
+        on.produce(4)
+        assert on.fetch("b", max_records=2, share_acquire_mode=1) == [(0, 1, 1)]
+        assert on.fetch("c") == [(2, 3, 1)]
+        queue = on.broker.shares.open(*on.key)
+        assert on.acknowledge("b", 0, 0, RELEASE, epoch=-1) == (0, 0)
+        assert on.broker.shares.open(*on.key) is queue
+        assert on.acknowledge("c", 2, 2, ACCEPT, epoch=-1) == (0, 0)
+        assert on.broker.shares.open(*on.key) is not queue
+        assert on.send("d").responses[0].partitions[0].acquired_records[0].delivery_count == 2
+        assert await on.offsets() == (0, 3)
+
+    run(tmp_path, scenario)
+
+
 def test_no_more_sessions_than_allowed(tmp_path: Path) -> None:
     async def scenario(on: Stage) -> None:
         assert on.fetch("b") == []
@@ -349,7 +365,8 @@ def test_records_of_aborted_transactions_are_never_handed_out(tmp_path: Path) ->
         end(on, commit=True)
         on.produce(1)  # 6
         on.produce(1, base_sequence=4, **txn)  # 7: open
-        assert on.fetch("b") == [(3, 4, 1), (6, 6, 1)]
+        assert on.fetch("b", max_bytes=1) == [(3, 4, 1)]
+        assert on.fetch("b", max_bytes=1) == [(6, 6, 1)]  # not what lies before it: the marker at 5
         assert on.acknowledge("b", 3, 4, ACCEPT) == (0, 0)
         assert on.acknowledge("b", 6, 6, ACCEPT) == (0, 0)
         assert await on.offsets() == (7, 1)

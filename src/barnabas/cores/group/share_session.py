@@ -50,6 +50,10 @@ class ShareSessions:
     def get(self, key: SessionKey) -> ShareSession | None:
         return self._sessions.get(key)
 
+    def has_group(self, group_id: str) -> bool:
+        """Whether any member of the group has a session here."""
+        return any(key.group_id == group_id for key in self._sessions)
+
     def fetch(
         self,
         key: SessionKey,
