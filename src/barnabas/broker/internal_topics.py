@@ -32,7 +32,7 @@ INTERNAL: Final[Mapping[str, InternalTopic]] = {
         {"cleanup.policy": "compact", "compression.type": "producer"},
     ),
     # Not compacted: the deltas of a share partition share one key and every one since the snapshot counts. Old
-    # records go when snapshots have overtaken them (share_states.prune).
+    # records go when snapshots have overtaken them (shares.states).
     SHARE_STATE_TOPIC: InternalTopic(
         broker_share.SHARE_STATE_TOPIC_NUM_PARTITIONS,
         broker_share.SHARE_STATE_TOPIC_REPLICATION_FACTOR,

@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from barnabas.broker.context import Context
-from barnabas.broker.share_fetching import ShareReading, ShareWaiter, Wanted
+from barnabas.broker.shares.fetching import ShareReading, ShareWaiter, Wanted
 from barnabas.cores.group.share_partition import AckBatch, AcquireMode
 from barnabas.cores.group.share_session import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareTopicPartition
 from barnabas.wire.errors import ApiError, ErrorCode

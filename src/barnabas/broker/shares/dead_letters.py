@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.share_options import ShareOptions
+from barnabas.broker.shares.options import ShareOptions
 from barnabas.config import broker_share
 from barnabas.cores.group.share_partition import DeadLetter, ShareChange
 from barnabas.records.batch import Record, batches, build_batch, records_of
@@ -22,7 +22,7 @@ from barnabas.wire.errors import ApiError, ErrorCode
 if TYPE_CHECKING:
     from barnabas.broker.partition import Partition
     from barnabas.broker.server import BrokerServer
-    from barnabas.broker.share_partition import SharePartition
+    from barnabas.broker.shares.partition import SharePartition
 
 log = logging.getLogger("barnabas.shares")
 

@@ -17,8 +17,8 @@ from barnabas.wire.errors import ApiError
 if TYPE_CHECKING:
     from barnabas.broker.fetching import Waiter
     from barnabas.broker.server import BrokerServer
-    from barnabas.broker.share_partition import SharePartition
-    from barnabas.broker.share_reading import Readable, Taken
+    from barnabas.broker.shares.partition import SharePartition
+    from barnabas.broker.shares.reading import Readable, Taken
 
 
 class Wanted(NamedTuple):

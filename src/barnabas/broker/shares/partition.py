@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.broker.share_options import ShareOptions, duration_ms
-from barnabas.broker.share_reading import Readable, readable
+from barnabas.broker.shares.options import ShareOptions, duration_ms
+from barnabas.broker.shares.reading import Readable, readable
 from barnabas.cores.group.share_partition import AckBatch, AcquireMode, ShareChange, SharePartitionCore
 from barnabas.cores.group.share_state import NO_START_OFFSET, ShareKey
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -20,8 +20,8 @@ from barnabas.wire.errors import ApiError, ErrorCode
 if TYPE_CHECKING:
     from barnabas.broker.fetching import Waiter
     from barnabas.broker.partition import Partition
-    from barnabas.broker.share_reading import Taken
-    from barnabas.broker.share_states import ShareStates
+    from barnabas.broker.shares.reading import Taken
+    from barnabas.broker.shares.states import ShareStates
 
 log = logging.getLogger("barnabas.shares")
 

@@ -1,4 +1,4 @@
-"""Share groups at this broker: their queues (share_partition), sessions, states, and what the group cores ask for.
+"""Share groups at this broker: their queues (partition), sessions, states, and what the group cores ask for.
 
 A queue is made when somebody first fetches from it and dropped when its state is deleted or set anew; the
 next fetch then begins with what is stored.
@@ -12,10 +12,10 @@ from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from barnabas.broker.dead_letters import DeadLetters
-from barnabas.broker.share_options import ShareOptions, share_options
-from barnabas.broker.share_partition import SharePartition
-from barnabas.broker.share_states import ShareStates
+from barnabas.broker.shares.dead_letters import DeadLetters
+from barnabas.broker.shares.options import ShareOptions, share_options
+from barnabas.broker.shares.partition import SharePartition
+from barnabas.broker.shares.states import ShareStates
 from barnabas.config import broker_share
 from barnabas.cores.group import DeleteShareState, InitializeShareState, ShareInitialized
 from barnabas.cores.group.share_session import ShareSession, ShareSessions
