@@ -61,6 +61,7 @@ class Shard:
         self._listeners: list[tuple[socket.socket, str]] = []
         self._full: list[tuple[socket.socket, str]] = []
         self._held: set[socket.socket] = set()
+        self._said_full_s = -ACCEPT_REST_S
 
     def limit_connections(self, wanted_max: int) -> None:
         """At most `wanted_max`, and no more than leave the logs and everything else their file descriptors."""
@@ -147,11 +148,14 @@ class Shard:
 
     def _await_room(self, listening: socket.socket, listener: str, what: str) -> None:
         """Peers wait in the backlog until one of the open connections closes."""
-        log.warning(
-            "no connection is accepted until one closes; raise max.connections or the limit of open files "
-            "(ulimit -n) if this goes on",
-            extra={"full": what, "connections": len(self.connections)},
-        )
+        now_s = self.loop.time()
+        if now_s - self._said_full_s >= ACCEPT_REST_S:
+            self._said_full_s = now_s
+            log.warning(
+                "no more connections are accepted until one closes; raise max.connections or the limit of open "
+                "files (ulimit -n) if this goes on",
+                extra={"full": what, "connections": len(self.connections)},
+            )
         self._full.append((listening, listener))
         # By the clock too: limits may be raised.
         self._rest_accepting(listening, listener, ACCEPT_REST_S)
