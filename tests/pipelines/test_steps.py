@@ -378,9 +378,42 @@ def test_routes(spark):
     assert {r.topic for r in query_rows(free, query, rows(spark, values[:1])).collect()} == {"logs-ERROR"}
 
 
-def test_sums_that_cannot_be_done_are_null_and_stop_nothing(spark):
-    steps = "- parse: {json: {a: string, b: int}}\n- set: {c: 1 / b, d: cast(a AS int)}"
-    assert run(spark, steps, '{"a": "x", "b": 0}', '{"a": "5", "b": 2}') == [
-        {"a": "x", "b": 0, "c": None, "d": None},
-        {"a": "5", "b": 2, "c": 0.5, "d": 5},
-    ]
+def test_what_an_expression_cannot_do_goes_to_the_dead_letters(spark):
+    """Nothing that is there becomes null or wrong on the way; null of null is a value."""
+    cases = {
+        "cast(f0 AS int)": "x",
+        "cast(f1 AS int) + cast(f1 AS int)": "x",
+        "1 / cast(f2 AS int)": "0",
+        "cast(f3 AS int) * 2000000000": "2",
+        "to_date(f4)": "2024-02-30",
+        "split(f5, '-')[3]": "1-2",
+        "if(f6 = '1', raise_error('no'), f6)": "1",
+        "parse_json(f7)::int": "{}",
+    }
+    fields = ", ".join(f"f{i}: string" for i in range(len(cases)))
+    steps = f"- parse: {{json: {{{fields}}}}}\n"
+    steps += "".join(f'- set: {{c{i}: "{sql}"}}\n' for i, sql in enumerate(cases))
+    values = [json.dumps({f"f{i}": value}) for i, value in enumerate(cases.values())]
+    *bad, null = run(spark, steps, *values, "{}")
+    for i, (sql, value) in enumerate(cases.items()):
+        assert bad[i] == (f"{i + 2} set", f"cannot compute {sql} with f{i} = {value}")
+    assert set(null.values()) == {None}
+    kept, refused = run(spark, "- parse: {json: all}\n- filter: a::int > 1", '{"a": 2}', '{"a": "x"}')
+    assert (kept, refused) == ({"a": 2}, ("2 filter", "cannot compute a::int > 1 with a = x"))
+    fine = '- parse: {json: {a: int}}\n- set: {b: "try_divide(1, a)"}'
+    assert one(spark, fine, '{"a": 0}') == {"a": 0, "b": None}
+
+
+def test_an_output_s_own_expressions_that_fail(spark):
+    spec = spec_of(
+        "- parse: {json: {a: string}}",
+        "{topic: out, key: cast(a AS int), headers: {h: 10 / (cast(a AS int) - 1)}}",
+    )
+    (query,) = spec.queries()
+    found = query_rows(spec, query, rows(spark, ['{"a": "5"}', '{"a": "x"}', '{"a": "1"}'])).collect()
+    assert [(row.topic, bytes(row.key), bytes(row.value)) for row in found] == [
+        ("out", b"5", b'{"a":"5"}'), ("p-dead-letters", b"k", b'{"a": "x"}'), ("p-dead-letters", b"k", b'{"a": "1"}'),
+    ]  # fmt: skip
+    told = [{h.key: bytes(h.value).decode() for h in row.headers} for row in found[1:]]
+    assert [t["barnabas.step"] for t in told] == ["out: key", "out: headers.h"]
+    assert told[0]["barnabas.reason"] == "cannot compute cast(a AS int) with a = x"

@@ -25,6 +25,7 @@ from barnabas.pipelines.steps.base import (
     OPEN_TYPE,
     RECORD_COLUMNS,
     Frame,
+    computed,
     expression,
     fail,
     quoted,
@@ -103,7 +104,13 @@ def query_deliverable(spec: PipelineSpec, query: Query, rows: DataFrame) -> tupl
         needed = output.target.options.get("partition_by", ()) if output.target is not None else ()
         frame = frame.declare(needed, _place(spec, output, "partition_by"))
     if identity is not None:
-        expression(frame, identity, _place(spec, output, "id"))
+        fields, place = frame.fields, _place(spec, output, "id")
+        if output.aggregate is None:
+            frame = computed(frame, "_id", identity, place, "string")
+            identity = "_id"
+        else:
+            expression(frame, identity, place)
+        frame = replace(frame, fields=fields)
     return deliverable(frame, identity), frame.fields
 
 
@@ -152,11 +159,11 @@ def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
         # Before the expressions: a field that they name must not show up where a record does not have it.
         frame = replace(frame, data=frame.data.withColumn("_whole", json_value(frame)))
     if output.key is not None:
-        frame, key = expression(frame, output.key, _place(spec, output, "key"))
+        frame, key = _own(spec, output, frame, "key", output.key)
     if output.value is not None:
-        frame, value = expression(frame, output.value, _place(spec, output, "value"))
+        frame, value = _own(spec, output, frame, "value", output.value)
     if output.timestamp is not None:
-        frame, timestamp = expression(frame, output.timestamp, _place(spec, output, "timestamp"))
+        frame, timestamp = _own(spec, output, frame, "timestamp", output.timestamp, "timestamp")
     if output.headers:
         frame, headers = _headers(spec, output, frame)
     frame, topic = _topic(spec, output, frame)
@@ -165,7 +172,7 @@ def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
         "key": _bytes(frame, key),
         "value": _bytes(frame, value),
         "headers": headers,
-        "timestamp": timestamp.cast("timestamp"),
+        "timestamp": timestamp,
     }
     bad = F.col("_error").isNotNull()
     dead = dead_columns(spec)
@@ -174,11 +181,19 @@ def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
     )
 
 
+def _own(
+    spec: PipelineSpec, output: Output, frame: Frame, what: str, sql: str, kind: str | None = None
+) -> tuple[Frame, Column]:
+    """One of an output's own expressions as a column; rows that it fails for have an error."""
+    name = f"_out.{what}"
+    frame = computed(frame, name, sql, _place(spec, output, what), kind)
+    return frame, F.col(quoted(name))
+
+
 def _topic(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Column]:
     if output.route is None:
         return frame, F.lit(output.topic)
-    frame, by = expression(frame, output.route.by, _place(spec, output, "route.by"))
-    chosen = by.cast("string")
+    frame, chosen = _own(spec, output, frame, "route.by", output.route.by, "string")
     if output.route.topics:
         pairs = [F.lit(text) for pair in output.route.topics.items() for text in pair]
         chosen = F.try_element_at(F.create_map(*pairs), F.coalesce(chosen, F.lit("")))
@@ -198,8 +213,8 @@ def _bytes(frame: Frame, column: Column) -> Column:
 def _headers(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Column]:
     entries = []
     for name, sql in output.headers.items():
-        frame, column = expression(frame, sql, _place(spec, output, f"headers.{name}"))
-        value = column.cast("string").cast("binary")
+        frame, column = _own(spec, output, frame, f"headers.{name}", sql, "string")
+        value = column.cast("binary")
         entries.append(F.struct(F.lit(name).alias("key"), value.alias("value")))
     return frame, F.array(*entries).cast(DDL_TYPES["headers"])
 

@@ -25,7 +25,7 @@ from barnabas.pipelines.model import PipelineSpec, Step
 from barnabas.pipelines.options import client_options
 from barnabas.pipelines.queries import connection_options
 from barnabas.pipelines.records import as_rows, read_ranges
-from barnabas.pipelines.steps.base import Frame, expression
+from barnabas.pipelines.steps.base import Frame, expression, kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,7 +158,7 @@ def _failures(spec: PipelineSpec, records: DataFrame) -> DataFrame:
     number = F.element_at("_headers", -1)["value"].cast("string").cast("bigint").alias("number")
     failures = None
     for output in spec.outputs:
-        done = run_steps(common, output.steps).data.where(F.col("_error").isNotNull())
+        done = kept(run_steps(common, output.steps).data, F.col("_error").isNotNull())
         found = done.select(
             number, F.col("_error")["reason"].alias("new_reason"), F.col("_error")["step"].alias("new_step")
         )

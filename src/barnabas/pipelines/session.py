@@ -47,8 +47,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # One row that does not divide or convert must not stop a stream: the result is null instead.
-    "spark.sql.ansi.enabled": "false",
+    # What does not divide or convert is an error, not null: steps send the record to the dead letters.
+    "spark.sql.ansi.enabled": "true",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
@@ -175,7 +175,8 @@ def start_session(
 
 def _hush(spark: SparkSession) -> None:
     """What goes wrong is told by us, in one line; PySpark would print it as well."""
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     server = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is not None:
         # Java may end before this side-line does; socketserver would print a traceback of that.

@@ -60,21 +60,32 @@ class Frame:
         """Spark's name of an expression's type."""
         return str(self.data.select(column.alias("x")).schema["x"].dataType.simpleString())
 
-    def put(self, columns: Mapping[str, Column], step: Step, reason: Reason | None = None) -> Frame:
+    def put(
+        self,
+        columns: Mapping[str, Column],
+        step: Step,
+        reason: Reason | None = None,
+        *,
+        attempted: bool = False,
+    ) -> Frame:
         """New or replaced fields.
 
         reason: gives, from the new columns, what is wrong where something is, null elsewhere. In a row with an
         error, now or before, the fields become null. Every expression is evaluated once per row: Spark
-        keeps a projection of its own for what is used more than once.
+        keeps a projection of its own for what is used more than once. attempted: they come from `attempt`.
         """
         alive = F.col("_error").isNull()
+        wanted = alive & _always() if attempted else alive
         fresh = {name: f"_new_{i}" for i, name in enumerate(columns)}
-        data = self.data.withColumns({fresh[name]: F.when(alive, column) for name, column in columns.items()})
+        data = self.data.withColumns(
+            {fresh[name]: F.when(wanted, column) for name, column in columns.items()}
+        )
         if reason is not None:
             why = reason({name: F.col(fresh[name]) for name in columns})
             if why is not None:
                 data = flag(data, why, step)
-        data = data.withColumns({name: F.when(alive, F.col(fresh[name])) for name in columns})
+        inner = {name: F.col(fresh[name])["v"] if attempted else F.col(fresh[name]) for name in columns}
+        data = data.withColumns({name: F.when(alive, value) for name, value in inner.items()})
         data = data.drop(*fresh.values())
         added = tuple(name for name in columns if name not in self.fields)
         frame = replace(self, data=data, fields=self.fields + added)
@@ -168,6 +179,65 @@ def expression(frame: Frame, sql: str, step: Step) -> tuple[Frame, Column]:
     fail(step, f"{sql!r} names more than {UNKNOWN_NAMES_MAX} fields")
 
 
+def computed(frame: Frame, name: str, sql: str, step: Step, kind: str | None = None) -> Frame:
+    """The frame with a field `name` made by a Spark SQL expression (as type `kind`).
+
+    A row that it fails for (a cast, an overflow, a division by zero, raise_error, ...) has an error with the fields that
+    the expression names. Null that comes out of null is a value like others.
+    """
+    frame, column = expression(frame, sql, step)
+    if kind is not None:
+        column = column.cast(kind)
+    if SIMPLE.fullmatch(sql):
+        return frame.put({name: column}, step)
+    named = [field for field in frame.fields if field in _references(frame, column)]
+    shown: list[Column | str] = []
+    for field in named:
+        shown += [f"{', ' if shown else ' with '}{field} = ", F.col(quoted(field))]
+
+    def reason(new: Mapping[str, Column]) -> Column:
+        return F.when(new[name].isNull(), complaint(f"cannot compute {sql}", *shown))
+
+    return frame.put({name: attempt(column)}, step, reason, attempted=True)
+
+
+SIMPLE: Final = re.compile(r"[A-Za-z_][\w.]*|`[^`]+`|\d+|'[^'\\]*'")
+"""Names and plain values: nothing in them can fail."""
+
+
+def attempt(column: Column) -> Column:
+    """A struct of one value `v`; null where the expression raises an error. In ANSI mode nothing becomes null or wrong
+    without an error."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    assert context is not None, "frames are made in a session"
+    jvm: Any = context._jvm
+    tools = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    inner = tools.expression(F.struct(column.alias("v"))._jc)
+    return Column(tools.column(jvm.org.apache.spark.sql.catalyst.expressions.TryEval(inner)))
+
+
+def _always() -> Column:
+    """True, though Spark does not know: from a branch that may not be taken it moves nothing out. Moved out of an
+    `attempt`, because it stands in it twice, a part of an expression would fail the query."""
+    return F.coalesce(F.col("_offset") >= F.lit(-1), F.lit(True))
+
+
+def kept(data: DataFrame, condition: Column) -> DataFrame:
+    """The rows for which it is true. Spark would ask it before the steps, and do them all for it once more, unless what
+    it asks seems to change from one time to the next."""
+    asked = condition & (F.rand(0) + 1 > 0)  # Spark knows what `rand() >= 0` is
+    return data.withColumn("_kept", asked).where(F.col("_kept")).drop("_kept")
+
+
+def _references(frame: Frame, column: Column) -> set[str]:
+    """The columns of the frame that an expression names."""
+    plan = frame.data.select(column.alias("x"))._jdf.queryExecution().analyzed()
+    found = plan.references().toSeq()
+    return {str(found.apply(i).name()) for i in range(found.size())}
+
+
 def unknown_name(error: AnalysisException) -> str | None:
     """The column that Spark could not find, as it was written; a path is its first name."""
     if not str(error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
@@ -182,6 +252,12 @@ def spark_reason(error: Exception) -> str:
     text = str(error).split(" SQLSTATE")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
+
+
+def java_reason(error: Exception) -> str:
+    """What a Java exception says, without its class."""
+    first = str(getattr(error, "java_exception", error)).splitlines()[0]
+    return first.rpartition("Exception: ")[2]
 
 
 @dataclass(frozen=True, slots=True)

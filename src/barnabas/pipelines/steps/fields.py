@@ -26,9 +26,11 @@ from barnabas.pipelines.steps.base import (
     Frame,
     StepRule,
     complaint,
+    computed,
     expression,
     fail,
     first_of,
+    kept,
     quoted,
     rules,
 )
@@ -253,8 +255,7 @@ def _check_set(item: Item) -> Mapping[str, Any]:
 
 def _apply_set(frame: Frame, step: Step) -> Frame:
     for name, sql in step.options["fields"].items():
-        frame, column = expression(frame, sql, step)
-        frame = frame.put({name: column}, step)
+        frame = computed(frame, name, sql, step)
     return frame
 
 
@@ -291,7 +292,9 @@ def _apply_filter(frame: Frame, step: Step) -> Frame:
     frame, wanted = expression(frame, step.options["where"], step)
     if frame.kind(wanted) != "boolean":
         fail(step, f"{step.options['where']!r} is {frame.kind(wanted)}, not true or false")
-    return replace(frame, data=frame.data.where(F.col("_error").isNotNull() | wanted))
+    done = computed(frame, "_wanted", step.options["where"], step)
+    data = kept(done.data, F.col("_error").isNotNull() | F.col("_wanted")).drop("_wanted")
+    return replace(frame, data=data)
 
 
 def _check_deduplicate(item: Item) -> Mapping[str, Any]:

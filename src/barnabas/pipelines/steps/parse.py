@@ -27,6 +27,7 @@ from barnabas.pipelines.steps.base import (
     StepRule,
     complaint,
     fail,
+    java_reason,
     quoted,
     rules,
     short,
@@ -132,8 +133,13 @@ def _try_regex(frame: Frame, regex: str, step: Step) -> None:
     try:
         jvm.java.util.regex.Pattern.compile(regex)
     except Exception as error:
-        reason = str(getattr(error, "java_exception", error)).splitlines()[0]
-        fail(step, f"the regular expression is wrong: {reason.rpartition('Exception: ')[2]}")
+        fail(step, f"the regular expression is wrong: {java_reason(error)}")
+
+
+def _whole(text: Column) -> Column:
+    """Whether braces stand at both ends: Spark's reader leaves what comes after an object."""
+    blanks = " \t\r\n"
+    return F.ltrim(text, F.lit(blanks)).startswith("{") & F.rtrim(text, F.lit(blanks)).endswith("}")
 
 
 def _not_an_object(text: Column) -> Column:
@@ -167,9 +173,8 @@ def _apply_json(frame: Frame, step: Step) -> Frame:
     parsed = F.col("_json")
 
     def reason(_: Mapping[str, Column]) -> Column:
-        whole = F.ltrim(text).startswith("{") & F.rtrim(text).endswith("}")
         return (
-            F.when(text.isNull() | parsed.isNull() | ~whole, _not_an_object(text))
+            F.when(text.isNull() | parsed.isNull() | ~_whole(text), _not_an_object(text))
             .when(parsed[CORRUPT].isNotNull(), complaint("the JSON does not have the declared types: ", text))
         )  # fmt: skip
 
@@ -185,7 +190,9 @@ def _apply_any_json(frame: Frame, step: Step) -> Frame:
     whole = F.from_json(text, OPEN_TYPE)
     if prefix:
         whole = F.transform_keys(whole, lambda key, _: F.concat(F.lit(prefix), key))
-    done = frame.spread(whole, step, lambda new: F.when(new[""].isNull(), _not_an_object(text)))
+    done = frame.spread(
+        whole, step, lambda new: F.when(new[""].isNull() | ~_whole(text), _not_an_object(text))
+    )
     used = step.options["from"]
     return _without(done, used) if used is not None else done
 
@@ -212,7 +219,7 @@ def _apply_csv(frame: Frame, step: Step) -> Frame:
 
     def reason(_: Mapping[str, Column]) -> Column:
         return F.when(text.isNull(), F.lit("the text for csv is null")).when(
-            parsed.isNull() | parsed[CORRUPT].isNotNull(),
+            parsed.isNull() | parsed[CORRUPT].isNotNull() | ((text == "") & F.lit(len(fields) > 1)),
             complaint(f"not {len(fields)} values of the declared types: ", text),
         )
 

@@ -16,7 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from barnabas.pipelines.document import Item
-from barnabas.pipelines.steps.base import Frame, StepRule, complaint, fail, first_of, rules
+from barnabas.pipelines.steps.base import Frame, StepRule, complaint, fail, first_of, java_reason, rules
 from barnabas.pipelines.steps.fields import check_names, check_new_name
 
 if TYPE_CHECKING:
@@ -68,12 +68,22 @@ def _apply_replace(frame: Frame, step: Step) -> Frame:
     if "find" in options:
         new = F.replace(text, F.lit(options["find"]), F.lit(options["with"]))
     else:
-        try:
-            frame.data.sparkSession._jvm.java.util.regex.Pattern.compile(options["regex"])
-        except Exception as error:
-            fail(step, f"the regular expression is wrong: {str(error).splitlines()[-1]}")
+        _try_replacement(frame, options["regex"], options["with"], step)
         new = F.regexp_replace(text, options["regex"], options["with"])
     return frame.put({options["field"]: new}, step)
+
+
+def _try_replacement(frame: Frame, regex: str, replacement: str, step: Step) -> None:
+    """Lets Java try both now: a group that is not there would fail every task that meets a match."""
+    compile_regex = frame.data.sparkSession._jvm.java.util.regex.Pattern.compile
+    try:
+        compile_regex(regex)
+    except Exception as error:
+        fail(step, f"the regular expression is wrong: {java_reason(error)}")
+    try:
+        compile_regex(f"(?:{regex})|").matcher("").replaceAll(replacement)
+    except Exception as error:
+        fail(step, f"with {replacement!r} does not go with the regular expression: {java_reason(error)}")
 
 
 def _check_substring(item: Item) -> Mapping[str, Any]:
