@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 
 import typer
 from confluent_kafka import KafkaException, TopicPartition
 
+from barnabas.cli import lag
 from barnabas.cli.admin import committed_of, report
 from barnabas.cli.connection import REQUEST_TIMEOUT_SECONDS, await_result, connect, explain
+from barnabas.cli.direct import direct
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.cli.output import count_of, print_json, print_table
@@ -84,6 +87,7 @@ def describe(
             say_error("barnabas group describe", str(error))
             failed = True
     missing = [shown["group"] for shown in details if shown["state"] == "dead"]
+    add_lag_seconds(details, bootstrap, properties)
     details = [shown for shown in details if shown["state"] != "dead"]
     for shown in [] if json else details:
         print_group(shown, members)
@@ -94,6 +98,20 @@ def describe(
             "barnabas group describe", f"{name}: no such group; `barnabas group list` shows what is there"
         )
     return EXIT_FAILED if failed or missing else EXIT_OK
+
+
+def add_lag_seconds(
+    details: list[dict[str, Any]], bootstrap: str | None, properties: list[str] | None
+) -> None:
+    """Give consumer groups their lag in seconds; records are read only where a group is behind. Raises CliError."""
+    consumer_groups = [shown for shown in details if "lag" in shown and shown["type"] != "share"]
+    if not consumer_groups:
+        return
+    now_ms = time.time_ns() // 1_000_000
+    with direct(bootstrap, properties) as admin:
+        for shown in consumer_groups:
+            lag.add_seconds(admin.client, shown["offsets"], now_ms)
+            shown["lag_seconds"] = lag.worst(shown["offsets"])
 
 
 def detail(admin: Any, group: Any) -> dict[str, Any]:
@@ -151,19 +169,29 @@ def offsets_of(admin: Any, group: str, assigned: set[tuple[str, int]]) -> list[d
 
 def offset_row(key: tuple[str, int], committed: int | None, end: int | None) -> dict[str, Any]:
     """One partition of a group; lag counts records, None when either side is not known."""
-    lag = None if committed is None or end is None else max(end - committed, 0)
-    return {"topic": key[0], "partition": key[1], "committed": committed, "end": end, "lag": lag}
+    records = None if committed is None or end is None else max(end - committed, 0)
+    return {
+        "topic": key[0],
+        "partition": key[1],
+        "committed": committed,
+        "end": end,
+        "lag": records,
+        "lag_seconds": None,
+    }
 
 
 def print_group(shown: dict[str, Any], members: bool) -> None:
     """One group as text."""
     facts = [shown["state"], count_of(len(shown["members"]), "member"), f"lag {shown['lag']:,}"]
+    if shown.get("lag_seconds"):
+        facts[-1] += f" ({shown['lag_seconds']:,} s)"
     if shown["assignor"]:
         facts.append(f"assignor {shown['assignor']}")
     print(f"{shown['group']}: {', '.join(facts)}")
     if shown["offsets"]:
         print_table(
-            [head.upper() for head in shown["offsets"][0]], [list(r.values()) for r in shown["offsets"]]
+            [head.upper().replace("_", " ") for head in shown["offsets"][0]],
+            [list(r.values()) for r in shown["offsets"]],
         )
     if members and shown["members"]:
         print_table(

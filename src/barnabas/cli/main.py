@@ -61,6 +61,7 @@ COMMANDS: Final = (
         "log", "barnabas.cli.log", "Partitions on the brokers' disks: sizes, moves, what segment files hold."
     ),
     Command("perf", "barnabas.cli.perf", "Measure producing, consuming, and from send to receive."),
+    Command("verify", "barnabas.cli.verify", "Produce and consume with a line of JSON for all that happens."),
     Command("agent", "barnabas.cli.agent.command", "Ship the lines of growing files into a topic."),
     Command("profile", "barnabas.cli.profile", "Show the clusters that are known by name."),
     Command(

@@ -35,6 +35,8 @@ app = new_app("Send lines of standard input or of files to a topic.")
 CHUNK_BYTES: Final = 1 << 20
 BATCH_RECORDS: Final = 10_000
 POLL_SECONDS: Final = 0.5
+NUDGES: Final = 10
+NUDGE_SECONDS: Final = 0.02
 TOPIC_WAIT_SECONDS: Final = 5.0
 
 # Measured against a local broker: large batches with a short linger reach the most records/s while
@@ -134,6 +136,13 @@ class Sender:
     def finish(self) -> None:
         """Wait until everything is acknowledged or has failed; a second Ctrl-C gives up."""
         try:
+            # librdkafka asks for its producer id when metadata arrives, then only every 500 ms; its first metadata
+            # comes before it has the connection to ask on. So a short run asks for metadata once more.
+            for _ in range(NUDGES):
+                if not self.producer.flush(NUDGE_SECONDS):
+                    return
+                with contextlib.suppress(KafkaException):
+                    self.producer.list_topics(self.topic, timeout=POLL_SECONDS)
             while self.producer.flush(POLL_SECONDS):
                 pass
         except KeyboardInterrupt:

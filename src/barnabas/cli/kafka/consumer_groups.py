@@ -74,6 +74,8 @@ def main(arguments: Sequence[str]) -> int:
                 list_groups(admin, parsed)
             case "describe":
                 describe(admin, parsed)
+            case "delete" if "topic" in parsed:
+                group_offsets.delete(admin, parsed)
             case "delete":
                 delete(admin, parsed)
             case "reset-offsets":
@@ -94,6 +96,11 @@ def check(parsed: Parsed) -> None:
     for action in ("describe", "delete", "reset-offsets"):
         if action in parsed and not {"group", "all-groups"} & parsed.values.keys():
             raise Refused(f"Option [{action}] takes one of these options: [all-groups], [group]")
+    if "delete" in parsed and "topic" in parsed and "zookeeper" not in parsed:
+        raise Refused(
+            "The consumer does not support topic-specific offset deletion from a consumer group; use --delete-offsets",
+            False,
+        )
     if "delete-offsets" in parsed and not {"group", "topic"} <= parsed.values.keys():
         raise Refused("Option [delete-offsets] takes the following options: [group], [topic]")
     if "describe" in parsed and sum(name in parsed for name in ("members", "offsets", "state")) > 1:

@@ -96,12 +96,17 @@ def check(parsed: Parsed) -> None:
             TOOL.need(parsed, "topic")
     if "delete" in parsed and not {"topic"} & parsed.values.keys():
         raise Refused('Missing required argument "[topic]"')
-    if "alter" in parsed and ("config" in parsed or "delete-config" in parsed):
+    old_configs = "zookeeper" in parsed and {"config", "delete-config"} & parsed.values.keys()
+    if "alter" in parsed and ("config" in parsed or "delete-config" in parsed) and not old_configs:
         raise Refused(
             'Option combination "[bootstrap-server],[config]" can\'t be used with option "[alter]" '
             "(the kafka-configs CLI supports altering topic configs with a --bootstrap-server option)"
         )
-    if "alter" in parsed and not {"partitions", "replica-assignment"} & parsed.values.keys():
+    if (
+        "alter" in parsed
+        and not old_configs
+        and not {"partitions", "replica-assignment"} & parsed.values.keys()
+    ):
         raise Refused('Missing required argument "[partitions]"')
 
 
@@ -215,7 +220,11 @@ def delete(admin: Admin, parsed: Parsed) -> None:
 
 
 def alter(admin: Admin, parsed: Parsed) -> None:
-    """Add partitions. Raises ToolError."""
+    """Add partitions; in a session of the ZooKeeper age change options, too. Raises ToolError."""
+    if {"config", "delete-config"} & parsed.values.keys():
+        alter_configs(admin, parsed)
+        if "partitions" not in parsed:
+            return
     assigned = parse_assignment(parsed.text("replica-assignment"))
     wanted = parsed.number("partitions", len(assigned))
     rows = []
@@ -240,6 +249,24 @@ def alter(admin: Admin, parsed: Parsed) -> None:
             raise ToolError(error_text(result.error_code, result.error_message))
     if "zookeeper" in parsed:
         print("Adding partitions succeeded!")
+
+
+def alter_configs(admin: Admin, parsed: Parsed) -> None:
+    """Change options as kafka-topics did until Kafka 3. Raises ToolError."""
+    from barnabas.cli.kafka.configs import Entity, change
+
+    print(
+        "WARNING: Altering topic configuration from this script has been deprecated and may be removed in future "
+        "releases.\n         Going forward, please use kafka-configs.sh for this functionality"
+    )
+    for topic in matching(admin, parsed):
+        change(
+            admin,
+            Entity("topics", topic.name),
+            dict(config_pairs(parsed.all("config"))),
+            parsed.all("delete-config"),
+        )
+        print(f"Updated config for topic {topic.name}.")
 
 
 def describe(admin: Admin, parsed: Parsed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Sequence
@@ -56,23 +57,21 @@ def main(arguments: Sequence[str]) -> int:
     except CliError as error:
         raise ToolError(str(error)) from None
     report = Report()
-    report.say("startup_complete")
+    shape = Shape(
+        parsed.get("value-prefix"),
+        parsed.number("repeating-keys", 0),
+        parsed.number("message-create-time", -1),
+    )
     rate = float(parsed.text("throughput", "-1"))
-    try:
-        produce(
-            producer,
-            parsed.text("topic"),
-            parsed.number("max-messages", -1),
-            rate,
-            Shape(
-                parsed.get("value-prefix"),
-                parsed.number("repeating-keys", 0),
-                parsed.number("message-create-time", -1),
-            ),
-            report,
-        )
-    except KeyboardInterrupt:
-        pass
+    run_producer(producer, parsed.text("topic"), parsed.number("max-messages", -1), rate, shape, report)
+    return EXIT_OK if report.acked == report.sent else EXIT_FAILED
+
+
+def run_producer(producer: Any, topic: str, count: int, rate: float, shape: Shape, report: Report) -> None:
+    """`produce` from start-up to summary, until the count or Ctrl-C."""
+    report.say("startup_complete")
+    with contextlib.suppress(KeyboardInterrupt):
+        produce(producer, topic, count, rate, shape, report)
     producer.flush()
     report.say("shutdown_complete")
     seconds = max(time.monotonic() - report.began, 1e-9)
@@ -83,7 +82,6 @@ def main(arguments: Sequence[str]) -> int:
         target_throughput=int(rate),
         avg_throughput=report.acked / seconds,
     )
-    return EXIT_OK if report.acked == report.sent else EXIT_FAILED
 
 
 @dataclass(frozen=True, slots=True)
