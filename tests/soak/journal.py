@@ -8,7 +8,8 @@ that its session ended; it owns in its own belief only, until it hears of it.
 Nobody's. A partition may be nobody's while the group cannot know better: for a session time-out after a member
 went silent (died, did not run) or the broker came back, and everywhere for the short time that a rebalance
 takes (`settle_s`) after somebody came or went. Every other moment without an owner is a fault. So is, whatever
-happened meanwhile, to be nobody's for longer than one session time-out and one rebalance at a stretch.
+happened meanwhile, to be nobody's for longer than one session time-out and one rebalance at a stretch
+(`Rules.silence_s`).
 """
 
 from __future__ import annotations
@@ -54,11 +55,24 @@ class Commit(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """session_s, heartbeat_s: as the members are told. settle_s: what a rebalance may take."""
+    """session_s, heartbeat_s: as the members are told. settle_s: what a rebalance may take.
+
+    revoke_s: how long a member of the consumer protocol may take to confirm that it gave partitions up (its
+    rebalance time-out): Kafka's rule, and needed, because librdkafka now and then never confirms and is fenced.
+    grace_s: two owners for so short a time are no fault: librdkafka may say that it released partitions while its
+    callback still runs.
+    """
 
     session_s: float
     heartbeat_s: float
     settle_s: float
+    revoke_s: float = 0.0
+    grace_s: float = 0.25
+
+    @property
+    def silence_s(self) -> float:
+        """From the last sign of life of a member to the moment when others own what it had."""
+        return self.session_s + self.settle_s + self.revoke_s
 
 
 @dataclass
@@ -142,7 +156,7 @@ def _doubt(pause: Span, told: list[list[Any]], rules: Rules) -> Span:
 # --- what must be true
 
 
-def owned_twice(story: Story) -> list[str]:
+def owned_twice(story: Story, rules: Rules) -> list[str]:
     """Faults: somebody began to own what another member owned."""
     faults = []
     by_partition: dict[int, list[Owned]] = defaultdict(list)
@@ -155,6 +169,8 @@ def owned_twice(story: Story) -> list[str]:
                 if not earlier.span.overlaps(later.span) or earlier.member == later.member:
                     continue
                 common = Span(later.span.begin, min(earlier.span.end, later.span.end))
+                if common.end - common.begin <= rules.grace_s:
+                    continue
                 fenced = [*story.doubtful.get(earlier.member, ()), *story.doubtful.get(later.member, ())]
                 if not any(doubt.begin <= common.begin and common.end <= doubt.end for doubt in fenced):
                     faults.append(
@@ -184,11 +200,11 @@ def unowned(story: Story, partitions: int, whole: Span) -> dict[int, list[Span]]
 
 def excuses(story: Story, rules: Rules, broker_away: Iterable[Span]) -> list[Span]:
     """When a partition may be nobody's; merged and sorted."""
-    spans = [Span(at - rules.settle_s, at + rules.settle_s) for at in story.came_or_went]
+    spans = [Span(at - rules.settle_s, at + rules.settle_s + rules.revoke_s) for at in story.came_or_went]
     for silence in story.silent:
         back = silence.begin if silence.end == FOREVER else silence.end
-        spans.append(Span(silence.begin - TICK_S, back + rules.session_s + rules.settle_s))
-    spans += [Span(away.begin, away.end + rules.session_s + rules.settle_s) for away in broker_away]
+        spans.append(Span(silence.begin - TICK_S, back + rules.silence_s))
+    spans += [Span(away.begin, away.end + rules.silence_s) for away in broker_away]
     merged: list[Span] = []
     for span in sorted(spans):
         if merged and span.begin <= merged[-1].end:
@@ -218,7 +234,7 @@ def nobodys_for_long(free: Mapping[int, list[Span]], rules: Rules, broker_away: 
     faults = []
     for partition, spans in free.items():
         for span in spans:
-            allowed = rules.session_s + rules.settle_s
+            allowed = rules.silence_s
             allowed += sum(one.end - one.begin + rules.session_s for one in away if one.overlaps(span))
             if span.end - span.begin > allowed:
                 faults.append(

@@ -1,6 +1,7 @@
 """Consumers of one group, several in one process: `member.py JOURNAL SETTINGS` (JSON).
 
-Settings: library, bootstrap, group, topic, protocol (classic or consumer), strategy, session_ms, heartbeat_ms, names.
+Settings: library, bootstrap, group, topic, protocol (classic or consumer), strategy, session_ms, heartbeat_ms,
+rebalance_ms, names.
 What happens is appended to the journal at once, one JSON list a line, so that a SIGKILL takes nothing back:
 
     ["assign", member, at, [partitions]]     at the beginning of the callback
@@ -72,6 +73,7 @@ def confluent(settings, name, journal):
         "fetch.queue.backoff.ms": 50,
         "reconnect.backoff.max.ms": 500,
         "topic.metadata.refresh.interval.ms": 60000,
+        "max.poll.interval.ms": settings["rebalance_ms"],
     }
     if not consumer_protocol:
         config["session.timeout.ms"] = settings["session_ms"]

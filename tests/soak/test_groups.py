@@ -52,7 +52,7 @@ def begin(tmp_path: Path, own_broker: Callable[..., BrokerProcess]) -> Iterator[
 
 def test_two_groups_of_ten_through_one_of_each_fault(begin: Begin) -> None:
     kinds = (Kind("classic", "cooperative-sticky"), Kind("consumer"))
-    rules = Rules(session_s=4, heartbeat_s=0.4, settle_s=4)
+    rules = Rules(session_s=4, heartbeat_s=0.4, settle_s=4, revoke_s=12)
     world = begin(kinds, (4, 3, 1, 1, 1), 24, rules, rate=200)
     for group in world.groups:
         world.kill(group, 1)
@@ -80,7 +80,7 @@ LONG = [
 @pytest.mark.parametrize("kind", LONG)
 def test_two_hundred_members_for_minutes(begin: Begin, kind: Kind) -> None:
     """8 rounds of faults, of about half a minute each; the broker dies in the middle."""
-    rules = Rules(session_s=6, heartbeat_s=0.5, settle_s=10)
+    rules = Rules(session_s=6, heartbeat_s=0.5, settle_s=10, revoke_s=15)
     sizes = [25] * 4 + [8] * 10 + [1] * 20
     if len(kind.libraries) > 1:  # the libraries in Python need more of the processor
         sizes = [5] * 6 + [1] * 10
@@ -91,6 +91,8 @@ def test_two_hundred_members_for_minutes(begin: Begin, kind: Kind) -> None:
         world.kill(group, chance.randint(0, 3))
         world.stall(group, chance.randint(0, 3), seconds=chance.uniform(1, 2 * rules.session_s))
         world.leave(group, chance.randint(0, 2))
+        if turn == 2:
+            world.stall_broker(1.2 * rules.session_s)
         if turn == 4:
             world.crash_broker(chance.uniform(0, 2))
         world.rest()

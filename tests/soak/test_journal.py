@@ -26,7 +26,7 @@ def test_one_after_the_other_is_no_fault() -> None:
         [*ticks(0, 40), ["assign", "a", 1, [0]], ["revoke", "a", 20, [0]]],
         [*ticks(0, 40), ["assign", "b", 20.1, [0]]],
     )
-    assert journal.owned_twice(story) == []
+    assert journal.owned_twice(story, RULES) == []
     free = journal.unowned(story, 1, Span(2, 40))
     assert [round(span.end - span.begin, 3) for span in free[0]] == [0.1]
 
@@ -35,28 +35,28 @@ def test_two_owners_at_once() -> None:
     story = told(
         40,
         [*ticks(0, 40), ["assign", "a", 1, [0, 1]], ["revoke", "a", 20, [0, 1]]],
-        [*ticks(0, 40), ["assign", "b", 19.9, [0]]],
+        [*ticks(0, 40), ["assign", "b", 19.7, [0]]],
     )
-    assert [fault.split(":")[0] for fault in journal.owned_twice(story)] == ["partition 0"]
+    assert [fault.split(":")[0] for fault in journal.owned_twice(story, RULES)] == ["partition 0"]
 
 
 def test_who_did_not_run_may_be_replaced_after_its_session_until_it_hears_of_it() -> None:
     stalled = [*ticks(0, 10), *ticks(30, 40), ["assign", "a", 1, [0]], ["revoke", "a", 30.4, [0]]]
     late = [*ticks(0, 40), ["assign", "b", 16, [0]]]
-    assert journal.owned_twice(told(40, stalled, late)) == []
+    assert journal.owned_twice(told(40, stalled, late), RULES) == []
     early = [*ticks(0, 40), ["assign", "b", 13, [0]]]
-    assert len(journal.owned_twice(told(40, stalled, early))) == 1
+    assert len(journal.owned_twice(told(40, stalled, early), RULES)) == 1
     lasting = [line for line in stalled if line[0] != "revoke"] + [
         ["revoke", "a", 30.4, []],
         ["read", "a", 31, 0, 1, 2],
     ]
-    assert len(journal.owned_twice(told(40, lasting, late))) == 1
+    assert len(journal.owned_twice(told(40, lasting, late), RULES)) == 1
 
 
 def test_the_dead_own_nothing() -> None:
     dead = [*ticks(0, 10), ["assign", "a", 1, [0]]]
-    assert journal.owned_twice(told(40, dead, [*ticks(0, 40), ["assign", "b", 10.5, [0]]])) == []
-    assert len(journal.owned_twice(told(40, dead, [*ticks(0, 40), ["assign", "b", 9, [0]]]))) == 1
+    assert journal.owned_twice(told(40, dead, [*ticks(0, 40), ["assign", "b", 10.5, [0]]]), RULES) == []
+    assert len(journal.owned_twice(told(40, dead, [*ticks(0, 40), ["assign", "b", 9, [0]]]), RULES)) == 1
 
 
 @pytest.mark.parametrize(("taken_at", "faults"), [(17.5, 0), (19, 1)])

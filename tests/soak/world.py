@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,7 @@ class Group:
             "library": library, "bootstrap": world.broker.bootstrap, "group": self.name, "topic": world.topic,
             "protocol": self.kind.protocol, "strategy": self.kind.strategy, "names": names,
             "session_ms": int(world.rules.session_s * 1000), "heartbeat_ms": int(world.rules.heartbeat_s * 1000),
+            "rebalance_ms": int(world.rules.revoke_s * 1000),
         }  # fmt: skip
         path = world.folder / f"{self.name}-{number}.journal"
         members = Members([sys.executable, str(SCRIPT), str(path), json.dumps(settings)], path, names)
@@ -233,6 +235,15 @@ class World:
         self.broker.start()
         self.broker_away.append(Span(gone_at, time.monotonic()))
 
+    def stall_broker(self, seconds: float) -> None:
+        """It does not run, and finds all that was sent meanwhile when it wakes up."""
+        gone_at = time.monotonic()
+        self.count("broker stopped")
+        os.kill(self.broker.pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(self.broker.pid, signal.SIGCONT)
+        self.broker_away.append(Span(gone_at, time.monotonic()))
+
     def rest(self) -> None:
         """Until the last fault is over, and a little longer: then nothing is excused any more."""
         running = max(self._runs_again_at - time.monotonic(), 0)
@@ -284,13 +295,14 @@ class World:
         return found
 
     def _judge(self, group: Group, whole: Span, faults: list[str]) -> dict[str, Any]:
+        rules = self.rules if group.kind.protocol == "consumer" else replace(self.rules, revoke_s=0.0)
         story = group.story(whole.end)
         free = journal.unowned(story, self.partitions, whole)
-        excused = journal.excuses(story, self.rules, self.broker_away)
+        excused = journal.excuses(story, rules, self.broker_away)
         found = [
-            *journal.owned_twice(story),
+            *journal.owned_twice(story, rules),
             *journal.nobodys(free, excused),
-            *journal.nobodys_for_long(free, self.rules, self.broker_away),
+            *journal.nobodys_for_long(free, rules, self.broker_away),
             *journal.not_read(story, self.ends),
             *journal.went_back(story.commits),
         ]
