@@ -197,6 +197,19 @@ def test_an_older_client_is_let_through_and_waits_afterwards(still: Broker) -> N
     assert time.monotonic() - begun >= (12 - 2 * 5) / 5 * 0.99
 
 
+def test_topics_that_are_made_by_asking_about_them_count_too() -> None:
+    options = {"controller.quota.window.num": "2", "num.partitions": "12"}
+    with Broker(options, manual_clock=True) as broker:
+        Cli(broker.bootstrap)("quota", "set", "--client", "asker", "controller_mutation_rate=5")
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "asker"})
+        producer.produce("asked-for", b"1")
+        assert producer.flush(30) == 0
+        maker = KafkaAdminClient(bootstrap_servers=broker.bootstrap, client_id="asker")
+        with pytest.raises(ThrottlingQuotaExceededError):
+            maker.create_topics({"made": {"num_partitions": 1, "replication_factor": 1}})
+        maker.close()
+
+
 # --- connections ----------------------------------------------------------------------------------------------
 
 

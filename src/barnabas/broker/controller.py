@@ -168,7 +168,7 @@ class Controller:
                 log.info("topic created", extra={"topic": name, "partitions": len(decision.topic.partitions)})
             return decision.topic
 
-    async def auto_create(self, name: str) -> None:
+    async def auto_create(self, name: str, charge: Charge = free) -> None:
         """Create a topic with the broker's defaults, because a client asked about it. Raises ApiError."""
         if name in self.image.topics:
             return
@@ -176,7 +176,7 @@ class Controller:
             await self.ensure_internal_topic(name)
             return
         try:
-            await self.create_topic(name, -1, -1, {}, {}, clamp_replication=True)
+            await self.create_topic(name, -1, -1, {}, {}, clamp_replication=True, charge=charge)
         except ApiError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise

@@ -42,6 +42,7 @@ from barnabas.wire.messages.api_versions import ApiVersion
 
 if TYPE_CHECKING:
     from barnabas.broker.connection import Connection
+    from barnabas.broker.controller import Charge
     from barnabas.config.listeners import Listener
     from barnabas.config.loader import BrokerConfig
     from barnabas.cores.cluster_image import ClusterImage
@@ -269,9 +270,9 @@ class BrokerServer:
         """INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
         return self.controller.name_error(name)
 
-    async def auto_create(self, name: str) -> None:
+    async def auto_create(self, name: str, charge: Charge) -> None:
         """Create a topic because a client asked about it. Raises ApiError."""
-        await self.controller.auto_create(name)
+        await self.controller.auto_create(name, charge)
 
     async def ensure_internal_topic(self, name: str) -> int:
         """Create an internal topic unless it is there; returns its partition count. Raises ApiError."""

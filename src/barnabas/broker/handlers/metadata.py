@@ -7,6 +7,7 @@ topic may be created, 10 topics have ids, 12 they may be asked for by id alone.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -107,9 +108,10 @@ async def _create_and_answer(
     context: Context, request: MetadataRequest, asked: list[MetadataRequestTopic], absent: list[str]
 ) -> MetadataResponse:
     refused: dict[str, ErrorCode] = {}
+    charge = partial(context.broker.quotas.charge_mutation, context, strict=False)
     for name in absent:
         try:
-            await context.broker.auto_create(name)
+            await context.broker.auto_create(name, charge)
         except ApiError as error:
             refused[name] = error.code
     return _answer(context, request, asked, refused)
