@@ -41,6 +41,15 @@ CODECS: Final = {
 }
 
 
+class RecordsRefused(ApiError):
+    """A batch is refused for some of its records."""
+
+    def __init__(self, code: ErrorCode, message: str, numbers: list[int]) -> None:
+        """numbers: which records of the batch they are, from 0 on."""
+        super().__init__(code, message)
+        self.numbers = numbers
+
+
 class Appended(NamedTuple):
     """Where a batch lies; `log_append_time_ms` is -1 where the producer's own time was kept."""
 
@@ -182,15 +191,8 @@ class Partition:
         self, records: memoryview, header: BatchHeader, now_ms: int
     ) -> tuple[memoryview, BatchHeader, int]:
         """The batch as this topic's options want it: keyed, in its codec, with the broker's time."""
-        from barnabas.records.batch import records_of
-
         config = self.config
-        if config.compact and not config.is_internal:
-            for record in records_of(records, 0, header):
-                if record.key is None:
-                    raise ApiError(
-                        ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key"
-                    )
+        self._check_records(records, header, now_ms)
         codec = CODECS.get(config.compression_type)
         if codec is not None and header.attributes & CODEC_MASK != codec:
             records = memoryview(bytearray(recompress(records, 0, codec, config.level_of(codec))))
@@ -201,6 +203,34 @@ class Partition:
         elif header.max_timestamp - now_ms > config.timestamp_after_max_ms:
             raise self._too_far_ahead(header, now_ms)
         return records, check_batch(records), append_time_ms
+
+    def _check_records(self, records: memoryview, header: BatchHeader, now_ms: int) -> None:
+        """What the options ask of each single record. Raises RecordsRefused; decodes the batch where one asks."""
+        from barnabas.records.batch import records_of
+
+        config = self.config
+        keyed = config.compact and not config.is_internal
+        # Below zero without a limit: nothing is older.
+        oldest_ms = -1 if config.log_append_time else now_ms - config.timestamp_before_max_ms
+        if not keyed and oldest_ms < 0:
+            return
+        keyless, old = [], []
+        for number, record in enumerate(records_of(records, 0, header)):
+            if keyed and record.key is None:
+                keyless.append(number)
+            if 0 <= record.timestamp < oldest_ms:
+                old.append(number)
+        if keyless:
+            raise RecordsRefused(
+                ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key", keyless
+            )
+        if old:
+            raise RecordsRefused(
+                ErrorCode.INVALID_TIMESTAMP,
+                "a timestamp is older than message.timestamp.before.max.ms allows, which is "
+                f"{config.timestamp_before_max_ms}",
+                old,
+            )
 
     def _too_far_ahead(self, header: BatchHeader, now_ms: int) -> ApiError:
         return ApiError(

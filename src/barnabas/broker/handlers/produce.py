@@ -10,8 +10,10 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from barnabas.broker.context import Context
+from barnabas.broker.partition import RecordsRefused
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -95,6 +97,13 @@ def _append(
         appended = partition.append(
             data.records, acks_all=acks == ACKS_ALL, zstd_allowed=context.version >= ZSTD_FROM
         )
+    except RecordsRefused as error:
+        answer = refused(data, error.code, error.message)
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=error.message)
+            for number in error.numbers
+        ]
+        return answer
     except ApiError as error:
         return refused(data, error.code, error.message)
     if partition.log.must_flush_now:
