@@ -223,11 +223,11 @@ class LogManager:
         told = {"log_dir": one.path, "logs": len(names), **mended.told()}
         if names and not one.clean:
             log.log(
-                logging.WARNING if mended.cut or mended.rebuilt else logging.INFO,
+                logging.INFO if mended.nothing else logging.WARNING,
                 "logs recovered after an unclean stop",
                 extra=told,
             )
-        elif mended.rebuilt or mended.cut:
+        elif not mended.nothing:
             log.warning("logs mended after a clean stop", extra=told)
 
     # ----------------------------------------------------------------------------------------------- logs

@@ -60,6 +60,13 @@ class Mended:
     """(log, bytes) of torn tails."""
     rebuilt: list[str] = field(default_factory=list)
     """The log of each segment that had lost an index."""
+    epochs: list[str] = field(default_factory=list)
+    """Logs that had lost their leader epochs."""
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing had been lost."""
+        return not (self.cut or self.rebuilt or self.epochs)
 
     def told(self) -> dict[str, object]:
         """As the fields of a log line; what did not happen is left out."""
@@ -72,6 +79,8 @@ class Mended:
         if self.rebuilt:
             fields["rebuilt_indexes"] = len(self.rebuilt)
             fields["rebuilt_logs"] = _some(self.rebuilt)
+        if self.epochs:
+            fields["rebuilt_epochs"] = _some(self.epochs)
         return fields
 
 
@@ -186,7 +195,7 @@ class _Opening:
             last_snapshot_offset=last_snapshot,
             now_ms=self.now_ms,
         )
-        if core.epochs.dirty:
+        if core.epochs.dirty or epochs_lost:
             opened.save_epochs()
         self._report(opened)
         opened.release()
@@ -213,7 +222,11 @@ class _Opening:
     def _read_epochs(self) -> tuple[LeaderEpochs, bool]:
         """(the epochs, whether they must be found again in the batches)."""
         if checkpoints.LEADER_EPOCHS not in self.names:
-            return LeaderEpochs(), False
+            # Without epochs a consumer that asks where its epoch ended is sent to the log's beginning.
+            lost = any(segment.size_bytes for segment in self.segments)
+            if lost:
+                self.mended.epochs.append(os.path.basename(self.folder))
+            return LeaderEpochs(), lost
         path = os.path.join(self.folder, checkpoints.LEADER_EPOCHS)
         try:
             return LeaderEpochs(checkpoints.read_epochs(path)), False

@@ -186,12 +186,13 @@ def test_a_damaged_snapshot_falls_back_to_an_older_one(tmp_path: Path) -> None:
     same_state(opened, log)
 
 
-@pytest.mark.parametrize("text", ["", "garbage", "0\n5\n1 0\n", "0\n1\nx y\n"])
-def test_damaged_epochs_are_found_again_in_the_batches(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", [None, "", "garbage", "0\n5\n1 0\n", "0\n1\nx y\n"])
+def test_lost_epochs_are_found_again_in_the_batches(tmp_path: Path, text: str | None) -> None:
     log, _ = make(tmp_path / "t-0")
     log.close()
-    Path(log.folder, "leader-epoch-checkpoint").write_text(text)
     for clean in (True, False):
+        file = Path(log.folder, "leader-epoch-checkpoint")
+        file.unlink() if text is None else file.write_text(text)
         opened = again(log, clean=clean)
         assert opened.core.epochs.entries() == [(0, 0), (1, 30), (2, 60), (3, 90)]
 
