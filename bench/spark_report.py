@@ -187,9 +187,8 @@ def draw(results: SparkResults, path: Path) -> None:
         )
         axis.set_title(title, fontsize=10, loc="left")
         axis.invert_yaxis()
-        if row == LATENCY:
-            axis.set_xscale("log")
-        axis.margins(x=0.18)
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axis.set_xlim(right=1.25 * max(*values, BUDGETS[row]))
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(labelsize=8)
     figure.text(0.99, 0.005, "dashed: budget", ha="right", fontsize=7, color="#b03030")
