@@ -9,9 +9,12 @@ session in a process of its own:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib
 import logging
 import os
+import pkgutil
 import shutil
 import socket
 import subprocess
@@ -21,9 +24,10 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import pyspark
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.shipping import build_zip, cluster_settings, unpacked
@@ -140,11 +144,9 @@ def start_session(
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    from barnabas.pipelines.source import register
-
     running = SparkSession.getActiveSession()
     if running is not None:
-        register(running)
+        _register(running)
         return running
     java_command()
     # PySpark imports its pandas helpers whether they are used or not; nothing here uses pandas.
@@ -164,13 +166,34 @@ def start_session(
     }
     try:
         with _output(log_file) as output:
+            # What the format needs is imported while Java starts.
+            threading.Thread(target=importlib.import_module, args=("barnabas.pipelines.source",)).start()
             _launch(settings, output)
             spark = SparkSession.builder.getOrCreate()
     except PySparkException as error:
         raise PipelineError(f"Spark did not start: {str(error).splitlines()[0]}") from error
     _hush(spark)
-    register(spark)
+    _spare_lookup(spark)
+    _register(spark)
     return spark
+
+
+def _register(spark: SparkSession) -> None:
+    from barnabas.pipelines.source import register
+
+    register(spark)
+
+
+def _spare_lookup(spark: SparkSession) -> None:
+    """Tells Spark that no package here brings data sources of its own, when none does (their names begin with
+    `pyspark_`). It would start Python, a second's work, to find that out."""
+    if any(module.name.startswith("pyspark_") for module in pkgutil.iter_modules()):
+        return
+    with contextlib.suppress(Py4JError):  # another Spark may keep this elsewhere: then it looks itself
+        jvm: Any = spark._jvm
+        manager = getattr(jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager$")
+        nothing = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({})
+        getattr(getattr(manager, "MODULE$"), "dataSourceBuilders_$eq")(jvm.scala.Option.apply(nothing))
 
 
 def _hush(spark: SparkSession) -> None:
