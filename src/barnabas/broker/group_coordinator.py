@@ -154,10 +154,10 @@ class GroupCoordinator:
     def _index_of(self, group_id: str) -> int:
         return java_hash(group_id) % self._partition_count
 
-    def keeps_share_state(self, group_id: str, topic_id: UUID, index: int) -> bool:
-        """Whether a share group knows of the state of a partition."""
+    def has_forgotten(self, group_id: str, topic_id: UUID, index: int) -> bool:
+        """Whether the state of a share group's partition is nobody's: False too where the group is not loaded."""
         shard = self._shards.get(self._index_of(group_id)) if self._partition_count else None
-        return shard is not None and shard.core.keeps_share_state(group_id, topic_id, index)
+        return shard is not None and not shard.core.keeps_share_state(group_id, topic_id, index)
 
     # --- asking ----------------------------------------------------------------------------------------
 

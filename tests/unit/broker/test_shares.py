@@ -468,6 +468,51 @@ def test_states_come_back_after_a_restart(tmp_path: Path) -> None:
     asyncio.run(after())
 
 
+def test_what_the_log_has_lost_is_not_taken_for_settled(tmp_path: Path) -> None:
+    """A power cut took the log's end but not what was stored of it: the same offsets hold other records then."""
+
+    async def before(on: Stage) -> None:
+        for _ in range(3):
+            on.produce(2)
+        assert on.fetch("b") == [(0, 5, 1)]
+        assert on.acknowledge("b", 1, 1, RELEASE) == (0, 0)
+        assert on.acknowledge("b", 3, 5, ACCEPT) == (0, 0)
+
+    async def after() -> None:
+        async with stage(tmp_path) as on:
+            assert on.partition.log_end_offset == 4
+            on.produce(4)
+            assert on.fetch("b") == [(0, 0, 1), (1, 1, 2), (2, 2, 1), (4, 7, 1)]
+            assert await on.offsets() == (0, 7)
+
+    run(tmp_path, before)
+    for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
+        (tmp_path / name).unlink()
+    log_file = tmp_path / "t-0" / f"{0:020}.log"
+    log_file.write_bytes(log_file.read_bytes()[: -log_file.stat().st_size // 3])
+    asyncio.run(after())
+
+
+def test_states_are_kept_while_their_groups_cannot_be_read(tmp_path: Path) -> None:
+    """Only a group that is loaded can have forgotten a state."""
+
+    async def scenario(on: Stage) -> None:
+        groups, states = on.broker.groups, on.broker.shares.states
+        other = on.key._replace(group_id="never-heard-of")
+        states.initialize(other, 1, 5)
+        shards = dict(groups._shards)
+        groups._shards.clear()
+        on.broker.shares.load_existing()
+        assert states.find(on.key) is not None
+        assert states.find(other) is not None
+        groups._shards.update(shards)
+        on.broker.shares.load_existing()
+        assert states.find(on.key) is not None
+        assert states.find(other) is None
+
+    run(tmp_path, scenario)
+
+
 def test_a_group_and_a_topic_that_are_gone_leave_no_state(tmp_path: Path) -> None:
     async def scenario(on: Stage) -> None:
         on.produce(1)

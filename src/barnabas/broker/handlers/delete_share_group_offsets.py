@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from uuid import UUID
 
 from barnabas.broker.context import Context
-from barnabas.broker.handlers.share_group_describe import event
-from barnabas.cores.group import AlterShareReply, DeleteShareOffsets, ShareDescribeReply
+from barnabas.broker.handlers.share_group_describe import describe
+from barnabas.cores.group import AlterShareReply, DeleteShareOffsets
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -20,7 +19,7 @@ async def handle(
     context: Context, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
     groups, group_id = context.broker.groups, request.group_id
-    found: ShareDescribeReply = await groups.ask(partial(event, group_id), group_id)
+    found = await describe(context, group_id)
     if found.error:
         return DeleteShareGroupOffsetsResponse(error_code=found.error, error_message=found.message)
     has_offsets = {topic_id for topic_id, _, _ in found.initialized}

@@ -6,14 +6,12 @@ yet has offset and lag -1.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from barnabas.broker.context import Context
-from barnabas.broker.handlers.share_group_describe import event
-from barnabas.cores.group import ShareDescribeReply
+from barnabas.broker.handlers.share_group_describe import describe
 from barnabas.cores.group.share_state import ShareKey
-from barnabas.wire.errors import ErrorCode
+from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -36,7 +34,7 @@ async def _group(
     context: Context, asked: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
     group_id = asked.group_id
-    reply: ShareDescribeReply = await context.broker.groups.ask(partial(event, group_id), group_id)
+    reply = await describe(context, group_id)
     if reply.error:
         return DescribeShareGroupOffsetsResponseGroup(
             group_id=group_id, error_code=reply.error, error_message=reply.message
@@ -67,7 +65,11 @@ def _topic(
             row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             row.error_message = f"there is no {name}-{index}"
             continue
-        state = context.broker.shares.states.find(ShareKey(group_id, topic_id, index))
+        try:
+            state = context.broker.shares.states.find(ShareKey(group_id, topic_id, index))
+        except ApiError as error:
+            row.error_code, row.error_message = error.code, error.message
+            continue
         if state is not None and state.start_offset >= 0:
             row.start_offset, row.leader_epoch = state.start_offset, state.leader_epoch
             row.lag = max(

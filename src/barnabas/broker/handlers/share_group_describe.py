@@ -10,7 +10,7 @@ from barnabas.broker.handlers.describe_groups import GROUP_OPERATIONS
 from barnabas.broker.handlers.metadata import OPERATIONS_UNKNOWN
 from barnabas.cores.group import DescribedSharer, DescribeShareGroup, ShareDescribeReply
 from barnabas.cores.group.consumer_records import by_topic
-from barnabas.wire.errors import ErrorCode
+from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.share_group_describe import (
     Assignment,
     DescribedGroup,
@@ -26,7 +26,7 @@ ASSIGNOR: Final = "simple"
 async def handle(context: Context, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
     groups, all_allowed = [], request.include_authorized_operations
     for group_id in request.group_ids:
-        reply: ShareDescribeReply = await context.broker.groups.ask(partial(event, group_id), group_id)
+        reply = await describe(context, group_id)
         groups.append(
             DescribedGroup(
                 error_code=reply.error,
@@ -43,6 +43,15 @@ async def handle(context: Context, request: ShareGroupDescribeRequest) -> ShareG
             )
         )
     return ShareGroupDescribeResponse(groups=groups)
+
+
+async def describe(context: Context, group_id: str) -> ShareDescribeReply:
+    """What the group's coordinator says; a refusal is the group's, not the request's."""
+    try:
+        reply: ShareDescribeReply = await context.broker.groups.ask(partial(event, group_id), group_id)
+    except ApiError as error:
+        return ShareDescribeReply(group_id, error.code, error.message)
+    return reply
 
 
 def event(group_id: str, token: Any, now_ms: int) -> DescribeShareGroup:

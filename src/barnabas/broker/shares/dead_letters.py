@@ -86,7 +86,7 @@ class DeadLetters:
                 self._letter(queue, letter, originals.get(letter.offset), now_ms) for letter in letters
             ]
             for batch in _batches(records, target.config.max_message_bytes):
-                target.append_built(batch)
+                target.append(memoryview(bytearray(batch)), acks_all=False, zstd_allowed=True)
         except ApiError as error:
             log.error(
                 "records were given up without a dead letter",

@@ -44,11 +44,27 @@ class Shares:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def load_existing(self) -> None:
-        """At start, after the groups: load the states; drop those whose group has forgotten them."""
+        """At start, after the groups: load the states; drop what groups have forgotten and logs have lost.
+
+        A crash of the machine may take a log's end and leave what was stored of it. That has to be noticed before
+        anybody produces again.
+        """
         self.states.load_existing()
         for key in self.states.keys():  # noqa: SIM118  (not a mapping)
-            if not self._broker.groups.keeps_share_state(key.group_id, key.topic_id, key.partition):
+            if self._broker.groups.has_forgotten(*key):
                 self._delete(key)
+            else:
+                self._cut(key)
+
+    def _cut(self, key: ShareKey) -> None:
+        name = self._broker.partitions.name_of(key.topic_id)
+        partition = None if name is None else self._broker.partitions.get(name, key.partition)
+        if partition is None:
+            return
+        try:
+            self.states.cut(key, partition.log_end_offset)
+        except ApiError as error:
+            log.error("a share group's state is not mended", extra={"key": key, "reason": error.message})
 
     def close(self) -> None:
         self._timers.close()

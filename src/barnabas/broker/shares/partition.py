@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.shares.options import ShareOptions, duration_ms
 from barnabas.broker.shares.reading import Readable, readable
-from barnabas.cores.group.share_partition import AckBatch, AcquireMode, ShareChange, SharePartitionCore
+from barnabas.cores.group.share_partition import (
+    AckBatch,
+    AcquireMode,
+    ShareChange,
+    SharePartitionCore,
+)
 from barnabas.cores.group.share_state import NO_START_OFFSET, ShareKey
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -59,16 +64,11 @@ class SharePartition:
                 f"share group {key.group_id!r} does not read {partition.topic}-{partition.index} (yet)",
             )
         self.state = states.read(key, partition.leader_epoch)
-        start = self.state.start_offset
-        if start == NO_START_OFFSET:
+        if self.state.start_offset == NO_START_OFFSET:
             # Stored at once: whatever is produced from now on is the group's, also after a crash.
-            start = first_offset(partition, options.reset, now_ms)
-            states.write(key, self.state, start, (), 0)
-        elif start > partition.log_end_offset:  # the log has lost its end in a crash
-            start = partition.log_end_offset
-            states.initialize(key, self.state.state_epoch, start)
+            states.write(key, self.state, first_offset(partition, options.reset, now_ms), (), 0)
             self.state = states.read(key, partition.leader_epoch)
-        self.core = SharePartitionCore(options.limits, start, self.state.batches)
+        self.core = SharePartitionCore(options.limits, self.state.start_offset, self.state.batches)
 
     def configure(self, options: ShareOptions) -> None:
         """New options hold for what happens from now on; locks that are held keep their end."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker.group_coordinator import LOAD_BYTES, java_hash
 from barnabas.broker.internal_topics import SHARE_STATE_TOPIC
 from barnabas.config import broker_share
-from barnabas.cores.group.share_partition import StateBatch
+from barnabas.cores.group.share_partition import DONE, StateBatch
 from barnabas.cores.group.share_state import (
     ShareKey,
     ShareState,
@@ -185,6 +185,21 @@ class ShareStates:
                 delivery_complete_count,
             ),
         )
+
+    def cut(self, key: ShareKey, log_end_offset: int) -> None:
+        """Forget what is stored of offsets that the log has lost: the records that come there next are others."""
+        state = self.find(key)
+        if state is None or max((state.start_offset - 1, *(b.last for b in state.batches))) < log_end_offset:
+            return
+        kept = [
+            b._replace(last=min(b.last, log_end_offset - 1))
+            for b in state.batches
+            if b.first < log_end_offset
+        ]
+        start = min(state.start_offset, log_end_offset)
+        self.initialize(key, state.state_epoch, start)
+        settled = sum(batch.last - batch.first + 1 for batch in kept if batch.state in DONE)
+        self.write(key, state, start, kept, settled)
 
     def delete(self, key: ShareKey) -> None:
         if self._count:
