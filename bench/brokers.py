@@ -45,6 +45,7 @@ class Broker:
     """One broker process on a free port with a data directory of its own."""
 
     name = ""
+    start_timeout_s: float = START_TIMEOUT_S
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -93,7 +94,7 @@ class Broker:
 
     def _wait_ready(self) -> None:
         """Ready is when the port answers ApiVersions."""
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + self.start_timeout_s
         while time.monotonic() < deadline:
             self._check_alive()
             try:
@@ -102,7 +103,9 @@ class Broker:
                         return
             except (OSError, BenchError):
                 time.sleep(0.005)
-        raise BenchError(f"{self.name} did not serve within {START_TIMEOUT_S} s; see {self.log_path}")
+        raise BenchError(
+            f"{self.name} did not serve within {self.start_timeout_s:.0f} s; see {self.log_path}"
+        )
 
     def _check_alive(self) -> None:
         assert self.process is not None

@@ -33,7 +33,7 @@ BATCH_BYTES: Final = 16 << 10
 PRELOAD_BYTES: Final = 160 << 20
 SAMPLE_BYTES_MAX: Final = 400 * MB
 IDLE_S: Final = 5.0
-WAIT_S: Final = 90.0
+WAIT_S: Final = 120.0
 
 FEW: Final = 1_000
 SMALL, LARGE = Shape(1, 100, FEW), Shape(64, 1000, FEW)
@@ -263,7 +263,9 @@ def arguments() -> argparse.Namespace:
     made.add_argument("--quick", action="store_true", help="smaller logs, one round: under 2 minutes")
     made.add_argument("--only", choices=("logs", "recovery", "partitions"), help="one part alone")
     made.add_argument("--brokers", default="barnabas,kafka", metavar="NAMES")
-    made.add_argument("--partitions", type=int, default=5_000, help="the largest number of partitions")
+    made.add_argument(
+        "--partitions", type=int, help="the largest number of partitions (default 5000, quick 1000)"
+    )
     made.add_argument("--dir", type=Path, help="where data is kept (default: a temporary folder)")
     made.add_argument("--out", type=Path, default=RESULTS, help="where storage.json, .md and .png go")
     return made.parse_args()
@@ -279,9 +281,10 @@ def attempt(results: Results, what: str, step: Callable[[], None]) -> None:
 
 def with_broker(kind: type[Broker], directory: Path, results: Results, options: argparse.Namespace) -> None:
     size = (60 if options.quick else 120) * MB
-    counts = [1, 100, options.partitions]
+    counts = [1, 100, options.partitions or (1_000 if options.quick else 5_000)]
     rounds, seconds = (1, 0.5) if options.quick else (3, 1.0)
     broker = kind(directory)
+    broker.start_timeout_s = WAIT_S
     try:
         if options.only in (None, "recovery"):
             broker.start()
@@ -322,7 +325,7 @@ def main() -> int:
     show(results)
     if options.only is None:
         write(results, options.out)
-    return 1 if results.failures else 0
+    return 1 if any(not line.startswith("kafka") for line in results.failures) else 0
 
 
 if __name__ == "__main__":

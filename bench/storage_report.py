@@ -17,9 +17,9 @@ NOTES: Final = {
     "Recovery": "Opening a log of which nothing is known to be on disk: every checksum is verified, indexes are built anew.",
     "Recovery after kill -9": "From the restart until the partition answers with its last offset, the same log once after "
     "kill -9 and once after a stop in order. Per GB: the difference of the two.",
-    "Many partitions": "The same requests (one partition and one batch of 16 KB each, 4 connections) go to 1, 100 or 5,000 "
-    "partitions in turn. x 1: CPU of the broker per MB, as a multiple of that with one partition; 1 is ideal. Medians of "
-    "the rounds.",
+    "Many partitions": "The same requests (one partition and one batch of 16 KB each, 4 connections) go to one or to "
+    "many partitions in turn. x 1: CPU of the broker per MB, as a multiple of that with one partition; 1 is ideal. "
+    "Medians of the rounds.",
     "A broker full of partitions": "After the runs above, so that every partition has been written to.",
 }
 
