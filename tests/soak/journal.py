@@ -3,7 +3,8 @@
 Ownership. A member owns a partition from the beginning of its assign callback to the end of its revoke callback
 (while it still reads and commits it has not let go), or until its process dies. Nobody may begin to own what
 somebody else still owns, unless that one was fenced: its process did not run (stopped, starved) for so long
-that its session ended; it owns in its own belief only, until it hears of it.
+that its session ended, or it did not find the broker again within a session after that had been away; it owns
+in its own belief only, until it hears of it.
 
 Nobody's. A partition may be nobody's while the group cannot know better: for a session time-out after a member
 went silent (died, did not run) or the broker came back, and everywhere for the short time that a rebalance
@@ -93,12 +94,25 @@ def lines_of(path: Path) -> list[list[Any]]:
     return [json.loads(line) for line in lines]
 
 
-def tell(journals: Iterable[list[list[Any]]], rules: Rules, *, end: float) -> Story:
+def tell(
+    journals: Iterable[list[list[Any]]], rules: Rules, *, end: float, broker_away: Iterable[Span] = ()
+) -> Story:
     """journals: the lines of each process, in order. `end`: when the looking ends."""
     story = Story()
+    away = list(broker_away)
     for lines in journals:
         _tell_process(story, lines, rules, end)
+        for member, told in _by_member(lines).items():
+            story.doubtful[member] += [_doubt_after(one.end, told, rules) for one in away]
     return story
+
+
+def _by_member(lines: list[list[Any]]) -> dict[str, list[list[Any]]]:
+    told: dict[str, list[list[Any]]] = defaultdict(list)
+    for line in lines:
+        if line[1]:
+            told[line[1]].append(line)
+    return told
 
 
 def _tell_process(story: Story, lines: list[list[Any]], rules: Rules, end: float) -> None:
@@ -114,11 +128,7 @@ def _tell_process(story: Story, lines: list[list[Any]], rules: Rules, end: float
     story.silent += pauses
     story.came_or_went.append(times[0])
     story.came_or_went += [line[2] for line in lines if line[0] == "closed"]
-    events: dict[str, list[list[Any]]] = defaultdict(list)
-    for line in lines:
-        if line[1]:
-            events[line[1]].append(line)
-    for member, told in events.items():
+    for member, told in _by_member(lines).items():
         _tell_member(story, member, told, min(died_at, end) if pauses and pauses[-1].end == FOREVER else end)
         story.doubtful[member] = [_doubt(pause, told, rules) for pause in pauses]
 
@@ -149,8 +159,17 @@ def _doubt(pause: Span, told: list[list[Any]], rules: Rules) -> Span:
     begin = pause.begin + rules.session_s - rules.heartbeat_s - TICK_S
     if pause.end < begin:
         return Span(begin, begin)
-    heard = [line[2] for line in told if line[0] == "revoke" and line[2] > pause.end]
-    return Span(begin, min(heard, default=FOREVER))
+    return Span(begin, _hears_at(pause.end, told))
+
+
+def _doubt_after(back_at: float, told: list[list[Any]], rules: Rules) -> Span:
+    """The broker came back: who did not find it again within a session was fenced, until it had heard of it."""
+    begin = back_at + rules.session_s - TICK_S
+    return Span(begin, _hears_at(begin, told))
+
+
+def _hears_at(at: float, told: list[list[Any]]) -> float:
+    return min((line[2] for line in told if line[0] == "revoke" and line[2] > at), default=FOREVER)
 
 
 # --- what must be true

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.soak.world import Kind, World
 from tests.support.process import BrokerProcess
 
 PYTHON = ("confluent-kafka", "aiokafka", "kafka-python")
+
+MEMBERS = int(os.environ.get("SOAK_MEMBERS", "200"))
 
 Begin = Callable[..., World]
 
@@ -81,7 +84,7 @@ LONG = [
 def test_two_hundred_members_for_minutes(begin: Begin, kind: Kind) -> None:
     """8 rounds of faults, of about half a minute each; the broker dies in the middle."""
     rules = Rules(session_s=6, heartbeat_s=0.5, settle_s=10, revoke_s=15)
-    sizes = [25] * 4 + [8] * 10 + [1] * 20
+    sizes = [MEMBERS // 8] * 4 + [MEMBERS // 25] * 10 + [1] * (MEMBERS // 10)
     if len(kind.libraries) > 1:  # the libraries in Python need more of the processor
         sizes = [5] * 6 + [1] * 10
     world = begin((kind,), sizes, 240, rules, rate=500, seed=7)

@@ -53,6 +53,15 @@ def test_who_did_not_run_may_be_replaced_after_its_session_until_it_hears_of_it(
     assert len(journal.owned_twice(told(40, lasting, late), RULES)) == 1
 
 
+def test_who_does_not_find_the_broker_again_is_fenced_after_a_session() -> None:
+    lost = [*ticks(0, 60), ["assign", "a", 1, [0]], ["revoke", "a", 30, [0]]]
+    other = [*ticks(0, 60), ["assign", "b", 28, [0]]]
+    assert len(journal.owned_twice(told(60, lost, other), RULES)) == 1
+    for back_at, faults in ((20, 0), (24, 1)):
+        story = journal.tell([lost, other], RULES, end=60, broker_away=[Span(back_at - 2, back_at)])
+        assert len(journal.owned_twice(story, RULES)) == faults
+
+
 def test_the_dead_own_nothing() -> None:
     dead = [*ticks(0, 10), ["assign", "a", 1, [0]]]
     assert journal.owned_twice(told(40, dead, [*ticks(0, 40), ["assign", "b", 10.5, [0]]]), RULES) == []

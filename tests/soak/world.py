@@ -95,7 +95,8 @@ class Group:
 
     def story(self, end: float) -> journal.Story:
         paths = [members.journal_path for members in self.all if members.journal_path.exists()]
-        return journal.tell([journal.lines_of(path) for path in paths], self.world.rules, end=end)
+        lines = [journal.lines_of(path) for path in paths]
+        return journal.tell(lines, self.world.rules, end=end, broker_away=self.world.broker_away)
 
     def all_owned(self) -> bool:
         """Whether every partition has an owner now, and every living member has started."""
