@@ -132,7 +132,7 @@ def other_dir(tmp_path: Path, dir_: str) -> str:
 def test_the_java_admin_client_moves_a_partition(
     probe: list[str], tmp_path: Path, own_broker: Callable[..., BrokerProcess]
 ) -> None:
-    broker = two_dirs(tmp_path, own_broker, **{SLOW.replace(".", "__"): "200000"})
+    broker = two_dirs(tmp_path, own_broker, **{SLOW.replace(".", "__"): "50000"})
     rows = filled(broker.bootstrap, "moved", partitions=1, megabytes=5)
     found = foreign.run(probe, broker.bootstrap, "move-log-dir", "moved")
     assert (Path(found["to"]) / "moved-0").is_dir()
@@ -172,7 +172,7 @@ def test_partitions_move_to_and_fro_under_load(
 
 def test_a_move_survives_kill_nine(tmp_path: Path, own_broker: Callable[..., BrokerProcess]) -> None:
     """Killed in the middle of copying, with a producer and a consumer that do not care."""
-    broker = two_dirs(tmp_path, own_broker, **{SLOW.replace(".", "__"): "500000"})
+    broker = two_dirs(tmp_path, own_broker, **{SLOW.replace(".", "__"): "50000"})
     create_topic(broker.bootstrap, "killed", PARTITIONS, {"segment.bytes": "1000000"})
     cli = Cli(broker.bootstrap)
     load = Load(broker.bootstrap, "killed")
