@@ -14,7 +14,7 @@ from barnabas.records.batch import Record, build_batch, empty_batch, patch, read
 from barnabas.records.compression import Codec
 from barnabas.records.control import build_marker
 from barnabas.records.message_set import build_message_set
-from barnabas.storage import cleaner, compaction, scan
+from barnabas.storage import compaction, copying, scan
 from barnabas.storage.batch_table import BatchTable
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.cleaner import LogCleaner
@@ -300,6 +300,6 @@ def test_a_plain_log_is_compacted_without_a_look_at_single_batches(
         data += batch
     (tmp_path / "t-0").mkdir()
     log = _compacted(tmp_path / "t-0", 0, [bytes(data)])
-    monkeypatch.setattr(cleaner._Copy, "_batch", lambda self, found, *_: looked_at.append(found))
+    monkeypatch.setattr(copying.Copy, "_batch", lambda self, found, *_: looked_at.append(found))
     LogCleaner(lambda: {TopicPartition("t", 0): log}).run(T0_MS)
     assert len(looked_at) == 1  # the last one, which would stay in any case

@@ -1,0 +1,306 @@
+"""The second half of a compaction: a group of segments is copied into a new one without what newer records have
+made old. Which records these are says the offset map that the first half (cleaner.py) has filled.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.records.batch import (
+    CODEC_MASK,
+    DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
+    BatchHeader,
+    CorruptBatch,
+    assemble,
+    build_batch_at,
+    empty_batch,
+    rebuild_batch,
+    records_block,
+    records_of,
+)
+from barnabas.records.compression import Codec
+from barnabas.storage.cleaned_txns import CleanedTxns
+from barnabas.storage.errors import LogDirOffline, StorageError
+from barnabas.storage.files import LogFile, pwrite_all
+from barnabas.storage.formats import Damaged, Found, records_in, verify
+from barnabas.storage.scan import found_at, tables
+from barnabas.storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment
+
+if TYPE_CHECKING:
+    from barnabas.storage.batch_table import BatchTable
+    from barnabas.storage.cleaner import Cleaning
+    from barnabas.storage.compaction import OffsetMap
+
+WRITE_BYTES: Final = 1 << 20
+
+
+class CleaningAborted(StorageError):
+    """The log changed under a compaction; what was there stays, and the next pass tries again."""
+
+
+class Source(NamedTuple):
+    """A segment to compact, as it was when the pass began; `end_offset` is where the next one begins."""
+
+    segment: Segment
+    file: LogFile
+    size_bytes: int
+    end_offset: int
+
+    def tables(self, spend: Callable[[int], None]) -> Iterator[BatchTable]:
+        """Raises CorruptBatch, LogDirOffline: what is damaged is not rewritten."""
+        where = self.segment.path(LOG_SUFFIX)
+        end = 0
+        try:
+            for table in tables(self.file, 0, self.size_bytes, verified=True):
+                spend(table.end - table.start)
+                broken = table.intact_until(0)
+                if broken < len(table):
+                    raise CorruptBatch(f"{where}, byte {table.position(broken)}: {table.fault(broken)}")
+                yield table
+                end = table.end
+        except Damaged as damage:
+            raise CorruptBatch(f"{where}: {damage}") from damage
+        except OSError as error:
+            raise LogDirOffline(os.path.dirname(self.segment.folder), error) from error
+        if end != self.size_bytes:
+            raise CorruptBatch(f"{where}: the batch at byte {end} is cut off")
+
+
+class Copy:
+    """Copies a group of segments into a new one."""
+
+    def __init__(
+        self,
+        cleaning: Cleaning,
+        group: list[Source],
+        txns: CleanedTxns,
+        newest: OffsetMap,
+        last_of_producers: dict[int, tuple[int, int]],
+    ) -> None:
+        self._cleaning = cleaning
+        self._group = group
+        self._txns = txns
+        self._newest = newest
+        self._latest_offset = newest.latest_offset
+        self._last_of_producers = last_of_producers
+        self._last_offsets = array("q", sorted(last for last, _ in last_of_producers.values() if last >= 0))
+        self._out = bytearray()
+        self._out_position = 0
+        self._changed = len(group) > 1
+        self._target: Segment | None = None
+
+    # --- in the thread ------------------------------------------------------------------------------
+
+    def work(self) -> None:
+        cleaning = self._cleaning
+        one = cleaning.one
+        try:
+            target = Segment.create(
+                one.folder,
+                self._group[0].segment.base_offset,
+                one.config.segment_index_bytes,
+                cleaning.now_ms,
+                interval=one.config.index_interval_bytes,
+                suffix=CLEANED_SUFFIX,
+            )
+            self._target = cleaning.unfinished = target
+            for source in self._group:
+                for table in source.tables(cleaning.spend):
+                    cleaning.stats.bytes_read += table.end - table.start
+                    holds_last = table.end == source.size_bytes and source is self._group[-1]
+                    self._table(table, holds_last)
+            self._write_out()
+            for txn in self._txns.retained:
+                target.txn_index.append(txn)
+            self._txns.retained.clear()
+            target.finish()
+            target.sync()
+            target.trusted_from = 0
+            modified = os.fstat(self._group[-1].file.fd)
+            os.utime(target.path(LOG_SUFFIX), ns=(modified.st_atime_ns, modified.st_mtime_ns))
+        except OSError as error:
+            raise LogDirOffline(one.log_dir, error) from error
+
+    def _table(self, table: BatchTable, holds_last: bool) -> None:
+        """Copies what stays of a table's batches; the last one is the group's last if `holds_last`."""
+        from barnabas.storage.compaction import keep_plain
+
+        stats, target = self._cleaning.stats, self._target
+        assert target is not None
+        count = len(table)
+        i = 0
+        while i < count:
+            stop, read, kept = keep_plain(
+                table, i, count - holds_last, self._newest, self._latest_offset, self._last_offsets
+            )
+            if stop > i:
+                stats.records_read += read
+                stats.records_kept += kept
+                stay = table.kept_bytes(i, stop)
+                self._changed = self._changed or len(stay) < table.end_of(stop - 1) - table.position(i)
+                target.size_bytes = target.note_rows(table, i, stop, target.size_bytes, only_kept=True)
+                self._write(stay)
+            if stop < count:
+                self._batch(
+                    found_at(table, stop),
+                    table.header(stop),
+                    table.view(stop),
+                    holds_last and stop == count - 1,
+                )
+            i = stop + 1
+
+    def _batch(self, found: Found, header: BatchHeader, view: memoryview, is_last: bool) -> None:
+        stats = self._cleaning.stats
+        if header.magic < 2:
+            self._old_format(found, header, view, is_last)
+            return
+        stats.records_read += header.record_count
+        now_ms = self._cleaning.now_ms
+        horizon = header.delete_horizon_ms
+        keep_header = is_last or self._is_last_of_producer(header)
+        if header.is_control:
+            discardable = self._txns.on_control(header, view)
+            if discardable and header.record_count and horizon is None:
+                horizon = now_ms + self._cleaning.one.config.delete_retention_ms
+                marked = rebuild_batch(header, records_of(view, 0, header), delete_horizon_ms=horizon)
+                stats.records_kept += header.record_count
+                self._emit(found, header, marked, changed=True)
+            elif discardable and (horizon is None or horizon <= now_ms):
+                self._emptied(found, header, keep_header)
+            else:
+                stats.records_kept += header.record_count
+                self._emit(found, header, view, changed=False)
+            return
+        if self._txns.on_batch(header):
+            self._emptied(found, header, keep_header)
+        elif header.base_offset > self._latest_offset:
+            stats.records_kept += header.record_count
+            self._emit(found, header, view, changed=False)
+        elif header.record_count == 0:
+            self._emptied(found, header, keep_header)
+        else:
+            self._data(found, header, view, keep_header)
+
+    def _data(self, found: Found, header: BatchHeader, view: memoryview, keep_header: bool) -> None:
+        from barnabas.storage.compaction import keep_block, shift_timestamps
+
+        now_ms = self._cleaning.now_ms
+        horizon = header.delete_horizon_ms
+        block = records_block(view, 0, header)
+        drop_tombstones = horizon is not None and horizon <= now_ms
+        kept = keep_block(
+            block, header.base_offset, header.record_count, self._newest, self._latest_offset, drop_tombstones
+        )
+        self._cleaning.stats.records_kept += kept.count
+        if kept.count == 0:
+            self._emptied(found, header, keep_header)
+            return
+        new_horizon = kept.has_tombstones and horizon is None and found.last_offset <= self._latest_offset
+        if kept.block is None and not new_horizon:
+            self._emit(found, header, view, changed=False)
+            return
+        stay = block if kept.block is None else kept.block
+        base_timestamp, attributes = header.base_timestamp, header.attributes
+        max_timestamp = base_timestamp + kept.max_timestamp_delta
+        if attributes & LOG_APPEND_TIME_BIT:
+            max_timestamp = header.max_timestamp
+        if new_horizon:
+            base_timestamp = now_ms + self._cleaning.one.config.delete_retention_ms
+            stay = shift_timestamps(stay, kept.count, header.base_timestamp - base_timestamp)
+            attributes |= DELETE_HORIZON_BIT
+        batch = assemble(
+            stay,
+            base_offset=header.base_offset,
+            last_offset_delta=header.last_offset_delta,
+            record_count=kept.count,
+            attributes=attributes,
+            base_timestamp=base_timestamp,
+            max_timestamp=max_timestamp,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            leader_epoch=header.partition_leader_epoch,
+        )
+        self._emit(found, header._replace(max_timestamp=max_timestamp), batch, changed=True)
+
+    def _old_format(self, found: Found, header: BatchHeader, view: memoryview, is_last: bool) -> None:
+        """A message of magic 0 or 1: what stays of it is written as magic 2."""
+        records = list(records_in(view, header))
+        self._cleaning.stats.records_read += len(records)
+        kept = [
+            record
+            for record in records
+            if record.offset > self._latest_offset
+            or (record.key is not None and record.offset >= self._newest.get(record.key))
+        ]
+        self._cleaning.stats.records_kept += len(kept)
+        self._changed = True
+        if kept:
+            codec = Codec(header.attributes & CODEC_MASK)
+            batch = build_batch_at(kept, last_offset=found.last_offset, codec=codec)
+            rebuilt = verify(memoryview(batch))
+            self._emit(found._replace(base_offset=rebuilt.base_offset), rebuilt, batch, changed=True)
+        elif is_last:
+            bare = header._replace(attributes=0, partition_leader_epoch=-1)
+            self._emit(found, bare._replace(max_timestamp=-1), empty_batch(bare), changed=True)
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        """Whether the batch holds the newest sequence number (or the newest epoch) of an active producer."""
+        last = self._last_of_producers.get(header.producer_id) if header.producer_id >= 0 else None
+        if last is None:
+            return False
+        last_offset, epoch = last
+        if last_offset >= 0:
+            return header.last_offset == last_offset
+        return header.is_control and header.producer_epoch == epoch
+
+    def _emptied(self, found: Found, header: BatchHeader, keep_header: bool) -> None:
+        self._changed = self._changed or header.record_count > 0 or not keep_header
+        if keep_header:
+            # Without records it has no time either, as far as the time index goes.
+            bare = header._replace(max_timestamp=-1)
+            self._emit(found, bare, empty_batch(header), changed=header.record_count > 0)
+
+    def _emit(self, found: Found, header: BatchHeader, data: bytes | memoryview, *, changed: bool) -> None:
+        target = self._target
+        assert target is not None
+        self._changed = self._changed or changed
+        position = target.size_bytes
+        target.note_append(found.base_offset, found.last_offset, position, len(data), header.max_timestamp)
+        target.size_bytes = position + len(data)
+        self._write(data)
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self._out += data
+        if len(self._out) >= WRITE_BYTES:
+            self._write_out()
+
+    def _write_out(self) -> None:
+        target = self._target
+        assert target is not None
+        if self._out:
+            file = target.open()
+            pwrite_all(file.fd, self._out, self._out_position)
+            self._out_position += len(self._out)
+            self._cleaning.stats.bytes_written += len(self._out)
+            self._cleaning.spend(len(self._out))
+            self._out.clear()
+
+    # --- on the owner's thread ----------------------------------------------------------------------
+
+    def commit(self) -> None:
+        cleaning, target = self._cleaning, self._target
+        assert target is not None
+        cleaning.stats.segments_after += 1
+        if not self._changed:
+            target.delete_files()
+            cleaning.unfinished = None
+            return
+        old = [source.segment for source in self._group]
+        if not cleaning.one.replace_segments(target, old, cleaning.now_ms):
+            raise CleaningAborted(f"{cleaning.one.name} was cut or shortened meanwhile")
+        cleaning.unfinished = None
