@@ -81,12 +81,10 @@ def set_options(
     pairs: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", show_default=False)],
     bootstrap: Bootstrap = None,
     properties: Properties = None,
+    json: AsJson = False,
 ) -> int:
     """Set options."""
-    values = dict(parse_pairs(pairs, "option"))
-    with direct(bootstrap, properties) as admin:
-        configs.alter(admin, entity_of(kind, name), values, [])
-    return EXIT_OK
+    return change(bootstrap, properties, entity_of(kind, name), dict(parse_pairs(pairs, "option")), [], json)
 
 
 @app.command(epilog=example("barnabas config unset topic orders retention.ms"))
@@ -96,8 +94,26 @@ def unset(
     options: Annotated[list[str], typer.Argument(metavar="OPTION", show_default=False)],
     bootstrap: Bootstrap = None,
     properties: Properties = None,
+    json: AsJson = False,
 ) -> int:
     """Put options back to their defaults."""
+    return change(bootstrap, properties, entity_of(kind, name), {}, options, json)
+
+
+def change(
+    bootstrap: str | None,
+    properties: list[str] | None,
+    entity: configs.Entity,
+    add: dict[str, str],
+    remove: list[str],
+    json: bool,
+) -> int:
+    """Set and remove options and say so; the exit code. Raises CliError."""
     with direct(bootstrap, properties) as admin:
-        configs.alter(admin, entity_of(kind, name), {}, options)
+        if json:
+            configs.require_known(admin, entity, remove)
+            configs.change(admin, entity, add, remove)
+            print_json({"kind": entity.kind, "name": entity.name, "set": add, "unset": remove})
+        else:
+            configs.alter(admin, entity, add, remove)
     return EXIT_OK

@@ -394,6 +394,27 @@ def choose_writer(
     return formatting.value_writer(formatting.unescape(delimiter, "-D"), separator, null_bytes)
 
 
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-o",
+        "--offset",
+        metavar="WHERE",
+        help="beginning (default), end, stored, N, -N (before the end), @TIME (ms, ISO date, -90m), "
+        "or a range A:B, e.g. 10:20, -10:, @2024-01-01:@2024-01-02.",
+    ),
+]
+Template = Annotated[
+    str | None,
+    typer.Option(
+        "-f",
+        "--format",
+        metavar="TEXT",
+        help="%t topic, %p partition, %o offset, %k key, %s value, %T time, %h headers, %K %S lengths.",
+    ),
+]
+
+
 @app.command(
     epilog=example(
         "barnabas consume orders -e",
@@ -408,16 +429,7 @@ def consume(
         list[int] | None,
         typer.Option("-p", "--partition", min=0, metavar="N", help="Default: all; may be repeated."),
     ] = None,
-    offset: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-o",
-            "--offset",
-            metavar="WHERE",
-            help="beginning (default), end, stored, N, -N (before the end), @TIME (ms, ISO date, -90m), "
-            "or a range A:B, e.g. 10:20, -10:, @2024-01-01:@2024-01-02.",
-        ),
-    ] = None,
+    offset: Where = None,
     count: Annotated[
         int | None, typer.Option("-c", "--count", min=1, metavar="N", help="Stop after N records.")
     ] = None,
@@ -426,15 +438,7 @@ def consume(
         str | None,
         typer.Option("-g", "-G", "--group", metavar="GROUP", help="Read as a member of this group."),
     ] = None,
-    template: Annotated[
-        str | None,
-        typer.Option(
-            "-f",
-            "--format",
-            metavar="TEXT",
-            help="%t topic, %p partition, %o offset, %k key, %s value, %T time, %h headers, %K %S lengths.",
-        ),
-    ] = None,
+    template: Template = None,
     as_envelope: Annotated[bool, typer.Option("-J", "--json", help="One JSON object per record.")] = False,
     key_separator: Annotated[
         str | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -29,4 +30,12 @@ def direct(bootstrap: str | None, properties: Iterable[str] | None) -> Iterator[
             f"{error}; start a broker with `barnabas start`, or name another with -b HOST:PORT"
         ) from None
     except (ClientError, ToolError, Refused) as error:
-        raise CliError(str(error).removeprefix("org.apache.kafka.common.errors.")) from None
+        raise CliError(plain(str(error))) from None
+
+
+def plain(text: str) -> str:
+    """A message without the name of Java's exception, and with what to do where that is known."""
+    said = re.sub(r"org\.apache\.kafka\.common\.errors\.(\w+): ", "", text)
+    if "UnknownTopicOrPartitionException" in text:
+        return "no such topic; `barnabas topic list` shows what is there"
+    return said

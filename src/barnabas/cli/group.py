@@ -14,8 +14,8 @@ from barnabas.cli.connection import REQUEST_TIMEOUT_SECONDS, await_result, conne
 from barnabas.cli.direct import direct
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
-from barnabas.cli.output import count_of, print_json, print_table
-from barnabas.cli.runner import example, new_app, say_error
+from barnabas.cli.output import count_of, print_json, print_table, show_details
+from barnabas.cli.runner import example, new_app, say_error, say_missing
 from barnabas.cli.share import share_group_details, share_group_rows
 
 app = new_app("List, describe, delete consumer groups; move their offsets.")
@@ -89,15 +89,9 @@ def describe(
     missing = [shown["group"] for shown in details if shown["state"] == "dead"]
     add_lag_seconds(details, bootstrap, properties)
     details = [shown for shown in details if shown["state"] != "dead"]
-    for shown in [] if json else details:
-        print_group(shown, members)
-    if json:
-        print_json(details)
-    for name in missing:
-        say_error(
-            "barnabas group describe", f"{name}: no such group; `barnabas group list` shows what is there"
-        )
-    return EXIT_FAILED if failed or missing else EXIT_OK
+    show_details(details, json, lambda shown: print_group(shown, members))
+    code = say_missing("barnabas group describe", "group", missing)
+    return EXIT_FAILED if failed else code
 
 
 def add_lag_seconds(

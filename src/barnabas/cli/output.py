@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -41,6 +41,19 @@ def _print_rich(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     for row in rows:
         table.add_row(*(Text(cell(value)) for value in row))
     Console().print(table)
+
+
+def show_details(
+    details: Sequence[dict[str, Any]], json: bool, print_one: Callable[[dict[str, Any]], None]
+) -> None:
+    """What `describe` found: JSON, or one text after the other with an empty line between."""
+    if json:
+        print_json(details)
+        return
+    for i, detail in enumerate(details):
+        if i:
+            print()
+        print_one(detail)
 
 
 def is_number(value: Any) -> bool:

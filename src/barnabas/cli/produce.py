@@ -326,6 +326,36 @@ def parse_headers(items: list[str]) -> Headers:
     ]
 
 
+KeySeparator = Annotated[
+    str | None,
+    typer.Option(
+        "-k", "-K", "--key-separator", metavar="TEXT", help="Cut each line into key and value here."
+    ),
+]
+FixedKey = Annotated[str | None, typer.Option("--key", metavar="TEXT", help="The same key for every record.")]
+Header = Annotated[
+    list[str] | None,
+    typer.Option("-H", "--header", metavar="NAME=VALUE", help="A header for every record; may be repeated."),
+]
+CodecName = Annotated[
+    str | None, typer.Option("-z", "--compress", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+]
+Partition = Annotated[
+    int | None,
+    typer.Option("-p", "--partition", min=0, help="Default: by key, else spread.", metavar="N"),
+]
+Delimiter = Annotated[str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What ends a record.")]
+Count = Annotated[int | None, typer.Option("-c", "--count", min=1, metavar="N", help="Stop after N records.")]
+EmptyIsNull = Annotated[bool, typer.Option("-Z", "--null", help="An empty key or value is null.")]
+AsEnvelope = Annotated[
+    bool, typer.Option("-J", "--json-lines", help="Lines are JSON as `consume -J` writes them.")
+]
+Acks = Annotated[
+    str | None,
+    typer.Option("-a", "--acks", metavar="N", help="0, 1 or all; below all without idempotence."),
+]
+
+
 @app.command(
     epilog=example(
         "printf 'k1:one\\nk2:two\\n' | barnabas produce orders -k : -z zstd",
@@ -338,42 +368,16 @@ def produce(
         list[str] | None,
         typer.Argument(metavar="FILE", help="Default, and -: standard input.", show_default=False),
     ] = None,
-    key_separator: Annotated[
-        str | None,
-        typer.Option(
-            "-k", "-K", "--key-separator", metavar="TEXT", help="Cut each line into key and value here."
-        ),
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="TEXT", help="The same key for every record.")
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-H", "--header", metavar="NAME=VALUE", help="A header for every record; may be repeated."
-        ),
-    ] = None,
-    codec: Annotated[
-        str | None, typer.Option("-z", "--compress", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
-    ] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option("-p", "--partition", min=0, help="Default: by key, else spread.", metavar="N"),
-    ] = None,
-    delimiter: Annotated[
-        str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What ends a record.")
-    ] = "\\n",
-    count: Annotated[
-        int | None, typer.Option("-c", "--count", min=1, metavar="N", help="Stop after N records.")
-    ] = None,
-    null: Annotated[bool, typer.Option("-Z", "--null", help="An empty key or value is null.")] = False,
-    as_envelope: Annotated[
-        bool, typer.Option("-J", "--json-lines", help="Lines are JSON as `consume -J` writes them.")
-    ] = False,
-    acks: Annotated[
-        str | None,
-        typer.Option("-a", "--acks", metavar="N", help="0, 1 or all; below all without idempotence."),
-    ] = None,
+    key_separator: KeySeparator = None,
+    key: FixedKey = None,
+    header: Header = None,
+    codec: CodecName = None,
+    partition: Partition = None,
+    delimiter: Delimiter = "\\n",
+    count: Count = None,
+    null: EmptyIsNull = False,
+    as_envelope: AsEnvelope = False,
+    acks: Acks = None,
     quiet: Quiet = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,

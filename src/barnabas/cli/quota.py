@@ -70,13 +70,11 @@ def set_quotas(
     address: Address = None,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
+    json: AsJson = False,
 ) -> int:
     """Set quotas of one user, client id, both, or address."""
-    entity, values = entity_of(user, client, address), dict(parse_pairs(pairs, "quota"))
-    with direct(bootstrap, properties) as admin:
-        quotas.write(admin, entity, values, [])
-    print(f"set quotas of {quotas.title(entity)}")
-    return EXIT_OK
+    entity = entity_of(user, client, address)
+    return change(bootstrap, properties, entity, dict(parse_pairs(pairs, "quota")), [], json)
 
 
 @app.command(epilog=example("barnabas quota unset --client noisy producer_byte_rate"))
@@ -87,10 +85,26 @@ def unset(
     address: Address = None,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
+    json: AsJson = False,
 ) -> int:
     """Remove quotas."""
-    entity = entity_of(user, client, address)
+    return change(bootstrap, properties, entity_of(user, client, address), {}, names, json)
+
+
+def change(
+    bootstrap: str | None,
+    properties: list[str] | None,
+    entity: quotas.Entity,
+    add: dict[str, str],
+    remove: list[str],
+    json: bool,
+) -> int:
+    """Set and remove quotas and say so; the exit code. Raises CliError."""
     with direct(bootstrap, properties) as admin:
-        quotas.write(admin, entity, {}, names)
-    print(f"removed quotas of {quotas.title(entity)}")
+        quotas.write(admin, entity, add, remove)
+    if json:
+        named = {kind: "default" if name is None else name for kind, name in entity.items()}
+        print_json({"entity": named, "set": add, "unset": remove})
+    else:
+        print(f"{'set' if add else 'removed'} quotas of {quotas.title(entity)}")
     return EXIT_OK

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import typer
 
@@ -55,3 +55,11 @@ def say_error(program: str, message: str) -> None:
     """One line on standard error, whatever the message holds."""
     sys.stdout.flush()
     print(f"{program}: {' '.join(message.split())}", file=sys.stderr)
+
+
+def say_missing(program: str, noun: str, names: Iterable[str]) -> int:
+    """Tell of each thing that was asked for and is not there; the exit code."""
+    missing = list(dict.fromkeys(names))
+    for name in missing:
+        say_error(program, f"{name}: no such {noun}; `barnabas {noun} list` shows what is there")
+    return EXIT_FAILED if missing else EXIT_OK

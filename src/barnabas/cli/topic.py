@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError
 
 from barnabas.cli.admin import all_topics, report
 from barnabas.cli.connection import REQUEST_TIMEOUT_SECONDS, await_result, connect, parse_pairs
-from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
+from barnabas.cli.errors import EXIT_OK, CliError, UsageError
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
-from barnabas.cli.output import count_of, print_json, print_table
-from barnabas.cli.runner import example, new_app, say_error
+from barnabas.cli.output import count_of, print_json, print_table, show_details
+from barnabas.cli.runner import example, new_app, say_missing
 
 app = new_app("Create, list, describe, alter, delete and trim topics.")
 
@@ -119,20 +119,8 @@ def describe(
     admin = connect(bootstrap, properties, verbose).admin()
     metadata = all_topics(admin).topics
     found = [name for name in dict.fromkeys(names) if name in metadata]
-    details = describe_topics(admin, [metadata[name] for name in found])
-    if json:
-        print_json(details)
-    else:
-        for i, detail in enumerate(details):
-            if i:
-                print()
-            print_topic(detail)
-    missing = [name for name in names if name not in metadata]
-    for name in missing:
-        say_error(
-            "barnabas topic describe", f"{name}: no such topic; `barnabas topic list` shows what is there"
-        )
-    return EXIT_FAILED if missing else EXIT_OK
+    show_details(describe_topics(admin, [metadata[name] for name in found]), json, print_topic)
+    return say_missing("barnabas topic describe", "topic", (name for name in names if name not in metadata))
 
 
 def describe_topics(admin: Any, topics: list[Any]) -> list[dict[str, Any]]:

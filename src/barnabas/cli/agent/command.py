@@ -206,12 +206,17 @@ def tail(
         note(
             f"barnabas agent tail: {count_of(found, 'line')} of a run that was killed arrived; not sent again"
         )
-    run = Run(Watcher([*files], state), shipper, quiet)
+    return ship(Run(Watcher([*files], state), shipper, quiet), once, json)
+
+
+def ship(run: Run, once: bool, json: bool) -> int:
+    """Run to the end of the files, or until stopped; the exit code."""
+    shipper, state = run.shipper, run.shipper.state
     run.watcher.scan()
     already = sum(followed.entry.lines for followed in run.watcher.open_files.values())
     # Written before the first line leaves: the ids in the records must be known to the next run.
     shipper.save(force=True)
-    if already and not quiet and not once:
+    if already and not run.quiet and not once:
         note(f"{count_of(already, 'line')} shipped by earlier runs; going on from there")
     with stop_on_signals(run):
         run.once() if once else run.follow()

@@ -291,13 +291,19 @@ def null(value: str | None) -> str:
 
 def alter(admin: Admin, entity: Entity, add: Mapping[str, str], remove: Sequence[str]) -> None:
     """Set and remove options of one resource, and say so. Raises ToolError."""
-    name = entity.name or ""
-    known = {entry.name for entry in read_configs(admin, entity, name)} if remove else set()
-    unknown = [option for option in remove if option not in known]
-    if unknown and entity.kind in ("topics", "groups"):
-        raise Refused(f"Invalid config(s): {','.join(unknown)}", False)
+    require_known(admin, entity, remove)
     change(admin, entity, add, remove)
     say_done(entity)
+
+
+def require_known(admin: Admin, entity: Entity, options: Sequence[str]) -> None:
+    """Raises Refused for options to remove that there are none of."""
+    if not options or entity.kind not in ("topics", "groups"):
+        return
+    known = {entry.name for entry in read_configs(admin, entity, entity.name or "")}
+    unknown = [option for option in options if option not in known]
+    if unknown:
+        raise Refused(f"Invalid config(s): {','.join(unknown)}", False)
 
 
 def change(admin: Admin, entity: Entity, add: Mapping[str, str], remove: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from starlette.applications import Starlette
@@ -97,49 +97,62 @@ async def _json(request: Request) -> dict[str, Any]:
     return value
 
 
-def make_app(manager: Manager) -> Starlette:
-    """The application over a manager."""
+@dataclass(frozen=True, slots=True)
+class Api:
+    """What each path does, over one manager."""
 
-    async def health(request: Request) -> Any:
-        states = [manager.get(name).state for name in manager.names()]
+    manager: Manager
+
+    async def health(self, request: Request) -> Any:
+        """Whether the server is up, and how many pipelines have failed."""
+        states = [self.manager.get(name).state for name in self.manager.names()]
         return {"status": "ok", "pipelines": len(states), "failed": states.count("failed")}
 
-    async def listing(request: Request) -> Any:
-        return await run_in_threadpool(lambda: [manager.status(name) for name in manager.names()])
+    async def listing(self, request: Request) -> Any:
+        """All pipelines."""
+        return await run_in_threadpool(lambda: [self.manager.status(name) for name in self.manager.names()])
 
-    async def put(request: Request) -> Any:
+    async def put(self, request: Request) -> Any:
+        """Take a pipeline file and start it."""
         raw = await _body(request)
         try:
             text = raw.decode()
         except UnicodeDecodeError as error:
             raise BadRequest("the body is not UTF-8 text") from error
         start = request.query_params.get("start", "true") != "false"
-        managed = await run_in_threadpool(manager.put, text, start=start)
-        return JSONResponse(manager.status(managed.spec.name, lag=False), 201)
+        managed = await run_in_threadpool(self.manager.put, text, start=start)
+        return JSONResponse(self.manager.status(managed.spec.name, lag=False), 201)
 
-    async def one(request: Request) -> Any:
-        return await run_in_threadpool(manager.status, request.path_params["name"])
+    async def one(self, request: Request) -> Any:
+        """One pipeline."""
+        return await run_in_threadpool(self.manager.status, request.path_params["name"])
 
-    async def file(request: Request) -> Any:
-        return PlainTextResponse(manager.get(request.path_params["name"]).text, media_type="application/yaml")
+    async def text(self, request: Request) -> Any:
+        """A pipeline's file."""
+        return PlainTextResponse(
+            self.manager.get(request.path_params["name"]).text, media_type="application/yaml"
+        )
 
-    async def remove(request: Request) -> Any:
-        await run_in_threadpool(manager.remove, request.path_params["name"])
+    async def remove(self, request: Request) -> Any:
+        """Stop a pipeline and forget it."""
+        await run_in_threadpool(self.manager.remove, request.path_params["name"])
         return Response(status_code=204)
 
-    async def act(request: Request) -> Any:
+    async def act(self, request: Request) -> Any:
+        """Start, pause, stop or restart a pipeline."""
         name, action = request.path_params["name"], request.path_params["action"]
         if action == "restart":
             given = await _json(request)
             starting = starting_options(given["from"]) if "from" in given else None
-            await run_in_threadpool(manager.restart, name, starting)
+            await run_in_threadpool(self.manager.restart, name, starting)
         elif action in ACTIONS:
-            await run_in_threadpool(manager.want, name, ACTIONS[action])
+            await run_in_threadpool(self.manager.want, name, ACTIONS[action])
         else:
             raise KeyError(f"there is no action {action!r}: start, resume, pause, stop, restart")
-        return await run_in_threadpool(manager.status, name, lag=False)
+        return await run_in_threadpool(self.manager.status, name, lag=False)
 
-    async def show_preview(request: Request) -> Any:
+    async def show_preview(self, request: Request) -> Any:
+        """What a pipeline would make of records that are there."""
         given = await _json(request)
         spec = parse_spec(str(given.get("pipeline", "")))
         count = given.get("count", 5)
@@ -147,9 +160,9 @@ def make_app(manager: Manager) -> Starlette:
             raise BadRequest(f"count is {count!r}, not a number from 1 to 1000")
         found = await run_in_threadpool(
             preview,
-            manager.spark,
+            self.manager.spark,
             spec,
-            address_of(spec, manager.bootstrap),
+            address_of(spec, self.manager.bootstrap),
             topic=given.get("topic"),
             count=count,
             output=given.get("output"),
@@ -157,21 +170,26 @@ def make_app(manager: Manager) -> Starlette:
         )
         return [asdict(record) for record in found]
 
-    async def metrics(request: Request) -> Any:
-        rows = await run_in_threadpool(lambda: [manager.status(name) for name in manager.names()])
+    async def metrics(self, request: Request) -> Any:
+        """Prometheus text."""
+        rows = await run_in_threadpool(lambda: [self.manager.status(name) for name in self.manager.names()])
         return PlainTextResponse(metrics_text(rows), media_type="text/plain; version=0.0.4")
 
+
+def make_app(manager: Manager) -> Starlette:
+    """The application over a manager."""
+    api = Api(manager)
     return Starlette(
         routes=[
-            Route("/health", guarded(health)),
-            Route("/metrics", guarded(metrics)),
-            Route("/pipelines", guarded(listing), methods=["GET"]),
-            Route("/pipelines", guarded(put), methods=["POST"]),
-            Route("/pipelines/{name}", guarded(one), methods=["GET"]),
-            Route("/pipelines/{name}", guarded(remove), methods=["DELETE"]),
-            Route("/pipelines/{name}/file", guarded(file), methods=["GET"]),
-            Route("/pipelines/{name}/{action}", guarded(act), methods=["POST"]),
-            Route("/preview", guarded(show_preview), methods=["POST"]),
+            Route("/health", guarded(api.health)),
+            Route("/metrics", guarded(api.metrics)),
+            Route("/pipelines", guarded(api.listing), methods=["GET"]),
+            Route("/pipelines", guarded(api.put), methods=["POST"]),
+            Route("/pipelines/{name}", guarded(api.one), methods=["GET"]),
+            Route("/pipelines/{name}", guarded(api.remove), methods=["DELETE"]),
+            Route("/pipelines/{name}/file", guarded(api.text), methods=["GET"]),
+            Route("/pipelines/{name}/{action}", guarded(api.act), methods=["POST"]),
+            Route("/preview", guarded(api.show_preview), methods=["POST"]),
         ]
     )
 
