@@ -136,7 +136,11 @@ def test_the_java_admin_client_moves_a_partition(
     rows = filled(broker.bootstrap, "moved", partitions=1, megabytes=5)
     found = foreign.run(probe, broker.bootstrap, "move-log-dir", "moved")
     assert (Path(found["to"]) / "moved-0").is_dir()
-    assert not (Path(found["from"]) / "moved-0").exists()
+    # It goes when the new one is on the disk.
+    deadline = time.monotonic() + 30
+    while (Path(found["from"]) / "moved-0").exists():
+        assert time.monotonic() < deadline, "the old folder stays"
+        time.sleep(0.05)
     read = Confluent().consume(broker.bootstrap, "moved", 1, len(rows))
     assert [one.value for one in read] == [one.value for one in rows]
 
