@@ -124,7 +124,8 @@ def test_loggers_are_changed_while_the_broker_runs(own_broker: Any) -> None:
     cli = Cli(broker.bootstrap)
 
     def levels() -> dict[str, str]:
-        return {one["name"]: one["value"] for one in cli.json("config", "describe", "logger", "1")}
+        found = client.describe_configs([Resource(Kind.BROKER_LOGGER, "1")], config_filter="all")
+        return {name: one["value"] for name, one in found["broker_logger"]["1"].items()}
 
     before = levels()
     assert before["root"] == before["barnabas.storage"] == before["barnabas.requests"] == "INFO"
