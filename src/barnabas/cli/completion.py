@@ -76,6 +76,8 @@ def candidates(before: Sequence[str], typed: str) -> list[str]:
     if command is None:
         return []
     module = command.load()
+    if command.name == "kafka":
+        return kafka_candidates(before[1:], typed)
     if command.plain:
         if hasattr(module, "parser"):
             return options_of_parser(module.parser()) if typed.startswith("-") else []
@@ -88,6 +90,25 @@ def candidates(before: Sequence[str], typed: str) -> list[str]:
     if hasattr(node, "commands") and not typed.startswith("-"):
         return list(node.commands)
     return [name for parameter in node.params for name in parameter.opts if name.startswith("-")] + ["--help"]
+
+
+def kafka_candidates(before: Sequence[str], typed: str) -> list[str]:
+    """Kafka's tools, then the options of the one that was typed."""
+    import importlib
+
+    from barnabas.cli.kafka.main import BY_NAME, TOOLS
+
+    if not before:
+        return [tool.name.removeprefix("kafka-") for tool in TOOLS]
+    tool = BY_NAME.get(f"kafka-{before[0].removeprefix('kafka-')}")
+    if tool is None or not typed.startswith("-"):
+        return []
+    module = importlib.import_module(f"barnabas.cli.kafka.{tool.module}")
+    return (
+        [f"--{option.name}" for option in module.TOOL.options if not option.old]
+        if hasattr(module, "TOOL")
+        else []
+    )
 
 
 def options_of_parser(parser: Any) -> list[str]:
