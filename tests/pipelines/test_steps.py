@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from pathlib import Path
 
 import pytest
 
 from barnabas.pipelines.chain import json_value, opened, query_rows, run_steps
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.spec import load_spec, parse_spec
 
 pytestmark = pytest.mark.spark
 
@@ -17,6 +18,7 @@ SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "headers array<struct<key:string,value:binary>>"
 )
+CASES = Path(__file__).parents[2] / "examples" / "worked_cases"
 TIME = dt.datetime(2024, 5, 1, 12, 0, 0)
 
 
@@ -142,6 +144,17 @@ def test_a_json_array_is_refused_with_a_clear_reason(spark, form):
         ("1 parse", 'not valid JSON: {"a": 1'),
         {"a": 1},
     ]
+
+
+@pytest.mark.parametrize("name", ["web_log", "container_log", "raw_json", "json_array"])
+def test_the_examples_of_the_worked_cases(spark, name):
+    spec = load_spec(CASES / f"{name}.yaml")
+    values = (CASES / f"{name}.txt").read_text().splitlines()
+    frame = run_steps(opened(rows(spark, values)), spec.steps)
+    columns = ["_offset", "_error", json_value(frame).alias("json")]
+    done = frame.data.select(*columns).orderBy("_offset").collect()
+    shown = [f"{r._error.step}: {r._error.reason}" if r._error else r.json for r in done]
+    assert shown == (CASES / f"{name}.out").read_text().splitlines()
 
 
 # --- parsing --------------------------------------------------------------------------------------
