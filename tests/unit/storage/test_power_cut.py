@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.storage import moving
+from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
+from barnabas.storage.files import fsync_dir
 from barnabas.storage.log_manager import LogManager
 from tests.unit.storage.building import T0_MS, append, read_all, rows
 from tests.unit.storage.power import PowerCut
@@ -73,3 +76,72 @@ def test_without_flushes_the_log_is_shorter_but_whole(tmp_path: Path, seed: int)
                 kill(closed)
             kill(manager)
             power.cut()
+
+
+@pytest.mark.parametrize("renames_last", [False, True])
+def test_a_power_cut_at_any_step_of_a_move_loses_no_acknowledged_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames_last: bool
+) -> None:
+    """Records are appended, flushed and acknowledged before each half of each step up to the change of places. What
+    comes after it finds nobody else who flushes the new log.
+
+    renames_last: what was renamed in the old dir happens to be on the disk, which nobody has asked for.
+    """
+    monkeypatch.setattr(moving, "COPY_BYTES", 1000)
+    monkeypatch.setattr(moving, "CAUGHT_UP_BYTES", 300)
+    name = TopicPartition("t", 0)
+    ends = set()
+    for steps_before in range(40):
+        folder = tmp_path / f"d{steps_before}"
+        dirs = [folder / "a", folder / "b"]
+
+        def opened_both() -> LogManager:
+            manager = LogManager(dirs, lambda topic: EVERY_RECORD)  # noqa: B023 - used in this turn only
+            manager.open(T0_MS)
+            for one in (*dirs, folder):  # noqa: B023
+                fsync_dir(one)
+            return manager
+
+        def acknowledge(manager: LogManager) -> int:
+            log = manager.logs[name]
+            append(log, rows(2))
+            log.flush(T0_MS)
+            return log.log_end_offset
+
+        with PowerCut(folder) as power:
+            manager = opened_both()
+            manager.create("t", 0, None, T0_MS)
+            for _ in range(20):
+                acknowledged = acknowledge(manager)
+            move = manager.moving.begin(name, str(dirs[1]), T0_MS)
+            assert move is not None
+            left = steps_before
+            for step in move.steps(T0_MS):
+                for half in (step.work, step.commit):
+                    if left > 0:
+                        if not move.done:
+                            acknowledged = acknowledge(manager)
+                        half()
+                    left -= 1
+                if left <= 0:
+                    break
+            kill(manager)
+            if renames_last:
+                fsync_dir(dirs[0])
+            power.cut()
+            again = opened_both()
+            log = again.logs[name]
+            got = read_all(log)
+            assert [record.offset for record in got] == list(range(len(got)))
+            assert len(got) >= acknowledged, f"after {steps_before} halves of steps"
+            resumed = again.moving.running.get(name)
+            ends.add((Path(log.log_dir).name, resumed is not None))
+            for step in resumed.steps(T0_MS) if resumed is not None else ():
+                step.work()
+                step.commit()
+            assert len(read_all(again.logs[name])) == len(got)
+            kill(again)
+        if left > 0:
+            break
+    assert left > 0, "the move never came to its end"
+    assert {("a", True), ("b", False)} <= ends
