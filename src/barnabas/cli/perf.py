@@ -14,7 +14,7 @@ from barnabas.cli.kafka.common import ToolError
 from barnabas.cli.kafka.perf import ConsumeRun, Latencies, ProduceRun
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.cli.output import note, print_json, size_text
-from barnabas.cli.produce import PRODUCER, require_topic
+from barnabas.cli.produce import PRODUCER, hasten_producer_id, require_topic
 from barnabas.cli.runner import example, new_app
 
 app = new_app("Measure producing, consuming, and from send to receive.")
@@ -45,6 +45,11 @@ def produce(
     settings: dict[str, Any] = {**PRODUCER, "delivery.report.only.error": False, "compression.type": codec}
     producer = connect(bootstrap, properties, verbose).producer(settings)
     require_topic(producer, topic)
+    for _ in range(
+        3
+    ):  # so that the first batch does not wait for the producer id: it is not what is measured
+        producer.poll(0.03)
+        hasten_producer_id(producer, topic)
     payloads = [random.Random(i).randbytes(size) for i in range(16)]
     run = ProduceRun(producer, topic, payloads, count, rate)
 

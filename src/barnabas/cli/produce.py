@@ -136,13 +136,10 @@ class Sender:
     def finish(self) -> None:
         """Wait until everything is acknowledged or has failed; a second Ctrl-C gives up."""
         try:
-            # librdkafka asks for its producer id when metadata arrives, then only every 500 ms; its first metadata
-            # comes before it has the connection to ask on. So a short run asks for metadata once more.
             for _ in range(NUDGES):
                 if not self.producer.flush(NUDGE_SECONDS):
                     return
-                with contextlib.suppress(KafkaException):
-                    self.producer.list_topics(self.topic, timeout=POLL_SECONDS)
+                hasten_producer_id(self.producer, self.topic)
             while self.producer.flush(POLL_SECONDS):
                 pass
         except KeyboardInterrupt:
@@ -151,6 +148,16 @@ class Sender:
             left = len(self.producer)
             self.failed += left
             self.first_error = self.first_error or "interrupted"
+
+
+def hasten_producer_id(producer: Any, topic: str) -> None:
+    """Let librdkafka ask for its producer id now.
+
+    It asks when metadata arrives, else every 500 ms; its first metadata comes before it has the connection to ask on.
+    So a short run asks for metadata once more.
+    """
+    with contextlib.suppress(KafkaException):
+        producer.list_topics(topic, timeout=POLL_SECONDS)
 
 
 def is_queue_full(error: Any) -> bool:
