@@ -12,6 +12,8 @@ from barnabas.cli.kafka.common import ToolError, checked, client_properties, par
 from barnabas.cli.kafka.librdkafka import connection
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Tool
 
+OLD_VALUES: Final = ("key-serializer", "value-serializer", "queue-size", "queue-enqueuetimeout-ms")
+
 TOOL: Final = Tool(
     "This tool helps to read data from standard input and publish it to Kafka.",
     (
@@ -43,6 +45,8 @@ TOOL: Final = Tool(
         Opt("reader-property", "As --property.", "String: prop"),
         Opt("reader-config", "A file of reader properties.", "String: config file"),
         Opt("line-reader", "Of Java.", "String: reader_class", old=True),
+        *(Opt(name, "Of old tools.", "String", old=True) for name in OLD_VALUES),
+        *(Opt(name, "Of old tools.", old=True) for name in ("new-producer", "old-producer")),
         Opt("producer-property", "A producer property.", "String: producer_prop"),
         Opt("producer.config", "A file of producer properties.", "String: config file"),
     ),
@@ -70,7 +74,7 @@ class LineReader:
         def text(name: str, default: str) -> bytes:
             return properties.get(name, default).replace("\\t", "\t").encode()
 
-        return cls(
+        reader = cls(
             properties.get("parse.key", "false").lower() == "true",
             properties.get("parse.headers", "false").lower() == "true",
             properties.get("ignore.error", "false").lower() == "true",
@@ -80,6 +84,26 @@ class LineReader:
             text("headers.key.separator", ":"),
             properties["null.marker"].encode() if "null.marker" in properties else None,
         )
+        reader.check()
+        return reader
+
+    def check(self) -> None:
+        """Raises ToolError for separators that cannot be told apart, in Kafka's words."""
+        separators = {
+            "headers.delimiter": self.headers_delimiter,
+            "headers.separator": self.headers_separator,
+            "headers.key.separator": self.headers_key_separator,
+        }
+        pairs = [("headers.delimiter", "headers.separator"), ("headers.delimiter", "headers.key.separator"),
+                 ("headers.separator", "headers.key.separator")]  # fmt: skip
+        for one, other in pairs if self.parse_headers else []:
+            if separators[one] == separators[other]:
+                raise ToolError(f"{one} and {other} may not be equal")
+        if self.null_marker is None:
+            return
+        for name, separator in {"key.separator": self.key_separator, **separators}.items():
+            if separator == self.null_marker:
+                raise ToolError(f"null.marker and {name} may not be equal")
 
     def read(self, line: bytes) -> dict[str, Any]:
         """A line as arguments of produce(). Raises ToolError for one that lacks a separator."""
