@@ -192,3 +192,24 @@ def test_a_streams_application_begins_anew(cli: Cli) -> None:
     kafka(cli, *reset)
     assert row_of(cli, name)["committed"] == 0
     assert [row["topic"] for row in cli.json("topic", "list", name)] == [f"{name}-output"]
+
+
+def test_mirror_maker_copies_to_another_cluster(cli: Cli, own_broker: Any, tmp_path: Path) -> None:
+    topic, target = cli.topic(partitions=2), Cli(own_broker().bootstrap)
+    cli("produce", topic, "-k", ":", "-H", "h=1", stdin=b"a:1\nb:2\nc:3\n")
+    target("topic", "create", topic, "-p", "3")
+    (tmp_path / "c").write_text(
+        f"bootstrap.servers={cli.bootstrap}\ngroup.id={group_name()}\nauto.offset.reset=earliest\n"
+    )
+    (tmp_path / "p").write_text(f"bootstrap.servers={target.bootstrap}\n")
+    files = ("--consumer.config", str(tmp_path / "c"), "--producer.config", str(tmp_path / "p"))
+    mirror = cli.start("kafka", "mirror-maker", *files, "--whitelist", f"{topic},other.*")
+    try:
+        copied = target.out("consume", topic, "-c", "3", "-J")
+    finally:
+        mirror.terminate()
+        assert mirror.wait(30) == 0
+    rows = sorted((row["key"], row["payload"], row["headers"]) for row in json_lines(copied))
+    assert rows == [("a", "1", ["h", "1"]), ("b", "2", ["h", "1"]), ("c", "3", ["h", "1"])]
+    read = target.out("topic", "offsets", topic, "--json")
+    assert sum(row["end"] for row in json.loads(read)) == 3

@@ -88,7 +88,10 @@ def test_every_tool_is_a_command_and_shows_its_options(
     if hasattr(module, "TOOL"):
         assert code == 0
         assert out.startswith(module.TOOL.title)
-        assert any(option in out for option in ("--bootstrap-server", "--files", "--config", "--node-id"))
+        assert any(
+            option in out
+            for option in ("--bootstrap-server", "--files", "--config", "--node-id", "--consumer.config")
+        )
     else:
         assert "USAGE" in err or "main class" in err
 

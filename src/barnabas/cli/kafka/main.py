@@ -145,6 +145,12 @@ TOOLS: Final = (
         "Compare the replicas of partitions.",
         ("ReplicaVerificationTool",),
     ),
+    Tool(
+        "kafka-mirror-maker",
+        "operations.mirror_maker",
+        "Copy topics from one cluster to another.",
+        ("MirrorMaker",),
+    ),
     Tool("kafka-server-start", "server_start", "Start a broker.", ("Kafka",)),
     Tool("kafka-server-stop", "server_stop", "Stop the brokers of this machine."),
     Tool("kafka-run-class", "run_class", "Run a tool by its Java class."),
