@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 StreamOffset = dict[str, dict[str, Any]]
 COMMIT_SECONDS: Final = 5.0
+ROWS_SHARED_MAX: Final = 1_000
+"""Ranges that together have no more records than this are read by one task."""
 NO_ID: Final = str(UUID(int=0))
 
 
@@ -265,3 +267,20 @@ def split(ranges: list[Range], count_min: int) -> list[Range]:
         edges = [r.start + size * i // pieces for i in range(pieces + 1)]
         parts += [Range(r.topic, r.partition, a, b) for a, b in pairwise(edges)]
     return parts
+
+
+def gather(ranges: list[Range], count_min: int) -> list[tuple[Range, ...]]:
+    """The ranges by task: those with few records share one, but there are at least `count_min` tasks when there are
+    that many ranges. Each task costs Spark and its Python workers more than a few hundred records do."""
+    spare = max(len(ranges) - count_min, 0)
+    tasks: list[tuple[Range, ...]] = []
+    rows = 0
+    for r in ranges:
+        if tasks and spare and rows + r.end - r.start <= ROWS_SHARED_MAX:
+            tasks[-1] += (r,)
+            spare -= 1
+        else:
+            tasks.append((r,))
+            rows = 0
+        rows += r.end - r.start
+    return tasks

@@ -6,8 +6,9 @@
         .option("subscribe", "events").load()
 
 Columns and option names are those of Spark's own Kafka source (`options.SOURCE_NAMES` has the list). One Spark
-task reads one topic partition: it fetches raw batches and the compiled decoder lays them out for Arrow, so no
-Python object is made per record. The executors need this package installed, or shipped with --py-files.
+task reads one topic partition, or several that have few records: it fetches raw batches and the compiled decoder lays
+them out for Arrow, so no Python object is made per record. The executors need this package installed, or shipped with
+--py-files.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from barnabas.client.fetching import OffsetOutOfRange
 from barnabas.client.options import ClientOptions
 from barnabas.pipelines.columns import arrow_schema, ddl_schema, record_batches
 from barnabas.pipelines.first import kept_offset
-from barnabas.pipelines.offsets import DataLost, Planner, Range, StreamOffset
+from barnabas.pipelines.offsets import DataLost, Planner, Range, StreamOffset, gather
 from barnabas.pipelines.options import SourceOptions, source_options
 from barnabas.pipelines.workers import settle
 from barnabas.records.columnar import AbortedTransactions, decode
@@ -62,10 +63,17 @@ def shared_client(options: ClientOptions) -> BlockingClient:
 
 
 class RangePartition(InputPartition):
-    """One task's part: offsets of one topic partition. None of an empty read."""
+    """One task's part: offsets of a topic partition, or of several when they are few. None of an empty read."""
 
-    def __init__(self, value: Range) -> None:
+    def __init__(self, value: tuple[Range, ...]) -> None:
         super().__init__(value)
+
+
+def read_task(options: SourceOptions, parts: tuple[Range, ...]) -> Iterator[pa.RecordBatch]:
+    """The records of a task's ranges, one range after the other."""
+    settle()
+    for part in parts:
+        yield from read_range(options, part)
 
 
 def read_range(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
@@ -73,7 +81,6 @@ def read_range(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
 
     Raises DataLost when records vanish while they are read and the policy is to stop.
     """
-    settle()
     client = shared_client(options.client)
     schema = arrow_schema(options.columns)
     start = part.start
@@ -124,6 +131,11 @@ def _read_from(
             position, at = decoded.position, decoded.next_offset
 
 
+def _tasks(ranges: list[Range], options: SourceOptions) -> list[InputPartition]:
+    """Two small tasks take no longer than one: they run side by side."""
+    return [RangePartition(parts) for parts in gather(ranges, max(options.partitions_min, 2))]
+
+
 class BatchReader(DataSourceReader):
     """`spark.read`: a range per partition, fixed when the query is planned."""
 
@@ -133,14 +145,14 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         planner = Planner(self.options)
         try:
-            return [RangePartition(part) for part in planner.batch_ranges()]
+            return _tasks(planner.batch_ranges(), self.options)
         finally:
             planner.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # Spark stands in one partition for none
             return iter(())
-        return read_range(self.options, partition.value)
+        return read_task(self.options, partition.value)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -192,10 +204,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._newest
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
-        return [RangePartition(part) for part in self.planner.ranges(start, end)]
+        return _tasks(self.planner.ranges(start, end), self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self.options, partition.value)
+        return read_task(self.options, partition.value)
 
     def commit(self, end: StreamOffset) -> None:
         if end == self._committed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.pipelines.offsets import Range, build_offset, parse_offset, split
+from barnabas.pipelines.offsets import ROWS_SHARED_MAX, Range, build_offset, gather, parse_offset, split
 from barnabas.pipelines.options import OptionError, sink_options, source_options
 from barnabas.records.compression import Codec
 
@@ -105,3 +105,18 @@ def test_large_ranges_are_split():
         assert mine[-1][1] == end
     assert split(ranges, 1) == ranges
     assert split([], 3) == []
+
+
+def test_small_ranges_share_a_task():
+    few = [Range("t", p, 0, ROWS_SHARED_MAX // 4) for p in range(6)]
+    large = Range("t", 6, 0, ROWS_SHARED_MAX + 1)
+    assert gather([*few, large], 1) == [tuple(few[:4]), tuple(few[4:]), (large,)]
+    assert gather([large, *few[:2]], 1) == [(large,), tuple(few[:2])]
+    assert gather([], 1) == []
+
+
+def test_there_are_as_many_tasks_as_were_asked_for():
+    few = [Range("t", p, 0, 1) for p in range(6)]
+    assert [len(parts) for parts in gather(few, 4)] == [3, 1, 1, 1]
+    assert len(gather(few, 9)) == 6
+    assert [r for parts in gather(few, 2) for r in parts] == few
