@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +59,15 @@ class Plan:
     records: int = 2_000_000
     rounds: int = 4
     latency_rounds: int = 3
-    latency_seconds: float = 8.0
-    starts: int = 3
+    latency_seconds: float = 6.0
+    starts: int = 2
     only: frozenset[str] = field(default_factory=frozenset)
 
     def wants(self, name: str) -> bool:
         return not self.only or name in self.only
 
 
-QUICK = Plan(records=500_000, rounds=3, latency_rounds=1, latency_seconds=6.0, starts=1)
+QUICK = Plan(records=500_000, rounds=2, latency_rounds=1, latency_seconds=5.0, starts=1)
 
 
 @contextmanager
@@ -135,18 +136,36 @@ class Bench:
     def rounds(self, name: str, jobs: dict[str, tuple[int, Callable[[], Any]]]) -> None:
         """Runs each format's job once to warm up, then round by round; who goes first changes."""
         for number in range(-1, self.plan.rounds):
-            turn = self.formats[number % len(self.formats) :] + self.formats[: number % len(self.formats)]
             said = []
-            for format_name in turn:
+            for format_name in self.turn(number):
                 count, job = jobs[format_name]
                 begun = time.perf_counter()
-                job()
+                if not self.attempt(format_name, job):
+                    continue
                 rate = count / (time.perf_counter() - begun)
                 said.append(f"{format_name} {rate:,.0f}")
                 if number >= 0:
                     self.results.add(name, format_name, number, rate)
             label = "warm-up" if number < 0 else f"{number + 1}/{self.plan.rounds}"
             print(f"[{label}] {name}: {', '.join(said)}", flush=True)
+
+    def turn(self, number: int) -> list[str]:
+        """The formats in this round's order."""
+        first = number % len(self.formats)
+        return self.formats[first:] + self.formats[:first]
+
+    def attempt(self, format_name: str, job: Callable[[], Any]) -> Any:
+        """What the job gives, or True. A rival that fails is left out from then on, and the results say why."""
+        try:
+            return job() or True
+        except Exception as error:
+            if format_name == OURS:
+                raise
+            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            self.results.skipped[format_name] = f"it failed: {reason[:200]}"
+            self.formats.remove(format_name)
+            print(f"without {format_name} from here on: {reason[:200]}", flush=True)
+            return None
 
     def read(self) -> None:
         values = pa.array([bytes([33 + i % 90]) * RECORD_BYTES for i in range(10_000)])
@@ -183,10 +202,12 @@ class Bench:
 
     def latency(self) -> None:
         for number in range(self.plan.latency_rounds):
-            turn = self.formats[number % len(self.formats) :] + self.formats[: number % len(self.formats)]
             said = []
-            for name in turn:
-                took, phases = self.pass_through(name, number)
+            for name in self.turn(number):
+                found = self.attempt(name, partial(self.pass_through, name, number))
+                if not found:
+                    continue
+                took, phases = found
                 middle, late = percentiles(took)
                 self.results.add(LATENCY, name, number, middle, p99=late, phases=phases)
                 said.append(f"{name} {middle:,.0f} / {late:,.0f}")
@@ -350,14 +371,15 @@ def run(given: str | None, plan: Plan) -> SparkResults:
         spark = start_session("bench", master="local[2]", archive=build_archive(print), conf=conf)
         spark.dataSource.register(Confluent)
         bench = Bench(spark, bootstrap, formats, plan)
+        for name in [f for f in formats if f != OURS]:
+            bench.attempt(name, partial(bench.source, name, "bench"))  # whether it goes with this Spark
         try:
-            for name in ("read", "write", "chain", "latency"):
-                if plan.wants(name):
-                    getattr(bench, name)()
+            for name in filter(plan.wants, ("read", "write", "chain", "latency")):
+                getattr(bench, name)()
         finally:
             spark.stop()
     results = bench.results
-    results.skipped = skipped
+    results.skipped.update(skipped)
     results.settings = {
         "spark": pyspark_version(),
         "connector": version or "-",
