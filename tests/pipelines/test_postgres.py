@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.run import run_pipeline
 from barnabas.pipelines.spec import parse_spec
 from tests.pipelines.conftest import records_of, send
+from tests.pipelines.jars import libraries
 from tests.support.process import free_port
 
 psycopg = pytest.importorskip("psycopg")
@@ -111,3 +113,37 @@ outputs:
     run()
     assert postgres.query("SELECT name FROM t WHERE id = 5") == [("new",)]
     assert postgres.query("SELECT count(*) FROM t") == [(100,)]
+
+
+@pytest.mark.java
+@pytest.mark.timeout(240)
+def test_through_jdbc(bootstrap, client, new_topic, tmp_path, postgres):
+    """With PostgreSQL's own driver, given to Spark with --conf; without it one line says what is missing."""
+    (jar,) = libraries().glob("postgresql-*.jar")
+    source = new_topic(1)
+    postgres.query("CREATE TABLE j (id int, name text, at timestamptz)")
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        f"pipeline: {source}\nsource: {{topic: {source}}}\n"
+        "steps: [parse: {json: {id: int, name: string, at: timestamp}}]\n"
+        f'outputs: [{{database: {{jdbc: "jdbc:postgresql://127.0.0.1:{postgres.port}/postgres", table: j, '
+        "properties: {user: me, driver: org.postgresql.Driver}}}]\n"
+    )
+    send(client, source, [b'{"id": 1, "name": "a", "at": "2024-05-01T12:00:00Z"}', b"bad", b'{"id": 2}'])
+
+    def run(*more: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "barnabas", "pipeline", "run", str(file), "--once", "-b", bootstrap]
+        return subprocess.run(
+            [*command, "--checkpoints", str(tmp_path), *more], capture_output=True, text=True, check=False
+        )
+
+    missing = run()
+    assert missing.returncode == 1
+    assert "ClassNotFoundException: org.postgresql.Driver" in missing.stderr.splitlines()[-1]
+    done = run("--conf", f"spark.jars={jar}")
+    assert done.returncode == 0, done.stderr
+    assert postgres.query("SELECT id, name, at = '2024-05-01 12:00+00' FROM j ORDER BY id") == [
+        (1, "a", True),
+        (2, None, None),
+    ]
+    assert [row["value"] for row in records_of(client, f"{source}-dead-letters")] == [b"bad"]

@@ -187,10 +187,23 @@ def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
 
 
 _NAMED: Final = re.compile(
-    r"^(?:Caused by: )?([A-Za-z_][\w.$]*(?:Error|Exception|Lost|Topic|OutOfRange|Unavailable|Failed)): (.+)$"
+    r"^(?:Caused by: |: )?([A-Za-z_][\w.$]*(?:Error|Exception|Lost|Topic|OutOfRange|Unavailable|Failed)): (.+)$"
 )
-_OURS: Final = ("DataLost", "OptionError", "UnknownTopic", "OffsetOutOfRange", "DeliveryError", "AuthenticationFailed")
-_WRAPPERS: Final = ("StreamingQueryException", "SparkException", "Py4JJavaError", "AnalysisException")
+_OURS: Final = (
+    "DataLost",
+    "OptionError",
+    "UnknownTopic",
+    "OffsetOutOfRange",
+    "DeliveryError",
+    "AuthenticationFailed",
+)
+_WRAPPERS: Final = (
+    "StreamingQueryException",
+    "Py4JException",
+    "SparkException",
+    "Py4JJavaError",
+    "AnalysisException",
+)
 
 
 def failure_reason(text: str) -> str:
