@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import uuid
@@ -183,6 +184,34 @@ def test_a_move_to_a_disk_that_is_too_small(
     assert values(broker, "moved", on_small, 100) == [b"%d" % one for one in range(100)]
     assert len(values(broker, "moved", on_large, 600)) == 600
     assert lines_about(broker, small) == []
+
+
+def test_a_disk_that_fills_up_during_a_move(
+    tmp_path: Path, small_disk: Path, own_broker: Callable[..., BrokerProcess]
+) -> None:
+    """The move ends; the dir and what is in it stay online."""
+    small = small_disk / "log"
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+    broker = own_broker(log__dirs=f"{tmp_path / 'large'},{small}", **{rate.replace(".", "__"): "50000"})
+    on_small, on_large = two_partitions(broker, small, "moved")
+    data = [Message(on_large, None, bytes(10_000)) for _ in range(250)]
+    data += [Message(on_small, None, b"%d" % one) for one in range(100)]
+    assert Confluent().produce(broker.bootstrap, "moved", data, codec="none", acks=-1) == 350
+    cli = Cli(broker.bootstrap)
+    cli("log", "move", f"moved:{on_large}", str(small))
+    with (small_disk / "ballast").open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
+        while True:
+            ballast.write(bytes(4096))
+    cli("config", "set", "broker", "1", f"{rate}=1000000000")
+    done = cli("log", "move", f"moved:{on_large}", str(small), "--wait", code=1)
+    assert b"ended early" in done.stderr or b"too little room" in done.stderr
+    assert lines_about(broker, small) == []
+    (small_disk / "ballast").unlink()
+    assert values(broker, "moved", on_small, 100) == [b"%d" % one for one in range(100)]
+    assert len(values(broker, "moved", on_large, 250)) == 250
+    more = [Message(on_small, None, b"more")]
+    assert Confluent().produce(broker.bootstrap, "moved", more, codec="none", acks=-1) == 1
+    assert "move to another log dir has failed" in broker.log()
 
 
 def test_a_dir_that_is_removed_under_the_broker(
