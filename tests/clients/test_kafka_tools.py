@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
 import subprocess
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from barnabas.cli.kafka.main import run
 from tests.clients import foreign
 from tests.clients.cli_support import Cli
+from tests.support.process import free_port
 
 pytestmark = pytest.mark.java
 
@@ -84,7 +89,8 @@ class Kafka:
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+def java(tmp_path_factory: pytest.TempPathFactory) -> Lines:
+    """The command that runs a class with Kafka's jars."""
     java, mvn = foreign.need("java"), foreign.need("mvn")
     libs = foreign.CACHE / f"kafka-{VERSION}-tools"
     if not (libs / ".complete").exists():
@@ -94,9 +100,14 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         command += [f"-DoutputDirectory={libs}", "-DincludeScope=runtime"]
         foreign.fetch_or_skip(command, folder, "Maven cannot fetch Kafka's tools")
         (libs / ".complete").touch()
-    flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
+    flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"]
+    return [java, *flags, "-cp", f"{libs}/*"]
+
+
+@pytest.fixture(scope="module")
+def kafka(java: Lines) -> Iterator[Kafka]:
     process = subprocess.Popen(
-        [java, *flags, "-cp", f"{libs}/*", str(SOURCE)],
+        [*java, str(SOURCE)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     yield Kafka(process)
@@ -109,6 +120,10 @@ Same = Callable[..., Lines]
 
 @pytest.fixture
 def same(kafka: Kafka, cli: Cli, capsys: pytest.CaptureFixture[str]) -> Same:
+    return comparer(kafka, cli.bootstrap, capsys)
+
+
+def comparer(kafka: Kafka, bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Same:
     """`same("topics", "--list")` runs Kafka's tool and ours and gives the lines, which must be the same.
 
     `{who}` in a word is another name for each of the two, and the same again in the lines.
@@ -120,8 +135,8 @@ def same(kafka: Kafka, cli: Cli, capsys: pytest.CaptureFixture[str]) -> Same:
             given = [word.replace("{who}", who) for word in words]
             if where:
                 # argparse4j wants the sub-command before the server, and takes neither after a list of options.
-                given = [*given, "--bootstrap-server", cli.bootstrap] if name == "cluster" else [
-                    "--bootstrap-server", cli.bootstrap, *given]  # fmt: skip
+                given = [*given, "--bootstrap-server", bootstrap] if name == "cluster" else [
+                    "--bootstrap-server", bootstrap, *given]  # fmt: skip
             if who == "java":
                 lines, code = kafka(name, given)
             else:
@@ -247,3 +262,95 @@ def test_storage(same: Same, tmp_path: Path) -> None:
     same("storage", "version-mapping", where=False)
     same("storage", "version-mapping", "--release-version", "3.9-IV0", where=False)
     same("storage", "feature-dependencies", "--feature", "group.version=1", where=False)
+
+
+CONFIG = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+log.dirs={folder}/data
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=3
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+"""
+
+
+@pytest.fixture
+def apache(java: Lines, tmp_path: Path) -> Iterator[str]:
+    """Apache Kafka itself, with access rules; where it listens."""
+    port, controller = free_port(), free_port()
+    config = tmp_path / "kafka.properties"
+    config.write_text(CONFIG.format(port=port, controller=controller, folder=tmp_path))
+    form = ["kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(config)]
+    subprocess.run([*java, *form], check=True, capture_output=True, timeout=60)
+    with (tmp_path / "kafka.log").open("wb") as log:
+        process = subprocess.Popen([*java, "kafka.Kafka", str(config)], stdout=log, stderr=log, cwd=tmp_path)
+    try:
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline:
+            assert process.poll() is None, (tmp_path / "kafka.log").read_text()[-2000:]
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(0.2)
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.soak
+def test_against_apache_kafka(
+    kafka: Kafka, apache: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What our broker does not do yet, the tools do with one that does."""
+    same, cli = comparer(kafka, apache, capsys), Cli(apache)
+    topic = cli.topic(partitions=3)
+    for words in (
+        ("--add", "--allow-principal", "User:bob", "--operation", "Read", "--topic", topic),
+        ("--add", "--deny-principal", "User:eve", "--deny-host", "1.2.3.4", "--topic", "pre",
+         "--resource-pattern-type", "prefixed"),
+        ("--list",),
+        ("--list", "--topic", "prefix", "--resource-pattern-type", "match"),
+        ("--list", "--principal", "User:bob"),
+        ("--add", "--allow-principal", "User:bob", "--consumer", "--topic", topic, "--group", "g"),
+        ("--remove", "--allow-principal", "User:bob", "--consumer", "--topic", topic, "--group", "g", "--force"),
+        ("--remove", "--topic", topic, "--force"),
+        ("--list",),
+    ):  # fmt: skip
+        same("acls", *words)
+    producer = Producer(
+        {"bootstrap.servers": apache, "transactional.id": "hangs", "transaction.timeout.ms": 900_000}
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush()
+    assert any("Ongoing" in line for line in same("transactions", "list"))
+    same("transactions", "describe", "--transactional-id", "nosuch")
+    assert len(same("transactions", "describe-producers", "--topic", topic, "--partition", "0")) == 2
+    same("transactions", "find-hanging", "--broker-id", "1", "--max-transaction-timeout", "0")
+    assert run("kafka-transactions", ["--bootstrap-server", apache, "abort", "--topic", topic, "--partition", "0",
+                                      "--start-offset", "0"]) == 0  # fmt: skip
+    capsys.readouterr()
+    user = ("--entity-type", "users", "--entity-name", "alice")
+    same("configs", *user, "--alter", "--add-config", "SCRAM-SHA-256=[iterations=8192,password=secret]")
+    assert same("configs", *user, "--describe") == [
+        "SCRAM credential configs for user-principal 'alice' are SCRAM-SHA-256=iterations=8192"
+    ]
+    same("features", "downgrade", "--feature", "transaction.version=1", "--dry-run")
+    same("features", "upgrade", "--release-version", "4.1-IV1", "--dry-run")
+    same("delegation-tokens", "--create", "--max-life-time-period", "-1", "--command-config", "/dev/null",
+         "--renewer-principal", "User:bob")  # fmt: skip
+    same("leader-election", "--election-type", "unclean", "--topic", topic, "--partition", "0")
+    same("leader-election", "--election-type", "preferred", "--topic", f"{topic}-nosuch", "--partition", "0")
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"partitions": [{"topic": topic, "partition": 0, "replicas": [1]}]}))
+    for words in (("--execute", "--throttle", "50000"), ("--verify", "--preserve-throttles"), ("--verify",)):
+        same("reassign-partitions", *words, "--reassignment-json-file", str(plan))
+    plan.write_text(json.dumps({"partitions": [{"topic": topic, "partition": 0, "replicas": [7]}]}))
+    same("reassign-partitions", "--execute", "--reassignment-json-file", str(plan))

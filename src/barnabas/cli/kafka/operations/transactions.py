@@ -56,6 +56,8 @@ PRODUCER_HEADS: Final = (
     "CurrentTransactionStartOffset",
 )
 
+DETAIL: Final = ". Enable debug logging for additional detail."
+
 Key = tuple[str, int]
 
 
@@ -89,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
         command(parsed)
     except ClientError as error:
         text = unsupported_text(error) if isinstance(error, UnsupportedByBroker) else str(error)
-        print(f"Failed to {doing}: {text}. Enable debug logging for additional detail.", file=sys.stderr)
+        print(f"Failed to {doing}: {text}{DETAIL}", file=sys.stderr)
         return EXIT_FAILED
     return EXIT_OK
 
@@ -114,7 +116,7 @@ def listed(admin: Admin, request: Any) -> list[tuple[int, Any]]:
     for node in sorted(admin.nodes()):
         answer = admin.node(node, request, list_transactions.ListTransactionsResponse)
         if answer.error_code:
-            raise ToolError(f"Failed to list transactions: {error_text(answer.error_code)}")
+            raise ToolError(f"Failed to list transactions: {error_text(answer.error_code)}{DETAIL}")
         found += [(node, state) for state in answer.transaction_states]
     return found
 
@@ -158,11 +160,11 @@ def described(admin: Admin, name: str) -> Any:
     if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         raise ToolError(
             f"Failed to describe transaction state of transactional-id `{name}`: DescribeTransactions request for "
-            f"transactionalId `{name}` failed because the ID could not be found."
+            f"transactionalId `{name}` failed because the ID could not be found{DETAIL}"
         )
     if state.error_code:
         raise ToolError(
-            f"Failed to describe transaction state of transactional-id `{name}`: {error_text(state.error_code)}"
+            f"Failed to describe transaction state of transactional-id `{name}`: {error_text(state.error_code)}{DETAIL}"
         )
     return state
 
@@ -212,7 +214,7 @@ def producers(admin: Admin, keys: Iterable[Key], broker: int | None = None) -> d
                 if part.error_code:
                     raise ToolError(
                         f"Failed to describe producers for partition {topic_row.name}-{part.partition_index} on "
-                        f"broker {node}: {error_text(part.error_code, part.error_message)}"
+                        f"broker {node}: {error_text(part.error_code, part.error_message)}{DETAIL}"
                     )
                 found[topic_row.name, part.partition_index] = list(part.active_producers)
     return found
@@ -317,7 +319,7 @@ def abort(parsed: Parsed) -> None:
     for result in answer.markers[0].topics[0].partitions:
         if result.error_code:
             raise ToolError(
-                f"Failed to abort transaction on partition {key[0]}-{key[1]}: {error_text(result.error_code)}"
+                f"Failed to abort transaction on partition {key[0]}-{key[1]}: {error_text(result.error_code)}{DETAIL}"
             )
 
 
