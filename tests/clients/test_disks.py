@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.group_coordinator import java_hash
 from barnabas.records.batch import batches
 from tests.clients.cli_support import Cli
 from tests.clients.drivers import Confluent, Message
@@ -295,3 +296,46 @@ def test_a_batch_with_a_flipped_bit_is_never_served(
     assert values(broker, "flipped", 0, len(wanted) + 10)[: len(wanted)] == wanted
     broker.restart()
     assert values(broker, "flipped", 0, len(wanted) + 10)[: len(wanted)] == wanted
+
+
+def test_groups_keep_their_place_while_a_dir_is_away(
+    tmp_path: Path, own_broker: Callable[..., BrokerProcess]
+) -> None:
+    """Which partition keeps a group is told by the number of all, not by the number of those that are there."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    away = tmp_path / "away"
+    broker = own_broker(log__dirs=f"{tmp_path / 'kept'},{away}", offsets__topic__num__partitions="4")
+    create_topic(broker.bootstrap, "read", 1)
+    groups = [f"group-{number}" for number in range(8)]
+
+    def consumer(group: str) -> Any:
+        return Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "log_level": 0})
+
+    for number, group in enumerate(groups):
+        one = consumer(group)
+        one.commit(offsets=[TopicPartition("read", 0, number)], asynchronous=False)
+        one.close()
+    dirs = {
+        row["partition"]: row["dir"]
+        for row in Cli(broker.bootstrap).json("log", "dirs", "__consumer_offsets")
+    }
+    here = [
+        number
+        for number, group in enumerate(groups)
+        if dirs[f"__consumer_offsets-{java_hash(group) % 4}"] != str(away)
+    ]
+    assert 0 < len(here) < len(groups)
+    for wanted in (here, range(len(groups))):
+        broker.stop()
+        if wanted is here:
+            away.rename(tmp_path / "elsewhere")
+            away.write_text("not a directory")
+        else:
+            away.unlink()
+            (tmp_path / "elsewhere").rename(away)
+        broker.start()
+        for number in wanted:
+            one = consumer(groups[number])
+            assert one.committed([TopicPartition("read", 0)], timeout=20)[0].offset == number
+            one.close()

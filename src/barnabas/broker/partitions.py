@@ -168,7 +168,8 @@ class Partitions:
         return self.get(topic, index) is not None
 
     def count(self, topic: str) -> int:
-        return len(self._by_topic.get(topic, ()))
+        """All partitions of a topic, those too that are offline: what belongs to which is found by this number."""
+        return len({*self._by_topic.get(topic, ()), *self.offline_of(topic)})
 
     def name_of(self, topic_id: UUID) -> str | None:
         return self._names.get(topic_id)
