@@ -28,6 +28,7 @@ Errors are PipelineError: `file:line: what is wrong; what is allowed`.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +45,7 @@ from barnabas.pipelines.model import (
     Target,
     Window,
 )
+from barnabas.pipelines.options import SINK_NAMES, SOURCE_NAMES
 from barnabas.pipelines.steps import STEPS
 
 __all__ = [
@@ -149,8 +151,16 @@ def _source(item: Item) -> Source:
         topics=topics,
         pattern=found["pattern"].text() if "pattern" in found else None,
         start=found["start"].choice(("earliest", "latest")) if "start" in found else "earliest",
-        options=found["options"].text_map() if "options" in found else {},
+        options=_spark_options(found["options"], SOURCE_NAMES) if "options" in found else {},
     )
+
+
+def _spark_options(item: Item, known: Collection[str]) -> dict[str, str]:
+    """Options of the data source: `kafka.*`, and names whose case does not matter."""
+    for name, entry in item.mapping().items():
+        if not name.lower().startswith("kafka.") and name.lower() not in known:
+            entry.fail(f"{item.what} has no entry {name!r}; {suggestion(name.lower(), known)}, kafka.*")
+    return item.text_map()
 
 
 def _steps(item: Item) -> tuple[Step, ...]:
@@ -187,7 +197,7 @@ def _output(item: Item) -> Output:
         aggregate=_aggregate(found["aggregate"]) if "aggregate" in found else None,
         partitions=found["partitions"].number() if "partitions" in found else -1,
         config=found["config"].text_map() if "config" in found else {},
-        options=found["options"].text_map() if "options" in found else {},
+        options=_spark_options(found["options"], SINK_NAMES) if "options" in found else {},
         trigger=_duration(found["trigger"]) if "trigger" in found else None,
         route=_route(found["route"], "aggregate" in found) if "route" in found else None,
         target=target,
