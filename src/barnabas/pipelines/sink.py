@@ -38,6 +38,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "timestamp": ("timestamp", "bigint"),
     "headers": (HEADERS_DDL,),
 }
+REFRESH_SECONDS: Final = 1.0
 OPEN_BYTES_MAX: Final = 64 << 20
 """What unfinished batches of one topic may hold before they are sent as they are."""
 
@@ -87,9 +88,14 @@ class Producer:
         self.client = BlockingClient(options.client)
         self.producer_id, self.epoch = self.client.init_producer_id()
         self.encoders: dict[str, BatchEncoder] = {}
+        self._checked = time.monotonic()
 
     def refresh(self) -> bool:
-        """Whether the topics still have the partitions that the encoders know."""
+        """Whether the topics still have the partitions that the encoders know; looked at once a second."""
+        now = time.monotonic()
+        if now - self._checked < REFRESH_SECONDS:
+            return True
+        self._checked = now
         views = self.client.describe(self.encoders)
         return all(n in views and len(views[n].partitions) == e.partitions for n, e in self.encoders.items())
 
