@@ -95,6 +95,8 @@ def dump(
 
     bad = False
     for file in files:
+        if not file.exists():
+            raise ToolError(f"{file}: there is no such file")
         decoder = BY_TOPIC.get(topic or "")
         if decoder is None and by_folder:
             decoder = decoder_for(file.absolute().parent.name)
