@@ -60,14 +60,16 @@ async def _serve(config: BrokerConfig) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end, 0)
     broker = BrokerServer(config, on_fatal=lambda: end(1))
+    # What start-up allocates stays, millions of objects where there are many partitions: the collector need not look
+    # at them again and again while they are made, nor ever afterwards.
+    gc.disable()
     try:
         await broker.start()
     except StartError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return 1
-    # What start-up allocated stays: the collector need not look at it again.
-    gc.collect()
     gc.freeze()
+    gc.enable()
     print(broker.ready_line(), flush=True)
     code = await ended
     await broker.stop()
