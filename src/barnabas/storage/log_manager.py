@@ -160,17 +160,7 @@ class LogManager:
 
     def _load_dir(self, one: LogDir, now_ms: int) -> None:
         one.clean = os.path.exists(one.file(CLEAN_SHUTDOWN_FILE))
-        folders: dict[str, TopicPartition] = {}
-        for entry in os.scandir(one.path):
-            if not entry.is_dir(follow_symlinks=True):
-                continue
-            if entry.name.endswith(DELETE_SUFFIX):
-                shutil.rmtree(entry.path, ignore_errors=True)
-                continue
-            future = entry.name.endswith(FUTURE_SUFFIX)
-            name = partition_of_future(entry.name) if future else parse_folder_name(entry.name)
-            if name is not None:
-                folders[entry.name] = name
+        folders = _log_folders(one.path)
         one.had_logs = bool(folders)
         recovery = one.read_offsets(checkpoints.RECOVERY_POINTS)
         starts = one.read_offsets(checkpoints.LOG_STARTS)
@@ -220,15 +210,7 @@ class LogManager:
             self._logs[name] = opened
             if topic_id is not None:
                 self._topic_ids[name] = topic_id
-        told = {"log_dir": one.path, "logs": len(names), **mended.told()}
-        if names and not one.clean:
-            log.log(
-                logging.INFO if mended.nothing else logging.WARNING,
-                "logs recovered after an unclean stop",
-                extra=told,
-            )
-        elif not mended.nothing:
-            log.warning("logs mended after a clean stop", extra=told)
+        _tell_mended(one, len(names), mended)
 
     # ----------------------------------------------------------------------------------------------- logs
 
@@ -539,3 +521,28 @@ class LogManager:
         self._checkpoint_dir(one)
         fsync_dir(one.path)
         write_atomically(one.file(CLEAN_SHUTDOWN_FILE), b'{"version":0,"brokerEpoch":-1}')
+
+
+def _log_folders(log_dir: str) -> dict[str, TopicPartition]:
+    """The folders of logs in a log dir; what is left of deleted ones is removed. Raises OSError."""
+    folders: dict[str, TopicPartition] = {}
+    for entry in os.scandir(log_dir):
+        if not entry.is_dir(follow_symlinks=True):
+            continue
+        if entry.name.endswith(DELETE_SUFFIX):
+            shutil.rmtree(entry.path, ignore_errors=True)
+            continue
+        future = entry.name.endswith(FUTURE_SUFFIX)
+        name = partition_of_future(entry.name) if future else parse_folder_name(entry.name)
+        if name is not None:
+            folders[entry.name] = name
+    return folders
+
+
+def _tell_mended(one: LogDir, logs: int, mended: Mended) -> None:
+    told = {"log_dir": one.path, "logs": logs, **mended.told()}
+    if logs and not one.clean:
+        level = logging.INFO if mended.nothing else logging.WARNING
+        log.log(level, "logs recovered after an unclean stop", extra=told)
+    elif not mended.nothing:
+        log.warning("logs mended after a clean stop", extra=told)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.cores.producers import CompletedTxn
 from barnabas.records.batch import LOG_OVERHEAD, BatchHeader
+from barnabas.storage.checked import Checked
 from barnabas.storage.errors import CorruptIndex
 from barnabas.storage.files import OPEN_FILES, FileSlice, LogFile, remove_quietly
 from barnabas.storage.formats import records_in
@@ -65,7 +66,7 @@ class Segment:
 
     __slots__ = (
         "__weakref__",
-        "_intervals",
+        "_checked",
         "_max_timestamp",
         "_offset_of_max_timestamp",
         "base_offset",
@@ -114,9 +115,9 @@ class Segment:
         # Where the last appended batches lie: base offsets and positions, for readers at the tail.
         self.tail_offsets: list[int] = []
         self.tail_positions: list[int] = []
-        # Below this position nothing is known to be intact but the intervals that have been checked.
+        # Below this position nothing is known to be intact but what has been checked.
         self.trusted_from = size_bytes
-        self._intervals: list[tuple[int, int]] = []
+        self._checked = Checked()
         self.damaged: dict[int, int] = {}
 
     @classmethod
@@ -394,7 +395,7 @@ class Segment:
                     if not at_least_one:
                         return Nothing.STOP
                     end = start + self._size_at(start)
-            if start < self.trusted_from and not self._is_checked(start, end):
+            if start < self.trusted_from and not self._checked.covers(start, min(end, self.trusted_from)):
                 intact_to, skip_to = self._check(start, end)
                 if skip_to == start and not misled:
                     # No batch ends where the index said that one does.
@@ -442,10 +443,6 @@ class Segment:
 
     # ------------------------------------------------------------------------------------------ checking
 
-    def _is_checked(self, start: int, end: int) -> bool:
-        end = min(end, self.trusted_from)
-        return any(low <= start and end <= high for low, high in self._intervals)
-
     def _check(self, start: int, end: int) -> tuple[int, int]:
         """Checks the batches in [start, end); (end of the intact ones, where to go on behind the damage)."""
         intact_to = start
@@ -455,7 +452,7 @@ class Segment:
                 stop = min(table.intact_until(0), *known, len(table))
                 intact_to = table.end if stop == len(table) else table.position(stop)
                 if intact_to > start:
-                    self._note_checked(start, intact_to)
+                    self._checked.note(start, intact_to)
                 if stop < len(table):
                     self.note_damage(intact_to, table.size(stop), table.fault(stop))
                     return intact_to, intact_to + table.size(stop)
@@ -465,16 +462,6 @@ class Segment:
             self.note_damage(damage.position, skip_to - damage.position, str(damage))
             return intact_to, skip_to
         return (end if intact_to == self.trusted_from else intact_to), intact_to
-
-    def _note_checked(self, start: int, end: int) -> None:
-        merged = []
-        for low, high in self._intervals:
-            if high < start or low > end:
-                merged.append((low, high))
-            else:
-                start, end = min(low, start), max(high, end)
-        merged.append((start, end))
-        self._intervals = merged
 
     def note_damage(self, position: int, size: int, reason: str) -> None:
         if position not in self.damaged:
