@@ -70,13 +70,14 @@ newest that are: they use the same interfaces of Spark."""
 
 def connector_jars() -> tuple[str, list[Path]]:
     """(version, jars) of Spark's JVM connector, fetched by Maven when they are not in the cache. Raises Unavailable."""
+    choices = [(v, connector(v, t), CACHE / f"spark-kafka-{v}-{t}") for v, t in dict.fromkeys(CHOICES)]
+    kept = [choice for choice in choices if (choice[2] / ".complete").exists()]
     reason = "no `mvn` on the PATH to fetch Spark's Kafka connector with"
-    for version, tokens in dict.fromkeys(CHOICES):
-        folder = CACHE / f"spark-kafka-{version}-{tokens}"
-        if not (folder / ".complete").exists():
+    for version, artifacts, folder in kept or choices:
+        if not kept:
             if shutil.which("mvn") is None:
-                continue
-            reason = _fetch(connector(version, tokens), folder)
+                break
+            reason = _fetch(artifacts, folder)
             if reason:
                 continue
         return version, sorted((folder / "jars").glob("*.jar"))
