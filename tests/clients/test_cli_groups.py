@@ -213,3 +213,11 @@ def test_mirror_maker_copies_to_another_cluster(cli: Cli, own_broker: Any, tmp_p
     assert rows == [("a", "1", ["h", "1"]), ("b", "2", ["h", "1"]), ("c", "3", ["h", "1"])]
     read = target.out("topic", "offsets", topic, "--json")
     assert sum(row["end"] for row in json.loads(read)) == 3
+
+
+def test_only_the_broker_that_is_named_is_stopped(cli: Cli, own_broker: Any) -> None:
+    broker = own_broker(node__id="98765")
+    kafka(cli, "server-stop", "--node-id", "98764", code=1)
+    kafka(cli, "server-stop", "--node-id", "98765")
+    assert broker.process.wait(30) == 0
+    assert "No kafka server to stop" in kafka(cli, "server-stop", "--node-id", "98765", code=1)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.kafka import group_offsets, group_views
+from barnabas.cli.kafka import group_offsets, group_views, server_stop
 from barnabas.cli.kafka.common import ToolError, servers
 from barnabas.cli.kafka.configs import entities_of, split_configs
 from barnabas.cli.kafka.console_consumer import deserializer
@@ -18,6 +18,7 @@ from barnabas.cli.kafka.console_producer import LineReader
 from barnabas.cli.kafka.get_offsets import parse_rule, parse_time
 from barnabas.cli.kafka.librdkafka import translate
 from barnabas.cli.kafka.main import TOOLS, main
+from barnabas.cli.kafka.operations import features, reassign_plan
 from barnabas.cli.kafka.parser import COMMON, Opt, Refused, Tool
 from barnabas.cli.kafka.quotas import title
 from barnabas.cli.kafka.topics import TOOL as TOPICS
@@ -267,3 +268,41 @@ def test_dump_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "offset: 8 position: 2",
         "timestamp: 1000 offset: 8",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_one", "node"),
+    [
+        ("/usr/bin/python -m barnabas start -o node.id=7", True, "7"),
+        ("/venv/bin/python3.11 /venv/bin/barnabas start --listen :9092", True, "1"),
+        (
+            "/venv/bin/python /venv/bin/kafka-server-start.sh server.properties --override node.id=3",
+            True,
+            "3",
+        ),
+        ("/venv/bin/python /venv/bin/barnabas topic list", False, "1"),
+        ("vim barnabas start", False, "1"),
+        ("grep kafka-server-start", False, "1"),
+    ],
+)
+def test_which_processes_are_brokers(line: str, is_one: bool, node: str) -> None:
+    assert server_stop.is_broker(line.split()) is is_one
+    assert server_stop.node_of(line.split()) == node
+
+
+def test_releases_and_their_features() -> None:
+    assert features.release_levels("4.0")["metadata.version"] == 25
+    assert features.release_levels("3.3-IV3")["kraft.version"] == 0
+    assert features.release_levels("4.2-IV1")["streams.version"] == 1
+    with pytest.raises(Refused, match="Unknown release version"):
+        features.release_levels("2.8")
+
+
+def test_a_proposal_spreads_leaders_over_the_brokers() -> None:
+    current = {("t", part): reassign_plan.Target([1, 2]) for part in range(6)}
+    proposed = reassign_plan.propose(current, {1: None, 2: None, 3: None}, seed=0)
+    leaders = [target.replicas[0] for target in proposed.values()]
+    assert sorted(leaders) == [1, 1, 2, 2, 3, 3]
+    assert all(len(set(target.replicas)) == 2 for target in proposed.values())
+    with pytest.raises(ToolError, match="larger than available brokers: 1"):
+        reassign_plan.propose(current, {1: None}, seed=0)

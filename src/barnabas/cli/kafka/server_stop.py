@@ -58,12 +58,9 @@ def processes() -> Iterator[tuple[int, list[str]]]:
 def is_broker(words: Sequence[str]) -> bool:
     """Whether a command line is that of a broker, started by either of its names."""
     names = [Path(word).name.removesuffix(".sh") for word in words[:4]]
-    for at, name in enumerate(names):
-        if name == "kafka-server-start":
-            return at <= 1
-        if name == "barnabas" and at <= 2:
-            return names[at + 1 : at + 2] == ["start"]
-    return False
+    if names and names[0].startswith("python"):
+        names = names[2:] if names[1:2] == ["-m"] else names[1:]
+    return names[:1] == ["kafka-server-start"] or names[:2] == ["barnabas", "start"]
 
 
 def node_of(words: Sequence[str]) -> str:
