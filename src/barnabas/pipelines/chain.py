@@ -90,7 +90,7 @@ def query_rows(spec: PipelineSpec, query: Query, rows: DataFrame) -> DataFrame:
 
 def query_deliverable(spec: PipelineSpec, query: Query, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
     """What this query delivers to a target that is no topic, and the names of the fields in it."""
-    from barnabas.pipelines.delivery.base import deliverable
+    from barnabas.pipelines.delivery.base import DOCUMENT, identified
 
     output = query.output
     frame = query_frame(spec, query, rows)
@@ -103,15 +103,17 @@ def query_deliverable(spec: PipelineSpec, query: Query, rows: DataFrame) -> tupl
     elif frame.open:
         needed = output.target.options.get("partition_by", ()) if output.target is not None else ()
         frame = frame.declare(needed, _place(spec, output, "partition_by"))
+    fields = frame.fields
+    # Before the id: a field that it names must not leave the open ones.
+    frame = replace(frame, data=frame.data.withColumn(DOCUMENT, json_value(frame).cast("string")))
     if identity is not None:
-        fields, place = frame.fields, _place(spec, output, "id")
+        place = _place(spec, output, "id")
         if output.aggregate is None:
             frame = computed(frame, "_id", identity, place, "string")
             identity = "_id"
         else:
             expression(frame, identity, place)
-        frame = replace(frame, fields=fields)
-    return deliverable(frame, identity), frame.fields
+    return identified(frame.data, identity), fields
 
 
 def _dead(spec: PipelineSpec, frame: Frame) -> DataFrame:

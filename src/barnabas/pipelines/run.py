@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 DEFAULT_CHECKPOINTS: Final = "data/checkpoints"
 CONTACT_SECONDS: Final = 3.0
+WORKER_LATE: Final = "Python worker failed to connect back"
+STARTS_AGAIN_MAX: Final = 5
 
 
 @dataclass(slots=True)
@@ -259,17 +261,21 @@ def _run(
 ) -> None:
     begun = time.monotonic()
     running: list[tuple[StreamingQuery, QueryReport]] = []
+    queries = spec.queries()
+
+    def start(place: int) -> StreamingQuery:
+        return start_query(spark, spec, queries[place], bootstrap, checkpoint, brake=brake, once=once)
+
     folder = tempfile.TemporaryDirectory(prefix="barnabas-")
     brake = stop_file(Path(folder.name))
     try:
-        for query in spec.queries():
+        for place, query in enumerate(queries):
             if stopped.is_set():
                 break
             line = QueryReport(query.name, query.output.destination)
             report.queries.append(line)
-            started = start_query(spark, spec, query, bootstrap, checkpoint, brake=brake, once=once)
-            running.append((started, line))
-        _watch(running, progress, stopped)
+            running.append((start(place), line))
+        _watch(running, progress, stopped, start)
         if stopped.is_set():
             brake.touch()
             wait_until_idle([stream for stream, _ in running])
@@ -282,15 +288,26 @@ def _run(
 
 
 def _watch(
-    running: list[tuple[StreamingQuery, QueryReport]], progress: Progress, stopped: threading.Event
+    running: list[tuple[StreamingQuery, QueryReport]],
+    progress: Progress,
+    stopped: threading.Event,
+    start: Callable[[int], StreamingQuery],
 ) -> None:
-    """Waits until all queries have ended; the first that fails ends the run. Raises PipelineError."""
+    """Waits until all queries have ended; the first that fails ends the run. Raises PipelineError.
+
+    A query whose Python Spark did not see come up in time (ten seconds, on a machine with too much to do) is started
+    again: it goes on from its checkpoint.
+    """
+    again = STARTS_AGAIN_MAX
     while not stopped.is_set():
-        for stream, line in running:
+        for place, (stream, line) in enumerate(running):
             if take_progress(stream, line):
                 progress(line)
             error = stream.exception()
-            if error is not None:
+            if error is not None and WORKER_LATE in str(error) and again > 0:
+                again -= 1
+                running[place] = (start(place), line)
+            elif error is not None:
                 raise PipelineError(f"query {line.name} failed: {failure_reason(str(error))}")
         if not any(stream.isActive for stream, _ in running):
             return

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.chain import JSON_OPTIONS, dead_columns, json_value
+from barnabas.pipelines.chain import JSON_OPTIONS, dead_columns
 from barnabas.pipelines.columns import DDL_TYPES
 from barnabas.pipelines.document import Item
 from barnabas.pipelines.steps.base import ERROR_TYPE, RECORD_COLUMNS, Frame, quoted
@@ -79,19 +79,14 @@ class TargetKind:
     by_spark: Callable[[Mapping[str, Any]], bool] = lambda _: True
 
 
-def deliverable(frame: Frame, identity: str | None) -> DataFrame:
-    """The frame with each row's document (all fields as JSON) and identity, ready for `deliver_batch`.
+def identified(rows: DataFrame, identity: str | None) -> DataFrame:
+    """Rows that have their document (all fields as JSON) with their identity, ready for `deliver_batch`.
 
     identity: Spark SQL for the document's id; without it topic, partition and offset, which are the same
     whenever the record is delivered.
     """
     place = F.concat_ws("-", "_topic", "_partition", "_offset")
-    return frame.data.withColumns(
-        {
-            DOCUMENT: json_value(frame).cast("string"),
-            IDENTITY: place if identity is None else F.expr(identity).cast("string"),
-        }
-    )
+    return rows.withColumn(IDENTITY, place if identity is None else F.expr(identity).cast("string"))
 
 
 def deliver_batch(
@@ -104,7 +99,7 @@ def deliver_batch(
     fields: Sequence[str],
     settings: Mapping[str, str],
 ) -> None:
-    """Delivers a micro-batch of `deliverable` rows; what was refused goes to the dead letters."""
+    """Delivers a micro-batch of `identified` rows; what was refused goes to the dead letters."""
     from barnabas.pipelines.delivery import TARGETS
 
     kind = TARGETS[target.kind]
