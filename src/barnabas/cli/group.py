@@ -8,10 +8,8 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import KafkaException, TopicPartition
 
-from barnabas.cli import lag
 from barnabas.cli.admin import committed_of, report
 from barnabas.cli.connection import REQUEST_TIMEOUT_SECONDS, await_result, connect, explain
-from barnabas.cli.direct import direct
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.cli.output import count_of, print_json, print_table, show_details
@@ -101,6 +99,10 @@ def add_lag_seconds(
     consumer_groups = [shown for shown in details if "lag" in shown and shown["type"] != "share"]
     if not consumer_groups:
         return
+    # Imported here: no other command of groups reads records, and start-up counts.
+    from barnabas.cli import lag
+    from barnabas.cli.direct import direct
+
     now_ms = time.time_ns() // 1_000_000
     with direct(bootstrap, properties) as admin:
         for shown in consumer_groups:

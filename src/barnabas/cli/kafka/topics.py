@@ -230,10 +230,6 @@ def alter(admin: Admin, parsed: Parsed) -> None:
     rows = []
     for topic in matching(admin, parsed):
         before = len(topic.partitions)
-        if wanted <= before:
-            raise ToolError(
-                f"The topic {topic.name} currently has {before} partition(s); {wanted} would not be an increase."
-            )
         fresh = [CreatePartitionsAssignment(broker_ids=ids) for ids in assigned[before:]]
         rows.append(CreatePartitionsTopic(name=topic.name, count=wanted, assignments=fresh or None))
     if not rows:
