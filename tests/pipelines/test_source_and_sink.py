@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import chain
 
 import pytest
@@ -209,6 +210,64 @@ def test_new_partitions_and_new_topics_of_a_pattern(spark, bootstrap, client, ne
     send(client, f"{topic}-x", [b"c"])
     run()
     assert batches[-1] == [b"b", b"c"]
+
+
+def test_found_while_running(spark, bootstrap, client, new_topic, tmp_path):
+    topic = new_topic(1)
+    seen: list[bytes] = []
+    made = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
+    rows = made.options(subscribePattern=f"{topic}(-x)?", startingOffsets="latest").load()
+    query = (
+        rows.writeStream.foreachBatch(lambda batch, _: seen.extend(bytes(r.value) for r in batch.collect()))
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(processingTime="100 milliseconds")
+        .start()
+    )
+    try:
+        until(lambda: query.lastProgress is not None)
+        send(client, topic, [b"a"])
+        until(lambda: seen == [b"a"])
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
+            future.result(30)
+        client.create_topics([NewTopic(f"{topic}-x", 1)])
+        send(client, topic, [b"b"], 1)
+        send(client, f"{topic}-x", [b"c"])
+        until(lambda: sorted(seen) == [b"a", b"b", b"c"])
+    finally:
+        query.stop()
+
+
+def until(what, seconds: float = 60.0):
+    give_up = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+
+
+def test_going_on_at_the_end_when_records_are_gone(spark, bootstrap, client, new_topic, tmp_path):
+    again, trimmed = new_topic(1), new_topic(1)
+    both = f"{again},{trimmed}"
+    batches: list[list[bytes]] = []
+
+    def run():
+        stream(spark, bootstrap, both, tmp_path, batches, onDataLoss="latest")
+
+    send(client, again, [b"old"])
+    send(client, trimmed, [b"0"])
+    run()
+    send(client, trimmed, [b"1", b"2"])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.delete_records([TopicPartition(trimmed, 0, 2)]).values():
+        future.result(30)
+    client.delete_topics([again])
+    _make_again(client, again)
+    send(client, again, [b"skipped"])
+    run()
+    send(client, again, [b"new"])
+    send(client, trimmed, [b"3"])
+    run()
+    assert sorted(chain.from_iterable(batches)) == [b"0", b"3", b"new", b"old"]
 
 
 def test_read_committed(spark, bootstrap, client, new_topic):
