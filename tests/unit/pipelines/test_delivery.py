@@ -166,9 +166,28 @@ def test_clickhouse_takes_out_bad_rows(stand_in):
     assert refused.row == 1
     posts = [(path, body) for method, path, body in server.requests if method == "POST"]
     assert posts[-1][1] == b'{"a": 1}\n{"a": 3}\n'
-    assert [re.search("insert_deduplication_token=([^&]*)", path)[1] for path, _ in posts] == [
-        "p.q-7-0-0", "p.q-7-0-0.",
-    ]  # fmt: skip
+    first, second = [re.search("insert_deduplication_token=([^&]*)", path)[1] for path, _ in posts]
+    assert [token.startswith("p.q-7-0-0-") for token in (first, second)] == [True, True]
+    assert first != second
+    deliver("clickhouse", options, batch)
+    again = [path for method, path, _ in server.requests if method == "POST"][2:]
+    assert again == [path for path, _ in posts]  # the same records are the same inserts
+
+
+@pytest.mark.parametrize(
+    ("problem", "row"),
+    [
+        ("Code: 27. DB::Exception: Cannot parse input: before: '(at row 1)\"}': (at row 2)\n: While", 2),
+        ("Code: 469. DB::Exception: Constraint `c` for table db.t is violated at row 3. Expression: "
+         "(a < 10). Column values: a = 'is violated at row 1.'. (VIOLATED_CONSTRAINT)", 3),
+    ],
+)  # fmt: skip
+def test_clickhouse_quotes_rows_in_its_errors(stand_in, problem, row):
+    answers = iter([(400, problem), (200, "")])
+    server = stand_in(lambda *_: next(answers))
+    options = options_of("clickhouse", url=server.url, table="t")
+    ((refused,),) = deliver("clickhouse", options, batch_of({"a": 1}, {"a": 2}, {"a": 3}))
+    assert refused.row == row - 1
 
 
 def test_clickhouse_without_its_table(stand_in):

@@ -2,13 +2,16 @@
 
     clickhouse: {url: "http://user:password@host:8123", table: db.access}
 
-Each insert carries a deduplication token made of query, batch and part: a repeated batch is dropped by tables that
-keep such tokens (Replicated engines, or `non_replicated_deduplication_window`); by others it is stored again, unless
-the engine itself replaces rows (ReplacingMergeTree). A row that does not fit the table goes to the dead letters.
+Each insert carries a deduplication token made of query, batch, part and the records in it: a repeated batch is dropped
+by tables that keep such tokens (Replicated engines, or `non_replicated_deduplication_window`); by others it is stored
+again, unless the engine itself replaces rows (ReplacingMergeTree). A row that ClickHouse cannot read, or that violates
+a constraint of the table, goes to the dead letters. Inserts are synchronous whatever the server's default: what it
+acknowledges is stored.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -16,14 +19,14 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from barnabas.pipelines.delivery.base import DeliveryError, Refused, TargetKind, Task, documents
+from barnabas.pipelines.delivery.base import DeliveryError, Refused, TargetKind, Task, documents, identities
 from barnabas.pipelines.delivery.http import Answer, HttpTarget, short_text
 from barnabas.pipelines.document import Item
 from barnabas.pipelines.errors import PipelineError
 
 NAMES: Final = ("url", "table", "ca_file", "deadline_s")
-_BAD_ROW: Final = re.compile(r"\(at row (\d+)\)")
-"""ClickHouse names the row (from 1) of the text at which it gave up."""
+_UNREADABLE: Final = re.compile(r"\(at row (\d+)\)")
+_VIOLATED: Final = re.compile(r"is violated at row (\d+)\.")
 REFUSED_ROWS_MAX: Final = 1000
 
 
@@ -63,32 +66,53 @@ def _deliver(
     server = _server(options)
     try:
         for number, batch in enumerate(batches):
-            yield batch, _insert(server, options["table"], f"{task.label}-{number}", documents(batch))
+            rows = list(zip(identities(batch), documents(batch), strict=True))
+            yield batch, _insert(server, options["table"], f"{task.label}-{number}", rows)
     finally:
         server.close()
 
 
-def _insert(server: HttpTarget, table: str, token: str, rows: list[str]) -> list[Refused]:
-    """Inserts all rows at once; a row that ClickHouse cannot read is taken out and the rest sent again."""
+def _insert(server: HttpTarget, table: str, label: str, rows: list[tuple[str | None, str]]) -> list[Refused]:
+    """Inserts all rows (identity, document) at once; one that ClickHouse refuses is taken out, the rest sent again."""
     left = list(enumerate(rows))
     refused: list[Refused] = []
     while left:
-        answer = _send(server, table, token, [row for _, row in left])
+        token = _token(label, [identity or "" for _, (identity, _) in left])
+        answer = _send(server, table, token, [document for _, (_, document) in left])
         if answer.status == 200:
             return refused
-        bad = _BAD_ROW.search(answer.body.decode("utf-8", "replace"))
-        if bad is None or not 1 <= int(bad[1]) <= len(left) or len(refused) >= REFUSED_ROWS_MAX:
+        bad = _bad_row(answer.body.decode("utf-8", "replace"))
+        if bad is None or not 1 <= bad <= len(left) or len(refused) >= REFUSED_ROWS_MAX:
             raise DeliveryError(f"{server.name} answered {answer.status}: {short_text(answer.body)}")
-        place, _ = left.pop(int(bad[1]) - 1)
+        place, _ = left.pop(bad - 1)
         refused.append(Refused(place, short_text(answer.body)))
-        token += "."  # another set of rows is another insert
     return refused
+
+
+def _token(label: str, ids: list[str]) -> str:
+    """Names an insert by the records in it, whatever their order: other records under the same label (rows cut
+    into batches elsewhere, some taken out) are another insert, and never dropped as if they were there already."""
+    digest = hashlib.blake2b("\0".join(sorted(ids)).encode(), digest_size=12)
+    return f"{label}-{digest.hexdigest()}"
+
+
+def _bad_row(text: str) -> int | None:
+    """The row (from 1) that an error is about; None when it is about the whole insert.
+
+    The text quotes the rows themselves: before the place where one cannot be read, after it for a constraint.
+    """
+    violated = _VIOLATED.search(text)
+    if text.startswith("Code: 469.") and violated:
+        return int(violated[1])
+    unreadable = _UNREADABLE.findall(text)
+    return int(unreadable[-1]) if unreadable else None
 
 
 def _send(server: HttpTarget, table: str, token: str, rows: list[str]) -> Answer:
     settings = {
         "query": f"INSERT INTO {table} FORMAT JSONEachRow",
         "insert_deduplication_token": token,
+        "async_insert": "0",
         "input_format_skip_unknown_fields": "1",
         "date_time_input_format": "best_effort",
     }
