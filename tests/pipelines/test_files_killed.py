@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.client.blocking import BlockingClient
 from barnabas.pipelines.run import run_pipeline
 from barnabas.pipelines.spec import parse_spec
 from tests.pipelines.conftest import send
@@ -38,7 +39,7 @@ def stand_still(*_):
 
 def move_one(self, source, target):
     move(self, source, target)
-    if not target.startswith("_"):
+    if target.startswith("day="):
         stand_still()
 
 if place == "one file moved":
@@ -50,58 +51,64 @@ run_pipeline(parse_spec(text), once=True, bootstrap=bootstrap, checkpoint_dir=ch
 """
 
 
-def killed(folder: Path, place: str, *arguments: str) -> None:
-    """Runs the pipeline in a process that stands still at a place, and kills it there."""
-    reached, log_path = folder / place, folder / "log"
-    command = [sys.executable, "-c", PROGRAM, *arguments, place, str(reached)]
-    with log_path.open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-    try:
-        give_up = time.monotonic() + 90
-        while not reached.exists():
-            assert process.poll() is None, log_path.read_text()
-            assert time.monotonic() < give_up, log_path.read_text()
+class Killed:
+    """A run of the pipeline in a process of its own, which stands still at a place and is killed there."""
+
+    def __init__(self, folder: Path, place: str, *arguments: str) -> None:
+        self.reached, self.log = folder / "reached", folder / "log"
+        command = [sys.executable, "-c", PROGRAM, *arguments, place, str(self.reached)]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def wait(self) -> None:
+        give_up = time.monotonic() + 120
+        while not self.reached.exists():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < give_up, self.log.read_text()
             time.sleep(0.05)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)  # Java and the Python workers with it
-        process.wait()
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)  # Java and the Python workers with it
+        self.process.wait()
 
 
-def test_killed_before_the_checkpoint(spark, bootstrap, client, new_topic, tmp_path):
-    topic = new_topic(1)
-    text = (
-        f"pipeline: {topic}\nsource: {{topic: {topic}}}\nsteps: [parse: {{json: {{id: int, day: string}}}}]\n"
-        f"outputs: [{{name: out, files: {{path: {tmp_path}/out, format: json, partition_by: [day], "
-        "merge: {files: 2}}}]\n"
-    )
-    checkpoints = tmp_path / "checkpoints"
+class Case:
+    """A topic of rows for two days, and where the rows of a pipeline over it are."""
 
-    def add(number: int) -> None:
-        rows = [{"id": number * 10 + i, "day": ("mo", "tu")[i % 2]} for i in range(4)]
-        send(client, topic, [json.dumps(row).encode() for row in rows])
+    def __init__(self, client: BlockingClient, topic: str, folder: Path) -> None:
+        self.client, self.topic, self.folder = client, topic, folder
+        folder.mkdir()
+        self.text = (
+            f"pipeline: {topic}\nsource: {{topic: {topic}}}\n"
+            "steps: [parse: {json: {id: int, day: string}}]\n"
+            f"outputs: [{{name: out, files: {{path: {folder}/out, format: json, partition_by: [day]}}}}]\n"
+        )
 
-    def run() -> None:
-        run_pipeline(parse_spec(text), once=True, bootstrap=bootstrap, checkpoint_dir=checkpoints)
+    def add(self, *ids: int) -> None:
+        rows = [{"id": i, "day": ("mo", "tu")[i % 2]} for i in ids]
+        send(self.client, self.topic, [json.dumps(row).encode() for row in rows])
 
-    def there() -> list[int]:
-        files = (tmp_path / "out").glob("day=*/[!_.]*.json")
+    def there(self) -> list[int]:
+        files = (self.folder / "out").glob("day=*/[!_.]*.json")
         return sorted(json.loads(line)["id"] for file in files for line in file.read_text().splitlines())
 
-    def committed() -> set[str]:
-        return {path.name for path in checkpoints.glob("*/*/commits/[0-9]*")}
+    def committed(self) -> set[str]:
+        return {path.name for path in self.folder.glob("checkpoints/*/*/commits/[0-9]*")}
 
-    everything = [batch * 10 + i for batch in range(4) for i in range(4)]
-    for number in (0, 1):
-        add(number)
-        run()
-    add(2)
-    killed(tmp_path, "one file moved", text, bootstrap, str(checkpoints))
-    assert len(there()) == 10
-    assert committed() == {"0", "1"}
-    add(3)
-    killed(tmp_path, "all files moved", text, bootstrap, str(checkpoints))
-    assert there() == everything[:12]
-    assert committed() == {"0", "1"}
-    run()
-    assert there() == everything
-    assert committed() == {"0", "1", "2", "3"}
+
+@pytest.mark.parametrize("place", ["all files moved", pytest.param("one file moved", marks=pytest.mark.soak)])
+def test_killed_before_the_checkpoint(spark, bootstrap, client, new_topic, tmp_path, place):
+    case = Case(client, new_topic(1), tmp_path / "case")
+    checkpoints = case.folder / "checkpoints"
+    case.add(0, 1, 2, 3)
+    run = Killed(case.folder, place, case.text, bootstrap, str(checkpoints))
+    try:
+        run.wait()
+    finally:
+        run.kill()
+    assert case.there() in ([[0, 1, 2, 3]] if place == "all files moved" else [[0, 2], [1, 3]])
+    assert case.committed() == set()
+    case.add(4, 5)
+    run_pipeline(parse_spec(case.text), once=True, bootstrap=bootstrap, checkpoint_dir=checkpoints)
+    assert case.there() == [0, 1, 2, 3, 4, 5]
+    assert case.committed() == {"0", "1"}
