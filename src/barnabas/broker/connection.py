@@ -16,7 +16,6 @@ from __future__ import annotations
 import errno
 import logging
 import mmap
-import os
 import socket
 import ssl
 import struct
@@ -36,7 +35,6 @@ log = logging.getLogger("barnabas.connection")
 SHARED_BUFFER_BYTES: Final = 256 * 1024
 # A slice below this is cheaper to read and send together with its header than to send with sendfile.
 SENDFILE_BYTES_MIN: Final = 96 * 1024
-SENDFILE_STEP_BYTES: Final = 1 << 20
 # Small slices are joined with what is around them, but no more than this is read from files at a time.
 SEND_BUFFER_BYTES: Final = 256 * 1024
 # Below this the way to a sender thread and back takes longer than sending.
@@ -229,7 +227,7 @@ class Connection:
         except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError):
             self._arm_writer()
         except OSError as error:
-            self.close(None if error.errno in (errno.ECONNRESET, errno.EPIPE) else str(error))
+            self._close_lost(error)
             return
         if self._paused and not self._slice_away:
             self._paused = False
@@ -301,13 +299,14 @@ class Connection:
             item.read_into(memoryview(data))
             out[0] = data
             return
-        sent = os.sendfile(self.fd, item.fd, item.position, min(item.size, SENDFILE_STEP_BYTES))
-        if sent == 0:  # the file is shorter than the slice, as in FileSlice.read_into
-            raise OSError(errno.EIO, "a log segment was cut while it was being sent")
+        self._note_sent(item, item.send_to(self.fd))
+
+    def _note_sent(self, item: FileSlice, sent: int) -> None:
+        """`sent` bytes of the slice at the head of the queue have left."""
         if sent == item.size:
-            out.popleft()
+            self._out.popleft()
         else:
-            out[0] = item.after(sent)
+            self._out[0] = item.after(sent)
 
     def _is_for_sender(self, item: FileSlice) -> bool:
         """Whether a sender thread is to send it: it is large, and other connections take large ones too."""
@@ -325,14 +324,11 @@ class Connection:
             return
         item = self._out[0]
         assert isinstance(item, FileSlice)
-        if sent == item.size:
-            self._out.popleft()
-        else:
-            self._out[0] = item.after(sent)
+        self._note_sent(item, sent)
         if isinstance(error, BlockingIOError):
             self._arm_writer()
         elif error is not None:
-            self.close(None if error.errno in (errno.ECONNRESET, errno.EPIPE) else str(error))
+            self._close_lost(error)
         else:
             self.flush()
             self._go_on()
@@ -348,7 +344,7 @@ class Connection:
         except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError):
             return
         except OSError as error:
-            self.close(None if error.errno in (errno.ECONNRESET, errno.EPIPE) else str(error))
+            self._close_lost(error)
             return
         self.shard.loop.remove_writer(self.fd)
         self._writer_armed = False
@@ -360,6 +356,10 @@ class Connection:
             self.shard.loop.add_reader(self.fd, self.on_readable)
 
     # --- the end ---------------------------------------------------------------------------------------
+
+    def _close_lost(self, error: OSError) -> None:
+        """Writing failed: a peer that is gone is an ordinary end."""
+        self.close(None if error.errno in (errno.ECONNRESET, errno.EPIPE) else str(error))
 
     def close(self, reason: str | None) -> None:
         """Close at once. `reason` (None for an ordinary end) is logged with the peer's address."""

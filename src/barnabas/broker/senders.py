@@ -9,7 +9,6 @@ here keeps its socket open until the report (docs/INVARIANTS.md, "a socket outli
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import threading
 from queue import SimpleQueue
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SENDERS_MAX: Final = 4
-STEP_BYTES: Final = 1 << 20
 
 
 class Job(NamedTuple):
@@ -83,10 +81,7 @@ def send_slice(fd: int, item: FileSlice) -> tuple[int, OSError | None]:
     sent = 0
     try:
         while sent < item.size:
-            count = os.sendfile(fd, item.fd, item.position + sent, min(item.size - sent, STEP_BYTES))
-            if count == 0:  # the file is shorter than the slice, as in FileSlice.read_into
-                raise OSError(errno.EIO, "a log segment was cut while it was being sent")
-            sent += count
+            sent += item.send_to(fd, sent)
     except OSError as error:
         return sent, error
     return sent, None

@@ -9,7 +9,10 @@ import threading
 import weakref
 from collections import deque
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
+
+SENDFILE_STEP_BYTES: Final = 1 << 20
+CUT_WHILE_SENT: Final = "a log segment was cut while it was being sent"
 
 
 class LogFile:
@@ -98,8 +101,19 @@ class FileSlice:
         while done < self.size:
             more = os.preadv(self.fd, [target[done:]], self.position + done)
             if not more:
-                raise OSError(errno.EIO, "a log segment was cut while it was being sent")
+                raise OSError(errno.EIO, CUT_WHILE_SENT)
             done += more
+
+    def send_to(self, socket_fd: int, begin: int = 0) -> int:
+        """One `sendfile` of what lies from `begin` on, of a megabyte at most; how many bytes the socket took.
+
+        Raises OSError: BlockingIOError when it takes none, and as `read_into` when the file was cut.
+        """
+        count = min(self.size - begin, SENDFILE_STEP_BYTES)
+        sent = os.sendfile(socket_fd, self.fd, self.position + begin, count)
+        if sent == 0:
+            raise OSError(errno.EIO, CUT_WHILE_SENT)
+        return sent
 
     def part(self, begin: int, end: int) -> FileSlice:
         """The bytes from `begin` up to `end`, or to the end of the slice."""

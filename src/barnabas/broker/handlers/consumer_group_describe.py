@@ -5,7 +5,6 @@ Since 1 a member that still speaks the classic protocol is marked as such.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
@@ -15,6 +14,7 @@ from barnabas.broker.context import Context
 from barnabas.broker.handlers.describe_groups import GROUP_OPERATIONS
 from barnabas.broker.handlers.metadata import OPERATIONS_UNKNOWN
 from barnabas.cores.group import ConsumerDescribeReply, DescribeConsumerGroup, DescribedConsumer
+from barnabas.cores.group.consumer_records import by_topic
 from barnabas.wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -72,10 +72,7 @@ def _member(context: Context, one: DescribedConsumer) -> Member:
 
 def _assignment(context: Context, partitions: Iterable[tuple[UUID, int]]) -> Assignment:
     """Topics that were deleted since have no name any more and are left out."""
-    by_topic: defaultdict[UUID, list[int]] = defaultdict(list)
-    for topic_id, index in sorted(partitions):
-        by_topic[topic_id].append(index)
-    named = ((context.broker.partitions.name_of(one), one, indexes) for one, indexes in by_topic.items())
+    named = ((context.broker.partitions.name_of(t), t, indexes) for t, indexes in by_topic(partitions))
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
