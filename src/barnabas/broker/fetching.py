@@ -7,8 +7,8 @@ waiters at the end of the turn (shard.py); each re-reads, which costs an index l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from barnabas.cores.fetch import FetchPartition, FetchPlan
 from barnabas.wire.errors import ErrorCode
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from barnabas.broker.partition import Partition
     from barnabas.broker.shard import Shard
     from barnabas.storage.files import FileSlice
+
+R = TypeVar("R")
 
 
 class Waiter(Protocol):
@@ -115,26 +117,36 @@ def _nothing_since(last: PartitionRead) -> bool:
     )
 
 
-class FetchWaiter:
-    """A parked fetch: answered when its partitions hold enough, or when its time is up."""
+class ParkedFetch(Generic[R]):
+    """A fetch that waits: answered with its reading when `look` finds enough, or `last_look` has when its time is up."""
 
-    __slots__ = ("_reading", "_timer", "future")
+    __slots__ = ("_last_look", "_look", "_parked_on", "_reading", "_timer", "future")
 
-    def __init__(self, shard: Shard, reading: Reading, wait_ms: int) -> None:
-        self.future: asyncio.Future[Reading] = shard.loop.create_future()
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        reading: R,
+        wait_ms: int,
+        parked_on: Iterable[dict[Waiter, None]],
+        look: Callable[[], bool],
+        last_look: Callable[[], bool],
+    ) -> None:
+        self.future: asyncio.Future[R] = loop.create_future()
         self._reading = reading
-        for read in reading.reads:
-            if read.partition is not None:
-                read.partition.waiters[self] = None
-        self._timer = shard.loop.call_later(wait_ms / 1000, self._time_is_up)
+        self._look = look
+        self._last_look = last_look
+        self._parked_on = list(parked_on)
+        for waiters in self._parked_on:
+            waiters[self] = None
+        self._timer = loop.call_later(wait_ms / 1000, self._time_is_up)
 
     def wake(self) -> None:
-        if not self.future.done() and self._reading.read():
+        if not self.future.done() and self._look():
             self._finish()
 
     def _time_is_up(self) -> None:
         if not self.future.done():
-            self._reading.read()
+            self._last_look()
             self._finish()
 
     def give_up(self) -> None:
@@ -149,6 +161,15 @@ class FetchWaiter:
 
     def _forget(self) -> None:
         self._timer.cancel()
-        for read in self._reading.reads:
-            if read.partition is not None:
-                read.partition.waiters.pop(self, None)
+        for waiters in self._parked_on:
+            waiters.pop(self, None)
+
+
+class FetchWaiter(ParkedFetch[Reading]):
+    """A parked fetch: waits on its partitions."""
+
+    __slots__ = ()
+
+    def __init__(self, shard: Shard, reading: Reading, wait_ms: int) -> None:
+        parked_on = [read.partition.waiters for read in reading.reads if read.partition is not None]
+        super().__init__(shard.loop, reading, wait_ms, parked_on, reading.read, reading.read)

@@ -6,16 +6,16 @@ others give back). Nothing is locked before the answer is due.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.fetching import ParkedFetch
 from barnabas.cores.group.share_partition import AcquireMode
 from barnabas.cores.group.share_session import ShareSession, ShareTopicPartition
 from barnabas.wire.errors import ApiError
 
 if TYPE_CHECKING:
-    from barnabas.broker.fetching import Waiter
     from barnabas.broker.server import BrokerServer
     from barnabas.broker.shares.partition import SharePartition
     from barnabas.broker.shares.reading import Readable, Taken
@@ -86,41 +86,13 @@ class ShareReading:
         self._broker.shares.sessions.served_last(self.session, self.taken)
 
 
-class ShareWaiter:
-    """A parked share fetch: answered when its queues have enough, or when its time is up."""
+class ShareWaiter(ParkedFetch[ShareReading]):
+    """A parked share fetch: waits on its partitions and on their queues."""
 
-    __slots__ = ("_parked_on", "_reading", "_timer", "future")
+    __slots__ = ()
 
     def __init__(self, broker: BrokerServer, reading: ShareReading, wait_ms: int) -> None:
-        self.future: asyncio.Future[ShareReading] = broker.loop.create_future()
-        self._reading = reading
-        self._parked_on: list[dict[Waiter, None]] = []
-        for _, queue in reading.queues():
-            for waiters in (queue.waiters, queue.partition.waiters):
-                waiters[self] = None
-                self._parked_on.append(waiters)
-        self._timer = broker.loop.call_later(wait_ms / 1000, self._time_is_up)
-
-    def wake(self) -> None:
-        if not self.future.done() and self._reading.read():
-            self._finish()
-
-    def _time_is_up(self) -> None:
-        if not self.future.done():
-            self._reading.read(time_is_up=True)
-            self._finish()
-
-    def give_up(self) -> None:
-        """Nobody wants the answer any more."""
-        self._forget()
-        self.future.cancel()
-
-    def _finish(self) -> None:
-        self._forget()
-        if not self.future.done():
-            self.future.set_result(self._reading)
-
-    def _forget(self) -> None:
-        self._timer.cancel()
-        for waiters in self._parked_on:
-            waiters.pop(self, None)
+        queues = [queue for _, queue in reading.queues()]
+        parked_on = [waiters for queue in queues for waiters in (queue.waiters, queue.partition.waiters)]
+        last_look = partial(reading.read, time_is_up=True)
+        super().__init__(broker.loop, reading, wait_ms, parked_on, reading.read, last_look)
