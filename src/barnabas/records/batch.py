@@ -14,9 +14,65 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
+from barnabas.records.batch_header import (
+    ATTRIBUTES_POS as ATTRIBUTES_POS,
+)
+from barnabas.records.batch_header import (
+    CODEC_MASK as CODEC_MASK,
+)
+from barnabas.records.batch_header import (
+    CONTROL_BIT as CONTROL_BIT,
+)
+from barnabas.records.batch_header import (
+    CRC_POS as CRC_POS,
+)
+from barnabas.records.batch_header import (
+    DELETE_HORIZON_BIT as DELETE_HORIZON_BIT,
+)
+from barnabas.records.batch_header import (
+    HEADER as HEADER,
+)
+from barnabas.records.batch_header import (
+    HEADER_BYTES as HEADER_BYTES,
+)
+from barnabas.records.batch_header import (
+    LOG_APPEND_TIME_BIT as LOG_APPEND_TIME_BIT,
+)
+from barnabas.records.batch_header import (
+    LOG_OVERHEAD as LOG_OVERHEAD,
+)
+from barnabas.records.batch_header import (
+    MAGIC_POS as MAGIC_POS,
+)
+from barnabas.records.batch_header import (
+    MIN_BATCH_LENGTH as MIN_BATCH_LENGTH,
+)
+from barnabas.records.batch_header import (
+    NO_PRODUCER_ID as NO_PRODUCER_ID,
+)
+from barnabas.records.batch_header import (
+    NO_SEQUENCE as NO_SEQUENCE,
+)
+from barnabas.records.batch_header import (
+    NO_TIMESTAMP as NO_TIMESTAMP,
+)
+from barnabas.records.batch_header import (
+    TRANSACTIONAL_BIT as TRANSACTIONAL_BIT,
+)
+from barnabas.records.batch_header import (
+    BatchHeader as BatchHeader,
+)
+from barnabas.records.batch_header import (
+    CorruptBatch as CorruptBatch,
+)
+from barnabas.records.batch_header import (
+    TimestampType as TimestampType,
+)
+from barnabas.records.batch_header import (
+    add_sequence as add_sequence,
+)
 from barnabas.records.checksum import crc32c
 from barnabas.records.compression import (
     DEFAULT_LIMIT_BYTES,
@@ -26,109 +82,15 @@ from barnabas.records.compression import (
     compress,
     decompress,
 )
+from barnabas.records.header_codec import check_batch as check_batch
+from barnabas.records.header_codec import patch as patch
+from barnabas.records.header_codec import read_header as read_header
 
-HEADER_BYTES: Final = 61
-LOG_OVERHEAD: Final = 12
-"""Base offset and batch length: what `batch_length` does not count."""
-MAGIC_POS: Final = 16
-CRC_POS: Final = 17
-ATTRIBUTES_POS: Final = 21
-MIN_BATCH_LENGTH: Final = HEADER_BYTES - LOG_OVERHEAD
-
-NO_PRODUCER_ID: Final = -1
-NO_SEQUENCE: Final = -1
-NO_TIMESTAMP: Final = -1
-
-CODEC_MASK: Final = 0x07
-LOG_APPEND_TIME_BIT: Final = 0x08
-TRANSACTIONAL_BIT: Final = 0x10
-CONTROL_BIT: Final = 0x20
-DELETE_HORIZON_BIT: Final = 0x40
-
-HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _FROM_ATTRIBUTES: Final = struct.Struct(">hiqqqhii")
 _INT64: Final = struct.Struct(">q")
 _INT32: Final = struct.Struct(">i")
 _UINT32: Final = struct.Struct(">I")
 _INT16: Final = struct.Struct(">h")
-
-
-class TimestampType(IntEnum):
-    """Who set the records' timestamps: their producer, or the broker on append."""
-
-    CREATE_TIME = 0
-    LOG_APPEND_TIME = 1
-
-
-class CorruptBatch(Exception):
-    """The bytes are not a whole and intact batch."""
-
-
-class BatchHeader(NamedTuple):
-    """The header's fields in their order on the wire."""
-
-    base_offset: int
-    batch_length: int
-    partition_leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
-
-    @property
-    def codec(self) -> Codec:
-        """Raises CorruptBatch for the numbers 5 to 7, which name no codec."""
-        number = self.attributes & CODEC_MASK
-        if number > Codec.ZSTD:
-            raise CorruptBatch(f"the batch at offset {self.base_offset} names the unknown codec {number}")
-        return Codec(number)
-
-    @property
-    def timestamp_type(self) -> TimestampType:
-        return TimestampType(self.attributes >> 3 & 1)
-
-    @property
-    def is_transactional(self) -> bool:
-        return self.attributes & TRANSACTIONAL_BIT != 0
-
-    @property
-    def is_control(self) -> bool:
-        return self.attributes & CONTROL_BIT != 0
-
-    @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id > NO_PRODUCER_ID
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """When a compaction may drop this batch's tombstones and markers; None before it was set."""
-        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
-
-    @property
-    def last_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def next_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta + 1
-
-    @property
-    def last_sequence(self) -> int:
-        """The sequence number of the last record; numbers wrap from 2^31-1 to 0."""
-        if self.base_sequence == NO_SEQUENCE:
-            return NO_SEQUENCE
-        return add_sequence(self.base_sequence, self.last_offset_delta)
-
-    @property
-    def size_bytes(self) -> int:
-        """Of the whole batch, header and all."""
-        return self.batch_length + LOG_OVERHEAD
 
 
 class Record(NamedTuple):
@@ -154,40 +116,6 @@ class RecordLike(Protocol):
     def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
 
 
-def add_sequence(sequence: int, count: int) -> int:
-    """`sequence` moved on by `count`, wrapping after 2^31-1 to 0 as Kafka's sequence numbers do."""
-    return (sequence + count) & 0x7FFFFFFF
-
-
-def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`, unchecked. Raises CorruptBatch when fewer than 61 bytes are left.
-
-    A header of an older magic comes out with its base offset, length and magic only being of meaning:
-    those three lie at the same place in all formats.
-    """
-    try:
-        return BatchHeader._make(HEADER.unpack_from(buf, pos))
-    except struct.error:
-        raise CorruptBatch(f"{len(buf) - pos} bytes are too few for a batch header") from None
-
-
-def check_batch(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos` of a batch whose length, magic and checksum hold.
-
-    Raises CorruptBatch. Cost: one CRC-32C over the batch; no copies.
-    """
-    header = read_header(buf, pos)
-    length = header.batch_length
-    if header.magic != 2:
-        raise CorruptBatch(f"magic {header.magic} where 2 was expected")
-    end = pos + LOG_OVERHEAD + length
-    if length < MIN_BATCH_LENGTH or end > len(buf):
-        raise CorruptBatch(f"batch length {length} does not fit the {len(buf) - pos} bytes at hand")
-    if crc32c(memoryview(buf)[pos + ATTRIBUTES_POS : end]) != header.crc:
-        raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} does not hold")
-    return header
-
-
 def batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each whole batch from `pos` on, unchecked; a cut-off last one is left out.
 
@@ -203,12 +131,6 @@ def batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
             return
         yield pos, header
         pos = end
-
-
-def patch(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
-    """Gives the batch at `pos` its place in the log; the checksum does not cover these fields."""
-    _INT64.pack_into(buf, pos, base_offset)
-    _INT32.pack_into(buf, pos + 12, leader_epoch)
 
 
 def patch_max_timestamp(

@@ -12,7 +12,8 @@ import struct
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from barnabas.records.batch import NO_SEQUENCE, CorruptBatch, Record, build_batch
+from barnabas.records.batch import NO_SEQUENCE, BatchHeader, CorruptBatch, Record, build_batch, records_of
+from barnabas.records.units import CoordinatorEpoch, ProducerEpoch
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
@@ -35,7 +36,7 @@ class EndTransactionMarker(NamedTuple):
     """How a transaction ended, and the epoch of the coordinator that said so."""
 
     commit: bool
-    coordinator_epoch: int
+    coordinator_epoch: CoordinatorEpoch
 
 
 def control_type(record: Record) -> ControlType:
@@ -61,12 +62,19 @@ def read_marker(record: Record) -> EndTransactionMarker | None:
     return EndTransactionMarker(kind == ControlType.COMMIT, _VALUE.unpack_from(value)[1])
 
 
+def marker_of(records: bytes | bytearray | memoryview, header: BatchHeader) -> EndTransactionMarker | None:
+    """The transaction end in a control batch; None for other control records and for an emptied batch."""
+    for record in records_of(records, 0, header):
+        return read_marker(record)
+    return None
+
+
 def build_marker(
     *,
     commit: bool,
-    coordinator_epoch: int,
+    coordinator_epoch: CoordinatorEpoch,
     producer_id: int,
-    producer_epoch: int,
+    producer_epoch: ProducerEpoch,
     timestamp: int,
     base_offset: int = 0,
     leader_epoch: int = -1,

@@ -70,7 +70,7 @@ def convert_up(
         if message.attributes & CODEC_MASK:
             codec = codec_of(message)
             found = unpack(message, left_bytes)
-            left_bytes -= sum(len(one.key or b"") + len(one.value or b"") for one in found)
+            left_bytes -= sum(len(item.key or b"") + len(item.value or b"") for item in found)
             records += found
         else:
             key, value = message.key, message.value

@@ -1,7 +1,8 @@
-"""The partition of a keyed record, as Java's default partitioner chooses it."""
+"""Which partition: of a keyed record, as Java's default partitioner chooses it; of a name, as Kafka's coordinators do."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 _SEED: Final = 0x9747B28C
@@ -27,3 +28,22 @@ def murmur2(data: bytes) -> int:
 def partition_for_key(key: bytes, partitions: int) -> int:
     """The partition in 0..partitions-1 that Java's producer gives `key`."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode, as a signed 32-bit number: over UTF-16 code units."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8) + low) & _MASK
+    return value - (1 << 32) if value >> 31 else value
+
+
+@lru_cache(4_096)
+def partition_for_name(name: str, partitions: int) -> int:
+    """The partition of an internal topic that keeps a group, a share partition or a transactional id.
+
+    Source: `Utils.abs(name.hashCode()) % partitions` in Kafka's coordinators; the least number's absolute value is 0.
+    """
+    value = java_hash(name)
+    return (0 if value == -(1 << 31) else abs(value)) % partitions

@@ -1,8 +1,9 @@
 """The table of the APIs that Barnabas serves: one row each.
 
 ApiVersions, dispatch, authorization and the documentation read this table. A row is here when
-`barnabas.broker.handlers.<module>` exists; versions are what is announced, which is less than what
-`wire.messages` can read. `authorize` is (operation, resource type) for the whole request, or None where
+`barnabas.broker.api.handlers.<area>.<module>` exists; versions are what is announced, which is less than what
+`wire.messages` can read. Where old versions need other work, `older` names the module that handles those below
+a version. `authorize` is (operation, resource type) for the whole request, or None where
 the handler decides per topic, per resource or not at all.
 """
 
@@ -29,18 +30,30 @@ DELETE_TOPIC: Final[Authorize] = ("DELETE", "TOPIC")
 ALTER_TOPIC: Final[Authorize] = ("ALTER", "TOPIC")
 DESCRIBE_CLUSTER: Final[Authorize] = ("DESCRIBE", "CLUSTER")
 ALTER_CLUSTER: Final[Authorize] = ("ALTER", "CLUSTER")
+WRITE_TRANSACTIONAL_ID: Final[Authorize] = ("WRITE", "TRANSACTIONAL_ID")
+DESCRIBE_TRANSACTIONAL_ID: Final[Authorize] = ("DESCRIBE", "TRANSACTIONAL_ID")
 WRITE_PRODUCER: Final[Authorize] = ("IDEMPOTENT_WRITE", "CLUSTER")
 
 
 @dataclass(frozen=True)
 class Api:
-    """One row: an API key with its name, handler module, served versions and what it authorizes."""
+    """One row: an API key with its name, handler module, served versions and what it authorizes.
+
+    older: (version, module) where versions below that one have a handler of their own.
+    """
 
     key: int
     name: str
     handler: str
     versions: range
     authorize: Authorize | None = None
+    older: tuple[int, str] | None = None
+
+    def handler_of(self, version: int) -> str:
+        """The module that handles a version."""
+        if self.older is not None and version < self.older[0]:
+            return self.older[1]
+        return self.handler
 
     @cached_property
     def request(self) -> type[Message]:
@@ -51,66 +64,91 @@ class Api:
         return response_class(self.key)
 
 
-def _row(key: int, name: str, handler: str, low: int, high: int, authorize: Authorize | None = None) -> Api:
-    return Api(key, name, handler, range(low, high + 1), authorize)
+def _row(
+    key: int,
+    name: str,
+    handler: str,
+    low: int,
+    high: int,
+    authorize: Authorize | None = None,
+    older: tuple[int, str] | None = None,
+) -> Api:
+    return Api(key, name, handler, range(low, high + 1), authorize, older)
 
 
 APIS: Final[tuple[Api, ...]] = (
-    _row(0, "Produce", "produce", 0, 13, WRITE_TOPIC),
-    _row(1, "Fetch", "fetch", 0, 18, READ_TOPIC),
-    _row(2, "ListOffsets", "list_offsets", 0, 11, DESCRIBE_TOPIC),
-    _row(3, "Metadata", "metadata", 0, 13, DESCRIBE_TOPIC),
-    _row(8, "OffsetCommit", "offset_commit", 0, 10, READ_GROUP),
-    _row(9, "OffsetFetch", "offset_fetch", 0, 10, DESCRIBE_GROUP),
-    _row(10, "FindCoordinator", "find_coordinator", 0, 6),
-    _row(11, "JoinGroup", "join_group", 0, 9, READ_GROUP),
-    _row(12, "Heartbeat", "heartbeat", 0, 4, READ_GROUP),
-    _row(13, "LeaveGroup", "leave_group", 0, 5, READ_GROUP),
-    _row(14, "SyncGroup", "sync_group", 0, 5, READ_GROUP),
-    _row(15, "DescribeGroups", "describe_groups", 0, 6, DESCRIBE_GROUP),
-    _row(16, "ListGroups", "list_groups", 0, 5),
-    _row(18, "ApiVersions", "api_versions", 0, 4),
-    _row(19, "CreateTopics", "create_topics", 0, 7, CREATE_TOPIC),
-    _row(20, "DeleteTopics", "delete_topics", 0, 6, DELETE_TOPIC),
-    _row(21, "DeleteRecords", "delete_records", 0, 2, DELETE_TOPIC),
-    _row(22, "InitProducerId", "init_producer_id", 0, 5, WRITE_PRODUCER),
-    _row(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 0, 4, DESCRIBE_TOPIC),
-    _row(29, "DescribeAcls", "describe_acls", 0, 3, DESCRIBE_CLUSTER),
-    _row(30, "CreateAcls", "create_acls", 0, 3, ALTER_CLUSTER),
-    _row(31, "DeleteAcls", "delete_acls", 0, 3, ALTER_CLUSTER),
-    _row(32, "DescribeConfigs", "describe_configs", 0, 4),
-    _row(33, "AlterConfigs", "alter_configs", 0, 2),
-    _row(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", 0, 2, ALTER_CLUSTER),
-    _row(35, "DescribeLogDirs", "describe_log_dirs", 0, 5, DESCRIBE_CLUSTER),
-    _row(37, "CreatePartitions", "create_partitions", 0, 3, ALTER_TOPIC),
-    _row(42, "DeleteGroups", "delete_groups", 0, 2, DELETE_GROUP),
-    _row(43, "ElectLeaders", "elect_leaders", 0, 2, ALTER_CLUSTER),
-    _row(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
-    _row(45, "AlterPartitionReassignments", "alter_partition_reassignments", 0, 1, ALTER_CLUSTER),
-    _row(46, "ListPartitionReassignments", "list_partition_reassignments", 0, 0, DESCRIBE_CLUSTER),
-    _row(47, "OffsetDelete", "offset_delete", 0, 0, DELETE_GROUP),
-    _row(48, "DescribeClientQuotas", "describe_client_quotas", 0, 1),
-    _row(49, "AlterClientQuotas", "alter_client_quotas", 0, 1),
-    _row(60, "DescribeCluster", "describe_cluster", 0, 2),
-    _row(61, "DescribeProducers", "describe_producers", 0, 0, READ_TOPIC),
-    _row(68, "ConsumerGroupHeartbeat", "consumer_group_heartbeat", 0, 1, READ_GROUP),
-    _row(69, "ConsumerGroupDescribe", "consumer_group_describe", 0, 1, DESCRIBE_GROUP),
-    _row(71, "GetTelemetrySubscriptions", "get_telemetry_subscriptions", 0, 0),
-    _row(72, "PushTelemetry", "push_telemetry", 0, 0),
-    _row(74, "ListConfigResources", "list_config_resources", 0, 1),
-    _row(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, DESCRIBE_TOPIC),
-    _row(76, "ShareGroupHeartbeat", "share_group_heartbeat", 1, 1, READ_GROUP),
-    _row(77, "ShareGroupDescribe", "share_group_describe", 1, 1, DESCRIBE_GROUP),
-    _row(78, "ShareFetch", "share_fetch", 1, 2, READ_GROUP),
-    _row(79, "ShareAcknowledge", "share_acknowledge", 1, 2, READ_GROUP),
-    _row(90, "DescribeShareGroupOffsets", "describe_share_group_offsets", 0, 1, DESCRIBE_GROUP),
-    _row(91, "AlterShareGroupOffsets", "alter_share_group_offsets", 0, 0, READ_GROUP),
-    _row(92, "DeleteShareGroupOffsets", "delete_share_group_offsets", 0, 0, DELETE_GROUP),
+    _row(0, "Produce", "records.produce", 0, 13, WRITE_TOPIC, older=(3, "records.legacy_produce")),
+    _row(1, "Fetch", "records.fetch", 0, 18, READ_TOPIC, older=(4, "records.legacy_fetch")),
+    _row(
+        2,
+        "ListOffsets",
+        "records.list_offsets",
+        0,
+        11,
+        DESCRIBE_TOPIC,
+        older=(1, "records.legacy_list_offsets"),
+    ),
+    _row(3, "Metadata", "topics.metadata", 0, 13, DESCRIBE_TOPIC),
+    _row(8, "OffsetCommit", "groups.offset_commit", 0, 10, READ_GROUP),
+    _row(9, "OffsetFetch", "groups.offset_fetch", 0, 10, DESCRIBE_GROUP),
+    _row(10, "FindCoordinator", "groups.find_coordinator", 0, 6),
+    _row(11, "JoinGroup", "groups.join_group", 0, 9, READ_GROUP),
+    _row(12, "Heartbeat", "groups.heartbeat", 0, 4, READ_GROUP),
+    _row(13, "LeaveGroup", "groups.leave_group", 0, 5, READ_GROUP),
+    _row(14, "SyncGroup", "groups.sync_group", 0, 5, READ_GROUP),
+    _row(15, "DescribeGroups", "groups.describe_groups", 0, 6, DESCRIBE_GROUP),
+    _row(16, "ListGroups", "groups.list_groups", 0, 5),
+    _row(18, "ApiVersions", "cluster.api_versions", 0, 4),
+    _row(19, "CreateTopics", "topics.create_topics", 0, 7, CREATE_TOPIC),
+    _row(20, "DeleteTopics", "topics.delete_topics", 0, 6, DELETE_TOPIC),
+    _row(21, "DeleteRecords", "records.delete_records", 0, 2, DELETE_TOPIC),
+    _row(22, "InitProducerId", "records.init_producer_id", 0, 5, WRITE_PRODUCER),
+    _row(23, "OffsetForLeaderEpoch", "records.offset_for_leader_epoch", 0, 4, DESCRIBE_TOPIC),
+    _row(24, "AddPartitionsToTxn", "transactions.add_partitions_to_txn", 0, 5, WRITE_TRANSACTIONAL_ID),
+    _row(25, "AddOffsetsToTxn", "transactions.add_offsets_to_txn", 0, 4, WRITE_TRANSACTIONAL_ID),
+    _row(26, "EndTxn", "transactions.end_txn", 0, 5, WRITE_TRANSACTIONAL_ID),
+    _row(27, "WriteTxnMarkers", "transactions.write_txn_markers", 0, 2, ALTER_CLUSTER),
+    _row(28, "TxnOffsetCommit", "transactions.txn_offset_commit", 0, 5, WRITE_TRANSACTIONAL_ID),
+    _row(29, "DescribeAcls", "cluster.describe_acls", 0, 3, DESCRIBE_CLUSTER),
+    _row(30, "CreateAcls", "cluster.create_acls", 0, 3, ALTER_CLUSTER),
+    _row(31, "DeleteAcls", "cluster.delete_acls", 0, 3, ALTER_CLUSTER),
+    _row(32, "DescribeConfigs", "cluster.describe_configs", 0, 4),
+    _row(33, "AlterConfigs", "cluster.alter_configs", 0, 2),
+    _row(34, "AlterReplicaLogDirs", "cluster.alter_replica_log_dirs", 0, 2, ALTER_CLUSTER),
+    _row(35, "DescribeLogDirs", "cluster.describe_log_dirs", 0, 5, DESCRIBE_CLUSTER),
+    _row(37, "CreatePartitions", "topics.create_partitions", 0, 3, ALTER_TOPIC),
+    _row(42, "DeleteGroups", "groups.delete_groups", 0, 2, DELETE_GROUP),
+    _row(43, "ElectLeaders", "topics.elect_leaders", 0, 2, ALTER_CLUSTER),
+    _row(44, "IncrementalAlterConfigs", "cluster.incremental_alter_configs", 0, 1),
+    _row(45, "AlterPartitionReassignments", "topics.alter_partition_reassignments", 0, 1, ALTER_CLUSTER),
+    _row(46, "ListPartitionReassignments", "topics.list_partition_reassignments", 0, 0, DESCRIBE_CLUSTER),
+    _row(47, "OffsetDelete", "groups.offset_delete", 0, 0, DELETE_GROUP),
+    _row(48, "DescribeClientQuotas", "cluster.describe_client_quotas", 0, 1),
+    _row(49, "AlterClientQuotas", "cluster.alter_client_quotas", 0, 1),
+    _row(55, "DescribeQuorum", "cluster.describe_quorum", 0, 2, DESCRIBE_CLUSTER),
+    _row(60, "DescribeCluster", "cluster.describe_cluster", 0, 2),
+    _row(61, "DescribeProducers", "records.describe_producers", 0, 0, READ_TOPIC),
+    _row(65, "DescribeTransactions", "transactions.describe_transactions", 0, 0, DESCRIBE_TRANSACTIONAL_ID),
+    _row(66, "ListTransactions", "transactions.list_transactions", 0, 2),
+    _row(68, "ConsumerGroupHeartbeat", "groups.consumer_group_heartbeat", 0, 1, READ_GROUP),
+    _row(69, "ConsumerGroupDescribe", "groups.consumer_group_describe", 0, 1, DESCRIBE_GROUP),
+    _row(71, "GetTelemetrySubscriptions", "cluster.get_telemetry_subscriptions", 0, 0),
+    _row(72, "PushTelemetry", "cluster.push_telemetry", 0, 0),
+    _row(74, "ListConfigResources", "cluster.list_config_resources", 0, 1),
+    _row(75, "DescribeTopicPartitions", "topics.describe_topic_partitions", 0, 0, DESCRIBE_TOPIC),
+    _row(76, "ShareGroupHeartbeat", "shares.share_group_heartbeat", 1, 1, READ_GROUP),
+    _row(77, "ShareGroupDescribe", "shares.share_group_describe", 1, 1, DESCRIBE_GROUP),
+    _row(78, "ShareFetch", "shares.share_fetch", 1, 2, READ_GROUP),
+    _row(79, "ShareAcknowledge", "shares.share_acknowledge", 1, 2, READ_GROUP),
+    _row(90, "DescribeShareGroupOffsets", "shares.describe_share_group_offsets", 0, 1, DESCRIBE_GROUP),
+    _row(91, "AlterShareGroupOffsets", "shares.alter_share_group_offsets", 0, 0, READ_GROUP),
+    _row(92, "DeleteShareGroupOffsets", "shares.delete_share_group_offsets", 0, 0, DELETE_GROUP),
 )
 
 OWN_APIS: Final[tuple[Api, ...]] = (
-    _row(30000, "ConnectedClients", "connected_clients", 0, 0, DESCRIBE_CLUSTER),
-    _row(30001, "ClientMetrics", "client_metrics", 0, 0, DESCRIBE_CLUSTER),
+    _row(30000, "ConnectedClients", "cluster.connected_clients", 0, 0, DESCRIBE_CLUSTER),
+    _row(30001, "ClientMetrics", "cluster.client_metrics", 0, 0, DESCRIBE_CLUSTER),
+    _row(30002, "DescribeDamage", "records.describe_damage", 0, 0, DESCRIBE_CLUSTER),
 )
 """Not Kafka's: announced to our own client only."""
 

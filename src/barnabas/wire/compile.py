@@ -2,18 +2,17 @@
 
 The source is straight-line: neighbouring values of one size become one struct call, strings and
 lengths are written out in place, arrays are plain loops. Nothing is looked up per field at run time.
-To read what is run: `python -m barnabas.wire.compile FetchRequest 12`.
+To read what is run: `python -m barnabas.wire FetchRequest 12`.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from struct import Struct as Packer
 from typing import Any, Final, cast
 
+from barnabas.wire.fields import FIXED, UNSET, DeclaredMessage, DeclaredStruct, Field
 from barnabas.wire.primitives import ZERO_UUID
-from barnabas.wire.schema import FIXED, UNSET, Field, Message, Struct
 
 _packers: dict[str, Packer] = {}
 
@@ -80,22 +79,22 @@ class _Indent:
         self.source.depth -= 1
 
 
-def is_flexible(message: type[Message], version: int) -> bool:
+def is_flexible(message: type[DeclaredMessage], version: int) -> bool:
     return message.FLEXIBLE_FROM is not None and version >= message.FLEXIBLE_FROM
 
 
-def untagged(cls: type[Struct], version: int) -> list[tuple[str, Field]]:
+def untagged(cls: type[DeclaredStruct], version: int) -> list[tuple[str, Field]]:
     """The fields that this version carries in place, in order."""
     return [(name, f) for name, f in cls.FIELDS.items() if f.tag is None and f.exists_in(version)]
 
 
-def tagged(cls: type[Struct], version: int) -> list[tuple[str, Field]]:
+def tagged(cls: type[DeclaredStruct], version: int) -> list[tuple[str, Field]]:
     """The fields that this version carries by tag, in the order of their tags."""
     found = [(name, f) for name, f in cls.FIELDS.items() if f.tag is not None and f.exists_in(version)]
     return sorted(found, key=lambda item: item[1].tag or 0)
 
 
-def absent(cls: type[Struct], version: int) -> list[tuple[str, Field]]:
+def absent(cls: type[DeclaredStruct], version: int) -> list[tuple[str, Field]]:
     return [(name, f) for name, f in cls.FIELDS.items() if not f.exists_in(version)]
 
 
@@ -111,7 +110,7 @@ def default_of(source: Source, field: Field) -> str:
 
 
 def is_set(source: Source, field: Field, value: str) -> str:
-    """An expression that tells whether `value` differs from the field's default."""
+    """An expression for whether `value` differs from the field's default."""
     if field.kind == "array" and field.default is UNSET:
         return f"{value} is None or len({value})" if field.null else f"{value}"
     if field.kind == "struct" and field.null:
@@ -126,7 +125,7 @@ def is_set(source: Source, field: Field, value: str) -> str:
     return f"{value} != {default_of(source, field)}"
 
 
-def min_size(cls: type[Struct], version: int, flexible: bool) -> int:
+def min_size(cls: type[DeclaredStruct], version: int, flexible: bool) -> int:
     """The fewest bytes an encoded struct can take: what an array's count is checked against."""
     size = 1 if flexible else 0
     for _name, field in untagged(cls, version):
@@ -146,7 +145,7 @@ def kind_min_size(kind: str, flexible: bool) -> int:
     return 2 if kind == "string" else 4
 
 
-def compile_init(cls: type[Struct]) -> Callable[..., None]:
+def compile_init(cls: type[DeclaredStruct]) -> Callable[..., None]:
     """The keyword constructor of a struct class: every field optional, with Kafka's default."""
     source = Source()
     source.names["UNSET"] = UNSET
@@ -167,17 +166,3 @@ def compile_init(cls: type[Struct]) -> Callable[..., None]:
 
 
 NAMES: Final[dict[str, Any]] = {"new": object.__new__}
-
-
-def _show(name: str, version: int) -> None:
-    from barnabas.wire.compile_decode import decoder_source
-    from barnabas.wire.compile_encode import encoder_source
-    from barnabas.wire.messages import message_class
-
-    message = message_class(name)
-    print(decoder_source(message, version)[0])
-    print(encoder_source(message, version)[0])
-
-
-if __name__ == "__main__":
-    _show(sys.argv[1], int(sys.argv[2]))

@@ -23,6 +23,7 @@ from barnabas.wire.compile import (
     tagged,
     untagged,
 )
+from barnabas.wire.fields import FIXED, DeclaredMessage, DeclaredStruct, Decoder, Field
 from barnabas.wire.primitives import (
     decode_uuid,
     decode_uvarint,
@@ -30,7 +31,6 @@ from barnabas.wire.primitives import (
     length_error,
     skip_tags,
 )
-from barnabas.wire.schema import FIXED, Decoder, Field, Message, Struct
 
 _NAMES: Final[dict[str, Any]] = {
     **NAMES,
@@ -43,19 +43,19 @@ _NAMES: Final[dict[str, Any]] = {
 }
 
 
-def compile_decoder(message: type[Message], version: int) -> Decoder:
+def compile_decoder(message: type[DeclaredMessage], version: int) -> Decoder:
     text_source, head = _write(message, version)
     made = text_source.build(head, f"<decode {message.__name__} v{version}>", _NAMES)
     return cast(Decoder, made)
 
 
-def decoder_source(message: type[Message], version: int) -> tuple[str, dict[str, Any]]:
+def decoder_source(message: type[DeclaredMessage], version: int) -> tuple[str, dict[str, Any]]:
     """The generated text and the constants it names, for people and tests."""
     source, head = _write(message, version)
     return source.text(head), source.names
 
 
-def _write(message: type[Message], version: int) -> tuple[Source, str]:
+def _write(message: type[DeclaredMessage], version: int) -> tuple[Source, str]:
     writer = _Writer(version, is_flexible(message, version))
     target = writer.new_struct(message, "o")
     writer.struct_fields(message, target)
@@ -129,13 +129,13 @@ class _Writer:
             if self.offset:
                 self.source.line(f"p -= {self.offset}")
 
-    def new_struct(self, cls: type[Struct], target: str) -> str:
+    def new_struct(self, cls: type[DeclaredStruct], target: str) -> str:
         self.source.line(f"{target} = new({self.source.constant(cls, cls.__name__)})")
         for name, field in absent(cls, self.version):
             self.source.line(f"{target}.{name} = {default_of(self.source, field)}")
         return target
 
-    def struct_fields(self, cls: type[Struct], target: str) -> None:
+    def struct_fields(self, cls: type[DeclaredStruct], target: str) -> None:
         for name, field in untagged(cls, self.version):
             self.field(field, f"{target}.{name}", f"{cls.__name__}.{name}")
         if self.flexible:
@@ -249,7 +249,7 @@ class _Writer:
                 self.source.line(f"{items}.append({inner})")
         self.depth -= 1
 
-    def tags(self, cls: type[Struct], target: str) -> None:
+    def tags(self, cls: type[DeclaredStruct], target: str) -> None:
         """Read the tagged section that ends every struct of a flexible version."""
         known = tagged(cls, self.version)
         for name, field in known:

@@ -11,6 +11,7 @@ import struct
 from typing import Any, Final, cast
 
 from barnabas.wire.compile import NAMES, Source, absent, is_flexible, is_set, packer, tagged, untagged
+from barnabas.wire.fields import FIXED, DeclaredMessage, DeclaredStruct, Encoder, Field
 from barnabas.wire.primitives import (
     SPLICE_BYTES_MIN,
     UVARINTS,
@@ -18,7 +19,6 @@ from barnabas.wire.primitives import (
     encode_string_length,
     encode_uvarint,
 )
-from barnabas.wire.schema import FIXED, Encoder, Field, Message, Struct
 
 _NAMES: Final[dict[str, Any]] = {
     **NAMES,
@@ -32,19 +32,19 @@ _NAMES: Final[dict[str, Any]] = {
 }
 
 
-def compile_encoder(message: type[Message], version: int) -> Encoder:
+def compile_encoder(message: type[DeclaredMessage], version: int) -> Encoder:
     source, head = _write(message, version)
     made = source.build(head, f"<encode {message.__name__} v{version}>", _NAMES)
     return cast(Encoder, made)
 
 
-def encoder_source(message: type[Message], version: int) -> tuple[str, dict[str, Any]]:
+def encoder_source(message: type[DeclaredMessage], version: int) -> tuple[str, dict[str, Any]]:
     """The generated text and the constants it names, for people and tests."""
     source, head = _write(message, version)
     return source.text(head), source.names
 
 
-def _write(message: type[Message], version: int) -> tuple[Source, str]:
+def _write(message: type[DeclaredMessage], version: int) -> tuple[Source, str]:
     writer = _Writer(message.__name__, version, is_flexible(message, version))
     writer.struct_fields(message, "o")
     writer.flush()
@@ -92,14 +92,14 @@ class _Writer:
             self.source.line(f"{self.out} += ({', '.join(self.pieces)})")
         self.pieces.clear()
 
-    def struct_fields(self, cls: type[Struct], owner: str) -> None:
+    def struct_fields(self, cls: type[DeclaredStruct], owner: str) -> None:
         self.refuse_absent(cls, owner)
         for name, field in untagged(cls, self.version):
             self.field(field, f"{owner}.{name}")
         if self.flexible:
             self.tags(cls, owner)
 
-    def refuse_absent(self, cls: type[Struct], owner: str) -> None:
+    def refuse_absent(self, cls: type[DeclaredStruct], owner: str) -> None:
         """A value that this version cannot carry is an error, unless the field is ignorable."""
         for name, field in absent(cls, self.version):
             if not field.ignorable:
@@ -166,7 +166,7 @@ class _Writer:
             source.line(f"if {splice}: cuts.append(len({self.out}))")
             source.line(f"{self.out}.append({data})")
 
-    def struct(self, element: type[Struct], value: str, nullable: bool) -> None:
+    def struct(self, element: type[DeclaredStruct], value: str, nullable: bool) -> None:
         inner = self.source.temp("x")
         self.source.line(f"{inner} = {value}")
         if not nullable:
@@ -216,7 +216,7 @@ class _Writer:
         else:
             self.piece(f'pack(f">{{len({some})}}{FIXED[kind]}", *{some})')
 
-    def fixed_row(self, element: type[Struct], inner: str) -> str | None:
+    def fixed_row(self, element: type[DeclaredStruct], inner: str) -> str | None:
         """One pack call for a struct of which every part has one size, or None when it is not such."""
         fields = untagged(element, self.version)
         refused = any(not field.ignorable for _, field in absent(element, self.version))
@@ -227,7 +227,7 @@ class _Writer:
         pack = self.source.constant(packer(codes).pack, f"pack_{codes.replace('?', 't')}")
         return f"{pack}({', '.join(values)})"
 
-    def tags(self, cls: type[Struct], owner: str) -> None:
+    def tags(self, cls: type[DeclaredStruct], owner: str) -> None:
         """The tagged section: only fields that differ from their default, by rising tag."""
         known = tagged(cls, self.version)
         if not known:

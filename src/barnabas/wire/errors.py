@@ -192,13 +192,24 @@ RETRIABLE: Final = frozenset(
 )
 
 
+MESSAGE_MAX: Final = 1_000
+"""Characters of an error's message; with four bytes each it still fits the 32,767 bytes of a string."""
+
+
 class ApiError(Exception):
     """The request is refused: the code goes to the client, the message too where the response has room."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)
         self.code = code
-        self.message = message or code.name
+        self.message = shortened(message or code.name)
+
+
+def shortened(text: str) -> str:
+    """`text`, cut in its middle when it is long: a name of 32,767 bytes in it must not make the answer unsendable."""
+    if len(text) <= MESSAGE_MAX:
+        return text
+    return f"{text[: MESSAGE_MAX // 2]} ... {text[-MESSAGE_MAX // 4 :]}"
 
 
 def error_from_code(code: int) -> ErrorCode:

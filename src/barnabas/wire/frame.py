@@ -49,3 +49,22 @@ class FrameSplitter:
 def framed(body: bytes) -> bytes:
     """The body behind its length."""
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
+
+
+HTTP_METHODS: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN")
+TLS_HANDSHAKE: Final = b"\x16\x03"
+
+
+def what_begins(size_bytes: int) -> str:
+    """What the first bytes of a stream look like when they are no frame's length, as the beginning of a sentence.
+
+    size_bytes: those bytes read as an int32. Empty when they look like nothing that is known.
+    """
+    head = size_bytes.to_bytes(LENGTH_BYTES, "big", signed=True)
+    if head.startswith(TLS_HANDSHAKE):
+        return (
+            "this is a TLS handshake, and the listener speaks plain text (the client's security.protocol): "
+        )
+    if head in HTTP_METHODS:
+        return "this is an HTTP request, and the listener speaks Kafka's protocol: "
+    return ""

@@ -148,7 +148,7 @@ def decode_api_versions(buf: Buffer, version: int, pos: int = 0) -> ApiVersionsR
     """The body of an ApiVersions response to a request of `version`. Raises WireError.
 
     A broker that lacks the version answers in version 0 with error 35 and the range it has (KIP-511);
-    the error code comes first in every version, so it tells which body follows.
+    the error code comes first in every version, so it decides which body follows.
     """
     refused = bytes(buf[pos : pos + 2]) == _UNSUPPORTED_VERSION
     return ApiVersionsResponse.decode(buf, 0 if refused else version, pos)

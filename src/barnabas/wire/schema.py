@@ -21,67 +21,11 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, Self, dataclass_transform
 
+from barnabas.wire.fields import FIXED, UNSET, Decoder, Encoder, Field, in_range
 from barnabas.wire.primitives import SPLICE_BYTES_MIN, ZERO_UUID, Buffer, UnsupportedVersion, WireError
-
-UNSET: Final[Any] = object()
-FIXED: Final[Mapping[str, str]] = {
-    "bool": "?",
-    "int8": "b",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "float64": "d",
-    "uuid": "16s",
-}
-"""Kinds of one size, with their struct codes."""
-
-Decoder = Callable[[Buffer, int, int], tuple[Any, int]]
-Encoder = Callable[[Any, list[Any], list[int]], None]
 
 _DECODE_ERRORS: Final = (struct.error, IndexError, UnicodeDecodeError, OverflowError)
 _ENCODE_ERRORS: Final = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
-
-
-class Field:
-    """One declared field; `element` is the struct class or the primitive kind of an array or struct."""
-
-    __slots__ = ("default", "element", "ignorable", "kind", "null", "tag", "versions")
-
-    def __init__(
-        self,
-        kind: str,
-        versions: str,
-        default: Any,
-        ignorable: bool,
-        tag: int | None,
-        null: str = "",
-        element: Any = None,
-    ) -> None:
-        self.kind = kind
-        self.versions = versions
-        self.default = default
-        self.ignorable = ignorable
-        self.tag = tag
-        self.null = null
-        self.element = element
-
-    def exists_in(self, version: int) -> bool:
-        return in_range(self.versions, version)
-
-    def nullable_in(self, version: int) -> bool:
-        return in_range(self.null, version)
-
-
-def in_range(spec: str, version: int) -> bool:
-    """Whether Kafka's range notation ("3+", "0-12", "5", or "" for never) holds the version."""
-    if not spec:
-        return False
-    if spec.endswith("+"):
-        return version >= int(spec[:-1])
-    low, _, high = spec.partition("-")
-    return int(low) <= version <= int(high or low)
 
 
 def boolean(v: str = "0+", *, default: bool = False, ignorable: bool = False, tag: int | None = None) -> Any:
@@ -341,7 +285,7 @@ class Data(Message):
     """A message that travels inside others or in a record: an int16 version, then the body.
 
     READ_NEWER: a version above the newest known one is read as the newest. Kafka does so for what group
-    members tell each other, where fields are only ever added at the end; stored records are refused.
+    members send each other, where fields are only ever added at the end; stored records are refused.
     """
 
     READ_NEWER: ClassVar[bool] = False

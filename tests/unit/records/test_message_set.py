@@ -86,7 +86,7 @@ def test_aiokafka_reads_our_sets(magic: int, codec: Codec) -> None:
     for end, _ in messages(ours):
         batch = AioSet(bytearray(ours[start:end]), magic)
         assert batch.validate_crc()
-        found += [(one.offset, one.timestamp, one.key, one.value) for one in batch]
+        found += [(row.offset, row.timestamp, row.key, row.value) for row in batch]
         start = end
     assert found == [
         (row.offset, row.timestamp if magic else None, row.key, row.value) for row in rows(magic, first=700)
@@ -136,8 +136,8 @@ def test_a_changed_byte_is_never_taken_for_another_record(position: int, flip: i
     except CorruptBatch:
         return
     # Only offsets lie outside the checksum; a grown size may swallow the rest as a cut-off message.
-    wanted = [(one.key, one.value, one.timestamp) for one in sent]
-    assert [(one.key, one.value, one.timestamp) for one in found] == wanted[: len(found)]
+    wanted = [(message.key, message.value, message.timestamp) for message in sent]
+    assert [(item.key, item.value, item.timestamp) for item in found] == wanted[: len(found)]
 
 
 @given(st.binary(max_size=200))
@@ -185,7 +185,7 @@ def test_append_time_of_a_wrapper_holds_for_all_inside() -> None:
     inner = bytearray()
     append_message(inner, 0, 1, 0, 5, None, b"given by the producer")
     stamped = wrapper(1, Codec.GZIP | 8, compress(Codec.GZIP, inner), timestamp=TIME)
-    assert [one.timestamp for one in read_message_set(stamped)] == [TIME]
+    assert [row.timestamp for row in read_message_set(stamped)] == [TIME]
 
 
 def test_what_a_wrapper_may_not_hold() -> None:
@@ -245,7 +245,7 @@ def test_magic_0_takes_either_checksum_and_writes_the_wrong_one() -> None:
     inner = build_message_set([Record(3, -1, None, b"x" * 99)], magic=0)
     frame = compress(Codec.LZ4, inner)
     for value in (frame, set_lz4_checksum(frame, with_magic=True)):
-        assert [one.value for one in read_message_set(wrapper(0, Codec.LZ4, value))] == [b"x" * 99]
+        assert [row.value for row in read_message_set(wrapper(0, Codec.LZ4, value))] == [b"x" * 99]
     ((_, message),) = messages(build_message_set([Record(3, -1, None, b"x" * 99)], magic=0, codec=Codec.LZ4))
     assert message.value is not None
     assert bytes(message.value) == set_lz4_checksum(frame, with_magic=True)

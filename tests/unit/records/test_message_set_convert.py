@@ -77,7 +77,7 @@ def test_up_gives_one_batch_of_the_same_codec(sent: list[Record], magic: int, co
 def test_up_parts_what_is_too_large_for_one_batch(sent: list[Record], magic: int, bound: int) -> None:
     sent = [plain(row, magic) for row in sent]
     found, _ = convert_up(build_message_set(sent, magic=magic), max_batch_bytes=bound)
-    assert [one._replace(offset=0) for batch in found for one in read_records(batch)] == [
+    assert [record._replace(offset=0) for batch in found for record in read_records(batch)] == [
         at(row, 0) for row in sent
     ]
     assert all(len(batch) <= bound or read_header(batch).record_count == 1 for batch in found)
@@ -91,7 +91,7 @@ def test_up_takes_offsets_as_clients_really_write_them() -> None:
     outer = bytearray()
     append_message(outer, 0, 1, Codec.GZIP, 0, None, compress(Codec.GZIP, inner))
     (batch,), _ = convert_up(outer, max_batch_bytes=ALL)
-    assert [(one.offset, one.value, one.timestamp) for one in read_records(batch)] == [
+    assert [(record.offset, record.value, record.timestamp) for record in read_records(batch)] == [
         (0, b"a", TIME), (1, b"b", TIME), (2, b"c", TIME),
     ]  # fmt: skip
 
@@ -101,7 +101,7 @@ def test_up_joins_several_wrappers() -> None:
     second = build_message_set(lines(2, first=3), magic=1, codec=Codec.SNAPPY)
     (batch,), count = convert_up(first + second, max_batch_bytes=ALL)
     assert count == 5
-    assert [one.offset for one in read_records(batch)] == [0, 1, 2, 3, 4]
+    assert [record.offset for record in read_records(batch)] == [0, 1, 2, 3, 4]
 
 
 def test_up_refuses_what_would_be_lost_or_lied() -> None:

@@ -90,6 +90,7 @@ own controllers and ZooKeeper-era brokers speak, and those of Kafka Streams' own
 OWN: Final[Mapping[int, tuple[str, str, int | None]]] = {
     30000: ("ConnectedClients", "connected_clients", 0),
     30001: ("ClientMetrics", "client_metrics", 0),
+    30002: ("DescribeDamage", "describe_damage", 0),
 }
 """APIs of our own, far from Kafka's keys, in the same form; announced to our own client only."""
 

@@ -1,4 +1,4 @@
-"""What Kafka stores in records of its own topics, and what group members tell each other.
+"""What Kafka stores in records of its own topics, and what group members send each other.
 
 Keys and values begin with an int16: in a value it is the version of the layout, in a key the kind of the
 record (Kafka's older name for it is the key's version), so a key class has that one version.

@@ -1,0 +1,116 @@
+"""The header of a record batch: its fields, its layout in bytes and what its numbers mean. See batch.py for the batch.
+
+header_codec.pyx reads, checks and patches headers: every produced batch passes there.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from barnabas.records.compression import Codec
+from barnabas.records.units import LeaderEpoch, Offset, ProducerEpoch
+
+HEADER_BYTES: Final = 61
+LOG_OVERHEAD: Final = 12
+"""Base offset and batch length: what `batch_length` does not count."""
+MAGIC_POS: Final = 16
+CRC_POS: Final = 17
+ATTRIBUTES_POS: Final = 21
+MIN_BATCH_LENGTH: Final = HEADER_BYTES - LOG_OVERHEAD
+
+NO_PRODUCER_ID: Final = -1
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+
+
+class TimestampType(IntEnum):
+    """Who set the records' timestamps: their producer, or the broker on append."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class CorruptBatch(Exception):
+    """The bytes are not a whole and intact batch."""
+
+
+class BatchHeader(NamedTuple):
+    """The header's fields in their order on the wire."""
+
+    base_offset: Offset
+    batch_length: int
+    partition_leader_epoch: LeaderEpoch
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: ProducerEpoch
+    base_sequence: int
+    record_count: int
+
+    @property
+    def codec(self) -> Codec:
+        """Raises CorruptBatch for the numbers 5 to 7, which name no codec."""
+        number = self.attributes & CODEC_MASK
+        if number > Codec.ZSTD:
+            raise CorruptBatch(f"the batch at offset {self.base_offset} names the unknown codec {number}")
+        return Codec(number)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType(self.attributes >> 3 & 1)
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When a compaction may drop this batch's tombstones and markers; None before it was set."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record; numbers wrap from 2^31-1 to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return add_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole batch, header and all."""
+        return self.batch_length + LOG_OVERHEAD
+
+
+def add_sequence(sequence: int, count: int) -> int:
+    """`sequence` moved on by `count`, wrapping after 2^31-1 to 0 as Kafka's sequence numbers do."""
+    return (sequence + count) & 0x7FFFFFFF

@@ -1,0 +1,11 @@
+from barnabas.records.compression import Buffer
+
+def faults(
+    block: Buffer, count: int, base_timestamp: int, keyed: bool, oldest_ms: int
+) -> tuple[list[int], list[int]]: ...
+def first_at_or_after(
+    block: Buffer, count: int, base_timestamp: int, base_offset: int, timestamp: int, from_offset: int
+) -> tuple[int, int] | None: ...
+def greatest(
+    block: Buffer, count: int, base_timestamp: int, base_offset: int, from_offset: int
+) -> tuple[int, int] | None: ...
