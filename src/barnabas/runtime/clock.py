@@ -27,7 +27,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to."""
+    """A clock that moves only when it is moved."""
 
     def __init__(self, now_ms: int = 1_600_000_000_000) -> None:
         self._now_ms = now_ms
@@ -40,6 +40,11 @@ class ManualClock:
         return self._elapsed_ms
 
     def advance(self, by_ms: int) -> None:
+        """Let time pass."""
         assert by_ms >= 0
         self._now_ms += by_ms
         self._elapsed_ms += by_ms
+
+    def step(self, by_ms: int) -> None:
+        """Put the wall clock forward or (below 0) back, as an administrator or NTP does; no time passes."""
+        self._now_ms += by_ms

@@ -7,12 +7,15 @@ import socket
 import time
 from collections.abc import Hashable
 
+import pytest
 import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.runtime.clock import ManualClock, SystemClock
 from barnabas.runtime.timers import LATE_MS, KeyedTimers
+
+HOUR_MS = 3_600_000
 
 
 def fired_by(steps: list[tuple[str, int, int]]) -> tuple[list[Hashable], list[Hashable]]:
@@ -115,3 +118,52 @@ def test_a_loop_that_did_not_run_reads_its_sockets_before_its_timers_fire() -> N
     for factory in (asyncio.new_event_loop, uvloop.new_event_loop):
         with asyncio.Runner(loop_factory=factory) as runner:
             assert runner.run(run()) == ["silent"]
+
+
+def test_the_wall_clock_may_be_put_back_and_forward_while_timers_wait() -> None:
+    loop, clock = asyncio.new_event_loop(), ManualClock()
+    fired: list[Hashable] = []
+    timers = KeyedTimers(loop, clock, fired.append)
+    timers.set("second", clock.now_ms() + 1_000)
+    clock.step(-HOUR_MS)
+    clock.advance(999)
+    timers.poll()
+    assert fired == []
+    clock.advance(1)
+    timers.poll()
+    assert fired == ["second"]
+    timers.set("session", clock.now_ms() + 45_000)
+    clock.step(HOUR_MS)
+    timers.poll()
+    clock.advance(44_999)
+    timers.poll()
+    assert fired == ["second"]
+    clock.advance(1)
+    timers.poll()
+    assert fired == ["second", "session"]
+    timers.close()
+    loop.close()
+
+
+def test_what_one_timer_raises_costs_the_others_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    loop, clock = asyncio.new_event_loop(), ManualClock()
+    fired: list[Hashable] = []
+
+    def fire(key: Hashable) -> None:
+        if key == "broken":
+            raise RuntimeError("injected")
+        fired.append(key)
+
+    timers = KeyedTimers(loop, clock, fire)
+    for number, key in enumerate(("early", "broken", "late")):
+        timers.set_after(key, number)
+    clock.advance(10)
+    timers.poll()
+    assert fired == ["early", "late"]
+    assert [record.message for record in caplog.records] == ["a timer met a bug; the others go on"]
+    timers.set_after("again", 5)
+    clock.advance(5)
+    timers.poll()
+    assert fired == ["early", "late", "again"]
+    timers.close()
+    loop.close()

@@ -1,0 +1,27 @@
+"""Fresh ids, as a thing that is handed around: production asks the machine, a simulation its seed."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from typing import Protocol
+
+
+class Entropy(Protocol):
+    def uuid(self) -> uuid.UUID:
+        """A random (version 4) id."""
+        ...
+
+    def below(self, limit: int) -> int:
+        """A random number from 0 up to, not including, `limit`."""
+        ...
+
+
+class SystemEntropy:
+    """The machine's own randomness; nobody can guess it."""
+
+    def uuid(self) -> uuid.UUID:
+        return uuid.uuid4()
+
+    def below(self, limit: int) -> int:
+        return secrets.randbelow(limit)

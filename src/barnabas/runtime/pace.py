@@ -1,0 +1,39 @@
+"""Long work on the event loop in pieces: requests come between, so that no turn of the loop is long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from barnabas.runtime.clock import Clock
+
+TURN_MS_MAX: Final = 5.0
+"""How long the pieces of one turn may take together; the last one of them may pass it."""
+
+
+def in_pieces(
+    loop: asyncio.AbstractEventLoop, clock: Clock, pieces: Iterator[object], turn_ms_max: float = TURN_MS_MAX
+) -> asyncio.Future[None]:
+    """Run a generator to its end: now as far as one turn allows, the rest in later turns. Its exception is the future's.
+
+    Work that fits into one turn is done when this returns.
+    """
+    done: asyncio.Future[None] = loop.create_future()
+
+    def go_on() -> None:
+        if done.done():  # cancelled
+            return
+        begun_ms = clock.monotonic_ms()
+        try:
+            for _ in pieces:
+                if clock.monotonic_ms() - begun_ms >= turn_ms_max:
+                    loop.call_soon(go_on)
+                    return
+        except Exception as error:
+            done.set_exception(error)
+            return
+        done.set_result(None)
+
+    go_on()
+    return done
