@@ -30,3 +30,4 @@ cdef class BatchTable:
     cdef readonly object damage
     cdef int make_room(self) except -1
     cdef int verify_rows(self) except -1
+    cdef bint is_confirmed(self, Py_ssize_t i) noexcept nogil

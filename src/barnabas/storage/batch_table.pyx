@@ -3,7 +3,7 @@
 
 What recovery, index look-ups and compaction ask of thousands of small batches is answered from the table; only
 the few of them that matter (an index entry falls on them, a producer's last, a control batch, a damaged one)
-become objects. Batches of magic 0 and 1 have rows as well; what only their messages tell is asked of formats.py.
+become objects. Batches of magic 0 and 1 have rows as well; what only their messages know is read by formats.py.
 """
 
 from cpython.buffer cimport PyBUF_READ
@@ -16,6 +16,7 @@ from libc.string cimport memcpy
 from barnabas.records.batch import HEADER, BatchHeader, CorruptBatch
 from barnabas.records.checksum import crc32c
 from barnabas.storage.formats import Damaged, Found, verify
+from barnabas.wire.big_endian cimport big16, big32, big64
 
 cdef enum:
     HEADER_BYTES = 61
@@ -40,18 +41,6 @@ cdef struct Seen:
     int32_t batches
     bint used
     bint in_transaction
-
-
-cdef inline uint16_t big16(const uint8_t* at) noexcept nogil:
-    return <uint16_t>((at[0] << 8) | at[1])
-
-
-cdef inline uint32_t big32(const uint8_t* at) noexcept nogil:
-    return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | at[3]
-
-
-cdef inline int64_t big64(const uint8_t* at) noexcept nogil:
-    return <int64_t>((<uint64_t>big32(at) << 32) | big32(at + 4))
 
 
 cdef inline Outcome read_row(const uint8_t* data, int64_t have, int64_t left, bint bodies, Row* row) noexcept nogil:
@@ -95,10 +84,11 @@ cdef str why(const uint8_t* data):
     return f"length {<int32_t>big32(data + 8)} and magic {<int8_t>data[MAGIC_AT]}"
 
 
-def seek(bytes piece, int64_t start, int64_t limit, int64_t offset):
+def seek(bytes piece, int64_t start, int64_t limit, int64_t offset, bint with_records=False):
     """Walks over the headers in `piece`, which lies at byte `start` of a file that counts up to `limit`.
 
-    Returns the Found of the first batch whose last offset is at or after `offset`, or else the byte at which the
+    Returns the Found of the first batch whose last offset is at or after `offset` (and that is not empty, if it is to
+    be one `with_records`), or else the byte at which the
     walk must go on: it is `start` where even the first header is cut off. Raises Damaged.
     """
     cdef int64_t at = 0, have = len(piece)
@@ -111,10 +101,31 @@ def seek(bytes piece, int64_t start, int64_t limit, int64_t offset):
             raise Damaged(start + at, why(&data[at]))
         if outcome == CUT:
             break
-        if row.last_offset >= offset:
+        if row.last_offset >= offset and (row.record_count or not with_records):
             return Found(start + at, row.size, row.magic, row.base_offset, row.last_offset)
         at += row.size
     return start + at
+
+
+def find_batch(const uint8_t[::1] data, int64_t start, int64_t limit, int64_t low, int64_t ceiling):
+    """The first byte of `data` at which there may be a whole batch of magic 2 with offsets in [low, ceiling); -1 when
+    there is none. The checksum is the caller's. `data` lies at byte `start` of a file that counts up to `limit`.
+    """
+    cdef int64_t at = 0, have = data.shape[0]
+    cdef Row row
+    with nogil:
+        while at + HEADER_BYTES <= have:
+            if (
+                data[at + MAGIC_AT] == 2
+                and read_row(&data[at], have - at, limit - start - at, False, &row) == WHOLE
+                and row.base_offset >= low and row.base_offset <= row.last_offset < ceiling
+                and row.record_count >= 0
+            ):
+                break
+            at += 1
+        else:
+            at = -1
+    return at
 
 
 cdef class BatchTable:
@@ -263,15 +274,61 @@ cdef class BatchTable:
             first += 1
         return first
 
-    def in_order_until(self, Py_ssize_t first, int64_t end_offset):
-        """The first row from `first` on that is not intact, or begins below the end of the one before it.
+    def in_order_until(self, Py_ssize_t first, int64_t end_offset, int64_t ceiling):
+        """The first row from `first` on that is not beyond doubt: not intact, or out of place.
 
-        end_offset: where the batch before row `first` ended.
+        A row is in its place when it begins where the one before it ended; or later, as after a compaction, if the
+        intact row behind it confirms that by beginning later still. (A base offset lies outside the checksum: a bit
+        of it that flips makes a gap, or an overlap, on both sides.) end_offset: where the batch before row `first` ended.
+        ceiling: no offset reaches it.
         """
-        while first < self.count and self.rows[first].intact and self.rows[first].base_offset >= end_offset:
-            end_offset = self.rows[first].last_offset + 1
+        cdef Row* row
+        while first < self.count:
+            row = self.rows + first
+            if not row.intact or row.base_offset < end_offset:
+                break
+            if row.last_offset < row.base_offset or row.last_offset >= ceiling:
+                break
+            if row.base_offset > end_offset and not self.is_confirmed(first):
+                break
+            end_offset = row.last_offset + 1
             first += 1
         return first
+
+    cdef bint is_confirmed(self, Py_ssize_t i) noexcept nogil:
+        if i + 1 >= self.count:
+            return False
+        return self.rows[i + 1].intact and self.rows[i + 1].base_offset > self.rows[i].last_offset
+
+    def consistent_until(self, Py_ssize_t first, int64_t low, int64_t ceiling):
+        """The first intact row from `first` on whose offsets do not lie in [low, ceiling) or reach into those of the
+        intact row behind it; len(self) when there is none. Rows that are not intact are passed over."""
+        cdef Row* row
+        while first < self.count:
+            row = self.rows + first
+            if row.intact:
+                if row.base_offset < low or row.last_offset < row.base_offset or row.last_offset >= ceiling:
+                    break
+                if (
+                    first + 1 < self.count and self.rows[first + 1].intact
+                    and self.rows[first + 1].base_offset <= row.last_offset
+                ):
+                    break
+                low = row.last_offset + 1
+            first += 1
+        return first
+
+    def end_before(self, Py_ssize_t i, int64_t otherwise):
+        """Where the last intact row before row `i` ends; `otherwise` when there is none."""
+        while i > 0:
+            i -= 1
+            if self.rows[i].intact:
+                return self.rows[i].last_offset + 1
+        return otherwise
+
+    def give_up(self, Py_ssize_t i):
+        """The row counts as damaged: it is known not to be served."""
+        self.rows[i].intact = False
 
     def below(self, Py_ssize_t first, int64_t offset):
         """The first row from `first` on that begins at or after `offset`; len(self) when there is none."""

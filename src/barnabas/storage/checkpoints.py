@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from barnabas.records.units import LeaderEpoch, Offset
 from barnabas.storage.errors import CorruptCheckpoint
 from barnabas.storage.files import write_atomically
 
@@ -26,6 +27,7 @@ CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
+META_VERSION_MAX: Final = 1
 
 
 class TopicPartition(NamedTuple):
@@ -60,21 +62,36 @@ def write_offsets(path: str, offsets: Mapping[TopicPartition, int], *, sync: boo
     _write_lines(path, lines, sync=sync)
 
 
-def read_epochs(path: str) -> list[tuple[int, int]]:
+def read_epochs(path: str) -> list[tuple[LeaderEpoch, Offset]]:
     """(leader epoch, start offset) pairs; empty when there is no such file. Raises CorruptCheckpoint."""
     entries = []
     for line in _read_lines(path):
         try:
             epoch, start = line.split()
-            entries.append((int(epoch), int(start)))
+            entries.append((LeaderEpoch(int(epoch)), Offset(int(start))))
         except ValueError:
             raise CorruptCheckpoint(f"{path}: {line!r} is not `epoch offset`") from None
     return entries
 
 
-def write_epochs(path: str, entries: list[tuple[int, int]], *, sync: bool = True) -> None:
+def write_epochs(path: str, entries: list[tuple[LeaderEpoch, Offset]], *, sync: bool = True) -> None:
     """Raises OSError."""
     _write_lines(path, [f"{epoch} {start}" for epoch, start in entries], sync=sync)
+
+
+def read_numbers(path: str) -> list[int]:
+    """A list of numbers, one a line. Raises CorruptCheckpoint, FileNotFoundError."""
+    if not os.path.exists(path):
+        raise FileNotFoundError(path)
+    try:
+        return [int(line) for line in _read_lines(path)]
+    except ValueError:
+        raise CorruptCheckpoint(f"{path} holds something else than numbers") from None
+
+
+def write_numbers(path: str, numbers: list[int]) -> None:
+    """Raises OSError."""
+    _write_lines(path, [str(number) for number in numbers], sync=True)
 
 
 def _read_lines(path: str) -> list[str]:
@@ -165,16 +182,22 @@ def read_meta(log_dir: str) -> MetaProperties | None:
     except FileNotFoundError:
         return None
     try:
+        version = int(values.get("version", "0"))
+        if version > META_VERSION_MAX:
+            raise CorruptCheckpoint(
+                f"{path}: version {version} was written by a newer release; this one knows up to {META_VERSION_MAX}. "
+                "Start the newer release on this folder, or name another in log.dirs"
+            )
         node = values.get("node.id", values.get("broker.id"))
         directory = values.get("directory.id")
         return MetaProperties(
             cluster_id=values.get("cluster.id"),
             node_id=None if node is None else int(node),
             directory_id=None if directory is None else decode_uuid(directory),
-            version=int(values.get("version", "0")),
+            version=version,
         )
     except ValueError as error:
-        raise CorruptCheckpoint(f"{path}: {error}; mend or remove it") from None
+        raise CorruptCheckpoint(f"{path}: {error}; repair or remove it") from None
 
 
 def write_meta(log_dir: str, meta: MetaProperties) -> None:

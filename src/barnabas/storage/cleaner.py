@@ -8,8 +8,9 @@ above the last stable offset are not touched.
 
 A tombstone stays for `delete.retention.ms` after the first pass that saw it: that pass writes the time at
 which it may go (the delete horizon) into its batch. Transaction markers go by the same rule when their
-transaction has no records left. The last batch of each new segment, and the last one of each producer, stay
-without records rather than not at all: offsets and sequence numbers must not be forgotten.
+transaction has no records left. The last batch of each producer, and the one at which the pass ends, stay without
+records rather than not at all: sequence numbers and the end must not be forgotten. Nothing else stays empty, because
+there are clients that do not get on from a fetch that holds no record.
 
 The owner's thread decides and swaps; copying runs in another (`Step.work`). Source: Kafka's Cleaner.
 """
@@ -18,20 +19,22 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.records.batch import BatchHeader, records_block
+from barnabas.records.batch import BatchHeader, CorruptBatch, records_block
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.cleaned_txns import CleanedTxns
 from barnabas.storage.config import LONG_MAX
-from barnabas.storage.copying import CleaningAborted, Copy, Source
-from barnabas.storage.errors import LogDirOffline, StorageError
+from barnabas.storage.copying import CleanerStats, CleaningAborted, Copy, Pass, Source
+from barnabas.storage.errors import LogDirOffline, LogUnreadable, StorageError
 from barnabas.storage.formats import records_in
 from barnabas.storage.log import Log
-from barnabas.storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
+from barnabas.storage.segment import Segment
 from barnabas.storage.steps import Step
 
 if TYPE_CHECKING:
@@ -42,6 +45,8 @@ log = logging.getLogger("barnabas.cleaner")
 
 DEDUPE_BUFFER_BYTES: Final = 134_217_728
 LOAD_FACTOR: Final = 0.9
+RETRY_MS: Final = 60_000
+"""A log whose compaction met a bug or an unreadable file rests so long, that the others have their turn."""
 
 
 class Uncleanable(StorageError):
@@ -64,19 +69,6 @@ class Cleanable(NamedTuple):
     def dirty_ratio(self) -> float:
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
-
-
-@dataclass(slots=True)
-class CleanerStats:
-    """What one pass did."""
-
-    bytes_read: int = 0
-    bytes_written: int = 0
-    records_read: int = 0
-    records_kept: int = 0
-    map_keys: int = 0
-    segments_before: int = 0
-    segments_after: int = 0
 
 
 def cleanable(one: Log, now_ms: int) -> Cleanable:
@@ -136,7 +128,7 @@ class LogCleaner:
         secret: Callable[[], bytes] = lambda: os.urandom(16),
         on_offline: Callable[[LogDirOffline], None] = lambda _error: None,
     ) -> None:
-        """spend: Throttle.spend, told the bytes that are read and written."""
+        """spend: Throttle.spend, called with the bytes that are read and written."""
         self._logs = logs
         self._map_bytes = dedupe_buffer_bytes
         self._load_factor = load_factor
@@ -144,6 +136,8 @@ class LogCleaner:
         self._secret = secret
         self._on_offline = on_offline
         self._busy: set[TopicPartition] = set()
+        self._retry_at_ms: dict[TopicPartition, int] = {}
+        self._reasons: dict[TopicPartition, str] = {}
         self.uncleanable: dict[TopicPartition, str] = {}
         """Logs that failed, with the reason; they are left alone until the broker starts again."""
         self.last_stats: CleanerStats | None = None
@@ -151,12 +145,16 @@ class LogCleaner:
     def filthiest(self, now_ms: int) -> tuple[TopicPartition, Log, Cleanable] | None:
         """The log to compact next: the one with the largest dirty share of those that are due."""
         best: tuple[TopicPartition, Log, Cleanable] | None = None
-        for name, one in self._logs().items():
+        for name, one in list(self._logs().items()):
             if not one.config.compact or name in self._busy or name in self.uncleanable:
                 continue
-            if len(one.segments) < 2:
+            if len(one.segments) < 2 or self._retry_at_ms.get(name, now_ms) > now_ms:
                 continue
-            state = cleanable(one, now_ms)
+            try:
+                state = cleanable(one, now_ms)
+            except Exception as error:
+                self._failed(name, one, error, now_ms)
+                continue
             if state.dirty_bytes == 0 or state.first_uncleanable <= state.first_dirty:
                 continue
             if not state.must and state.dirty_ratio <= one.config.min_cleanable_dirty_ratio:
@@ -172,37 +170,47 @@ class LogCleaner:
             return
         name, one, state = chosen
         self._busy.add(name)
-        cleaning = Cleaning(one, state, now_ms, self._new_map, self._spend)
+        cleaning: Cleaning | None = None
         try:
+            cleaning = Cleaning(one, state, now_ms, self._new_map, self._spend)
             for step in cleaning.steps():
                 yield step
                 if step.error is not None:
-                    self._failed(name, one, step.error)
+                    self._failed(name, one, step.error, now_ms)
                     return
-            self.last_stats = cleaning.stats
-            log.info(
-                "log compacted",
-                extra={
-                    "partition": str(name),
-                    "from": state.first_dirty,
-                    "to": cleaning.end_offset,
-                    "bytes_before": cleaning.stats.bytes_read,
-                    "bytes_after": cleaning.stats.bytes_written,
-                    "records_before": cleaning.stats.records_read,
-                    "records_after": cleaning.stats.records_kept,
-                },
-            )
+            self._succeeded(name, state, cleaning)
+        except Exception as error:
+            self._failed(name, one, error, now_ms)
         finally:
-            cleaning.tidy()
+            if cleaning is not None:
+                cleaning.tidy()
             self._busy.discard(name)
+
+    def _succeeded(self, name: TopicPartition, state: Cleanable, cleaning: Cleaning) -> None:
+        self.last_stats = cleaning.stats
+        self._retry_at_ms.pop(name, None)
+        self._reasons.pop(name, None)
+        log.info(
+            "log compacted",
+            extra={
+                "partition": str(name),
+                "from": state.first_dirty,
+                "to": cleaning.end_offset,
+                "bytes_before": cleaning.stats.bytes_read,
+                "bytes_after": cleaning.stats.bytes_written,
+                "records_before": cleaning.stats.records_read,
+                "records_after": cleaning.stats.records_kept,
+            },
+        )
 
     def run(self, now_ms: int) -> bool:
         """One pass in this thread, for tools and tests; False when no log was due."""
         ran = False
-        for step in self.steps(now_ms):
-            ran = True
-            step.work()
-            step.commit()
+        with closing(self.steps(now_ms)) as steps:
+            for step in steps:
+                ran = True
+                step.work()
+                step.commit()
         return ran
 
     def _new_map(self) -> OffsetMap:
@@ -210,26 +218,37 @@ class LogCleaner:
 
         return OffsetMap(self._map_bytes, self._secret(), self._load_factor)
 
-    def _failed(self, name: TopicPartition, one: Log, error: BaseException) -> None:
+    def _failed(self, name: TopicPartition, one: Log, error: BaseException, now_ms: int) -> None:
         if self._logs().get(name) is not one:
             # Its files are gone or renamed, which is no failure of the disk.
             log.info(
                 "compaction given up", extra={"partition": str(name), "reason": "deleted or moved meanwhile"}
             )
-        elif isinstance(error, LogDirOffline):
+        elif isinstance(error, LogDirOffline) and not isinstance(error, LogUnreadable):
             self._on_offline(error)
         elif isinstance(error, CleaningAborted):
             log.info("compaction given up", extra={"partition": str(name), "reason": str(error)})
-        else:
+        elif isinstance(error, (Uncleanable, CorruptBatch)):
             self.uncleanable[name] = str(error)
             log.error(
-                "log cannot be compacted and grows until it is mended",
+                "log cannot be compacted and grows until it is repaired",
                 extra={"partition": str(name), "reason": str(error)},
             )
+        else:
+            self._retry_at_ms[name] = now_ms + RETRY_MS
+            reason = f"{type(error).__name__}: {error}"
+            if self._reasons.get(name) != reason:
+                # The stack is worth its lines once; the same failure every minute is not.
+                self._reasons[name] = reason
+                log.error(
+                    "compaction failed; it is tried again",
+                    extra={"partition": str(name), "reason": reason},
+                    exc_info=error,
+                )
 
 
 class Cleaning:
-    """One pass over one log."""
+    """One pass over one log. Raises OSError where a file cannot be opened, CorruptIndex, LogDirOffline."""
 
     def __init__(
         self,
@@ -241,13 +260,11 @@ class Cleaning:
     ) -> None:
         self.one = one
         self._state = state
-        self.now_ms = now_ms
         self._new_map = new_map
-        self.spend = spend
-        self.stats = CleanerStats()
+        self._pass = Pass(one, now_ms, spend)
         self.end_offset = state.first_dirty
         self._map: OffsetMap | None = None
-        self.unfinished: Segment | None = None
+        self._copy: Copy | None = None
         segments = one.segments
         # Files are held open from here on: retention may rename them meanwhile.
         self._sources = [
@@ -262,33 +279,45 @@ class Cleaning:
             if txn.last_offset >= first_offset
         ]
 
+    @property
+    def stats(self) -> CleanerStats:
+        return self._pass.stats
+
     def steps(self) -> Iterator[Step]:
-        """The map first, then one step for each new segment."""
+        """The map first; then for each new segment one step for each old one, and two for the swap."""
         yield Step(self._build_map)
         assert self._map is not None
         self.end_offset = self._map.latest_offset + 1
         txns = CleanedTxns(self._aborted)
-        for group in self._groups():
-            self.stats.segments_before += len(group)
-            copy = Copy(self, group, txns, self._map, self._last_of_producers())
-            yield Step(copy.work, copy.commit)
+        left = deque(source for source in self._sources if source.segment.base_offset < self.end_offset)
+        while left:
+            copy = self._copy = Copy(self._pass, txns, self._map, self._last_of_producers())
+            while left and copy.takes(left[0]):
+                yield Step(partial(copy.add, left.popleft()))
+            yield Step(copy.finish, copy.begin_swap)
+            yield Step(copy.sync_swap, copy.commit)
+            self._copy = None
         self.one.first_dirty_offset = self.end_offset
 
     def tidy(self) -> None:
-        """Removes an unfinished new segment, gives the map's memory back."""
+        """Removes an unfinished new segment, releases the map's memory."""
         self._map = None
-        if self.unfinished is not None and self.unfinished.suffix == CLEANED_SUFFIX:
+        copy, self._copy = self._copy, None
+        if copy is not None:
             try:
-                self.unfinished.delete_files()
+                copy.tidy()
             except OSError as error:
                 log.warning(
                     "an unfinished compaction is left to the next start",
-                    extra={"file": self.unfinished.path(LOG_SUFFIX), "reason": str(error)},
+                    extra={"log": self.one.name, "reason": str(error)},
                 )
 
     def _last_of_producers(self) -> dict[int, tuple[int, int]]:
         """Producer id -> (last data offset or -1, epoch), as of now."""
-        return {one.producer_id: (one.last_offset, one.epoch) for one in self.one.core.producers}
+        return {
+            producer.producer_id: (producer.last_offset, producer.epoch)
+            for producer in self.one.core.producers
+        }
 
     def _build_map(self) -> None:
         state = self._state
@@ -299,7 +328,7 @@ class Cleaning:
         for source in self._sources:
             if full or source.end_offset <= state.first_dirty:
                 continue
-            for table in source.tables(self.spend):
+            for table in source.tables(self._pass.spend):
                 full = not self._index_table(newest, table, txns)
                 if full:
                     break
@@ -341,20 +370,3 @@ class Cleaning:
             return True
         block = records_block(view, 0, header)
         return newest.put_block(block, header.base_offset, header.record_count, self._state.first_dirty)
-
-    def _groups(self) -> Iterator[list[Source]]:
-        """Neighbouring segments that fit into one, as large as a segment may be."""
-        limit = self.one.config.segment_bytes
-        group: list[Source] = []
-        size = 0
-        for source in self._sources:
-            if source.segment.base_offset >= self.end_offset:
-                break
-            wide = group and source.end_offset - group[0].segment.base_offset > OFFSETS_IN_SEGMENT_MAX
-            if group and (size + source.size_bytes > limit or wide):
-                yield group
-                group, size = [], 0
-            group.append(source)
-            size += source.size_bytes
-        if group:
-            yield group

@@ -15,6 +15,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from barnabas.records.batch import CorruptBatch
+from barnabas.records.varint cimport read_varint
 from barnabas.storage.batch_table cimport BatchTable, Row
 
 cdef struct Slot:
@@ -113,43 +114,27 @@ def siphash(data: bytes, key: bytes) -> bytes:
     return PyBytes_FromStringAndSize(<const char*>out, 16)
 
 
-cdef inline bint varint(const uint8_t* data, Py_ssize_t* at, Py_ssize_t end, int64_t* value) noexcept nogil:
-    """A zigzag varint; False when it is cut off or too long."""
-    cdef uint64_t raw = 0
-    cdef int shift = 0
-    cdef uint8_t byte
-    while at[0] < end and shift <= 63:
-        byte = data[at[0]]
-        at[0] += 1
-        raw |= (<uint64_t>(byte & 0x7F)) << shift
-        if byte < 0x80:
-            value[0] = <int64_t>((raw >> 1) ^ (0 - (raw & 1)))
-            return True
-        shift += 7
-    return False
-
-
 cdef bint next_record(const uint8_t* data, Py_ssize_t* at, Py_ssize_t size, Record* record) noexcept nogil:
     """The record at `at`, which moves behind it; False when its fields do not fit its length."""
     cdef int64_t value
     record.start = at[0]
-    if not varint(data, at, size, &value) or value < 6 or value > size - at[0]:
+    if not read_varint(data, at, size, &value) or value < 6 or value > size - at[0]:
         return False
     record.end = at[0] + <Py_ssize_t>value
     at[0] += 1
     record.fields = at[0]
-    if not varint(data, at, record.end, &record.timestamp_delta):
+    if not read_varint(data, at, record.end, &record.timestamp_delta):
         return False
     record.rest = at[0]
-    if not varint(data, at, record.end, &record.offset_delta):
+    if not read_varint(data, at, record.end, &record.offset_delta):
         return False
-    if not varint(data, at, record.end, &value) or value < -1 or value > record.end - at[0]:
+    if not read_varint(data, at, record.end, &value) or value < -1 or value > record.end - at[0]:
         return False
     record.key_bytes = <Py_ssize_t>value
     record.key = data + at[0]
     if value > 0:
         at[0] += <Py_ssize_t>value
-    if not varint(data, at, record.end, &value) or value < -1 or value > record.end - at[0]:
+    if not read_varint(data, at, record.end, &value) or value < -1 or value > record.end - at[0]:
         return False
     record.has_value = value >= 0
     at[0] = record.end
@@ -389,8 +374,8 @@ def keep_plain(
 ):
     """Marks which of the table's batches in [first, stop) stay as they are, as long as that is the question.
 
-    last_offsets: where the newest batches of the active producers end, sorted; what ends there does not go
-    altogether. Returns (the first row that needs more than a yes or no, or `stop`; records read; records kept).
+    last_offsets: where the newest batches of the active producers end, sorted; what ends there, or at the last
+    offset that the map has seen, does not go altogether. Returns (the first row that needs more than a yes or no, or `stop`; records read; records kept).
     """
     cdef Py_ssize_t i
     cdef Row* row
@@ -402,7 +387,10 @@ def keep_plain(
             fate = fate_of(&table.data[row.at] + HEADER_BYTES, row, newest, latest_offset)
             if fate == OPEN_QUESTION:
                 break
-            if fate == GOES and row.producer_id >= 0 and contains(last_offsets, row.last_offset):
+            if fate == GOES and (
+                row.last_offset == latest_offset
+                or (row.producer_id >= 0 and contains(last_offsets, row.last_offset))
+            ):
                 break
             row.kept = fate == STAYS
             records_read += row.record_count

@@ -1,5 +1,5 @@
-"""The second half of a compaction: a group of segments is copied into a new one without what newer records have
-made old. Which records these are says the offset map that the first half (cleaner.py) has filled.
+"""The second half of a compaction: neighbouring segments are copied into a new one without what newer records have
+made old. The offset map, which the first half (cleaner.py) has filled, says which records these are.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.records.batch import (
@@ -23,19 +24,24 @@ from barnabas.records.batch import (
     records_of,
 )
 from barnabas.records.compression import Codec
+from barnabas.records.units import LeaderEpoch, Position
 from barnabas.storage.cleaned_txns import CleanedTxns
 from barnabas.storage.errors import LogDirOffline, StorageError
 from barnabas.storage.files import LogFile, pwrite_all
 from barnabas.storage.formats import Damaged, Found, records_in, verify
 from barnabas.storage.scan import found_at, tables
-from barnabas.storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment
+from barnabas.storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
+from barnabas.storage.swap import Swap
 
 if TYPE_CHECKING:
     from barnabas.storage.batch_table import BatchTable
-    from barnabas.storage.cleaner import Cleaning
     from barnabas.storage.compaction import OffsetMap
+    from barnabas.storage.log import Log
 
 WRITE_BYTES: Final = 1 << 20
+SOURCES_MAX: Final = 128
+"""Segments that become one at most: their files are renamed in one turn of the owner's thread."""
+INDEX_ENTRIES_SPARE: Final = 2
 
 
 class CleaningAborted(StorageError):
@@ -53,13 +59,19 @@ class Source(NamedTuple):
     def tables(self, spend: Callable[[int], None]) -> Iterator[BatchTable]:
         """Raises CorruptBatch, LogDirOffline: what is damaged is not rewritten."""
         where = self.segment.path(LOG_SUFFIX)
-        end = 0
+        end, low = 0, int(self.segment.base_offset)
         try:
             for table in tables(self.file, 0, self.size_bytes, verified=True):
                 spend(table.end - table.start)
                 broken = table.intact_until(0)
                 if broken < len(table):
                     raise CorruptBatch(f"{where}, byte {table.position(broken)}: {table.fault(broken)}")
+                odd = table.consistent_until(0, low, self.end_offset)
+                if odd < len(table):
+                    raise CorruptBatch(
+                        f"{where}, byte {table.position(odd)}: offset {table.base_offset(odd)} is out of place"
+                    )
+                low = table.end_before(len(table), low)
                 yield table
                 end = table.end
         except Damaged as damage:
@@ -70,19 +82,45 @@ class Source(NamedTuple):
             raise CorruptBatch(f"{where}: the batch at byte {end} is cut off")
 
 
+@dataclass(slots=True)
+class CleanerStats:
+    """What one pass did."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    map_keys: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+
+
+@dataclass(slots=True)
+class Pass:
+    """What all parts of one pass over a log need. spend: see Throttle.spend."""
+
+    log: Log
+    now_ms: int
+    spend: Callable[[int], None]
+    stats: CleanerStats = field(default_factory=CleanerStats)
+
+
 class Copy:
-    """Copies a group of segments into a new one."""
+    """Copies neighbouring segments into a new one: `add` each of them while it `takes` them, then `finish`; after
+    that the `swap` puts the new one in their place.
+
+    last_of_producers: producer id -> (last data offset or -1, epoch).
+    """
 
     def __init__(
         self,
-        cleaning: Cleaning,
-        group: list[Source],
+        work: Pass,
         txns: CleanedTxns,
         newest: OffsetMap,
         last_of_producers: dict[int, tuple[int, int]],
     ) -> None:
-        self._cleaning = cleaning
-        self._group = group
+        self._pass = work
+        self._group: list[Source] = []
         self._txns = txns
         self._newest = newest
         self._latest_offset = newest.latest_offset
@@ -90,52 +128,90 @@ class Copy:
         self._last_offsets = array("q", sorted(last for last, _ in last_of_producers.values() if last >= 0))
         self._out = bytearray()
         self._out_position = 0
-        self._changed = len(group) > 1
+        self._changed = False
         self._target: Segment | None = None
+        self._swap: Swap | None = None
+
+    def takes(self, source: Source) -> bool:
+        """Whether a segment fits into the new one behind those that have been added, whatever of it stays.
+
+        What counts is what is left of the others: segments that compaction has emptied make room for many more.
+        """
+        if not self._group:
+            return True
+        target, config = self._target, self._pass.log.config
+        assert target is not None
+        entries = source.size_bytes // max(config.index_interval_bytes, 1) + INDEX_ENTRIES_SPARE
+        return (
+            len(self._group) < SOURCES_MAX
+            and target.size_bytes + source.size_bytes <= config.segment_bytes
+            and source.end_offset - 1 - target.base_offset <= OFFSETS_IN_SEGMENT_MAX
+            and target.offset_index.room_entries >= entries
+            and target.time_index.room_entries >= entries
+        )
 
     # --- in the thread ------------------------------------------------------------------------------
 
-    def work(self) -> None:
-        cleaning = self._cleaning
-        one = cleaning.one
+    def add(self, source: Source) -> None:
+        """Copies what stays of one segment. Raises CorruptBatch, LogDirOffline."""
+        work = self._pass
+        log = work.log
         try:
-            target = Segment.create(
-                one.folder,
-                self._group[0].segment.base_offset,
-                one.config.segment_index_bytes,
-                cleaning.now_ms,
-                interval=one.config.index_interval_bytes,
-                suffix=CLEANED_SUFFIX,
-            )
-            self._target = cleaning.unfinished = target
-            for source in self._group:
-                for table in source.tables(cleaning.spend):
-                    cleaning.stats.bytes_read += table.end - table.start
-                    holds_last = table.end == source.size_bytes and source is self._group[-1]
-                    self._table(table, holds_last)
+            if self._target is None:
+                self._target = Segment.create(
+                    log.folder,
+                    source.segment.base_offset,
+                    log.config.segment_index_bytes,
+                    work.now_ms,
+                    interval=log.config.index_interval_bytes,
+                    suffix=CLEANED_SUFFIX,
+                )
+            self._changed = self._changed or bool(self._group)
+            self._group.append(source)
+            for table in source.tables(work.spend):
+                work.stats.bytes_read += table.end - table.start
+                self._table(table)
+        except OSError as error:
+            raise LogDirOffline(log.log_dir, error) from error
+
+    def finish(self) -> None:
+        """The new segment is whole and on disk. Raises LogDirOffline."""
+        target = self._target
+        assert target is not None
+        try:
             self._write_out()
             for txn in self._txns.retained:
                 target.txn_index.append(txn)
             self._txns.retained.clear()
             target.finish()
-            target.sync()
             target.trusted_from = 0
+            target.may_be_sparse = True
             modified = os.fstat(self._group[-1].file.fd)
             os.utime(target.path(LOG_SUFFIX), ns=(modified.st_atime_ns, modified.st_mtime_ns))
+            if self._changed:
+                target.sync()
+                olds = [source.segment for source in self._group]
+                self._swap = Swap(self._pass.log, target, olds, self._group[-1].end_offset)
+                self._swap.write_range()
         except OSError as error:
-            raise LogDirOffline(one.log_dir, error) from error
+            raise LogDirOffline(self._pass.log.log_dir, error) from error
 
-    def _table(self, table: BatchTable, holds_last: bool) -> None:
-        """Copies what stays of a table's batches; the last one is the group's last if `holds_last`."""
+    def sync_swap(self) -> None:
+        """See Swap.sync. Raises LogDirOffline."""
+        if self._swap is not None:
+            self._swap.sync()
+
+    def _table(self, table: BatchTable) -> None:
+        """Copies what stays of a table's batches."""
         from barnabas.storage.compaction import keep_plain
 
-        stats, target = self._cleaning.stats, self._target
+        stats, target = self._pass.stats, self._target
         assert target is not None
         count = len(table)
         i = 0
         while i < count:
             stop, read, kept = keep_plain(
-                table, i, count - holds_last, self._newest, self._latest_offset, self._last_offsets
+                table, i, count, self._newest, self._latest_offset, self._last_offsets
             )
             if stop > i:
                 stats.records_read += read
@@ -145,27 +221,22 @@ class Copy:
                 target.size_bytes = target.note_rows(table, i, stop, target.size_bytes, only_kept=True)
                 self._write(stay)
             if stop < count:
-                self._batch(
-                    found_at(table, stop),
-                    table.header(stop),
-                    table.view(stop),
-                    holds_last and stop == count - 1,
-                )
+                self._batch(found_at(table, stop), table.header(stop), table.view(stop))
             i = stop + 1
 
-    def _batch(self, found: Found, header: BatchHeader, view: memoryview, is_last: bool) -> None:
-        stats = self._cleaning.stats
+    def _batch(self, found: Found, header: BatchHeader, view: memoryview) -> None:
+        stats = self._pass.stats
         if header.magic < 2:
-            self._old_format(found, header, view, is_last)
+            self._old_format(found, header, view)
             return
         stats.records_read += header.record_count
-        now_ms = self._cleaning.now_ms
+        now_ms = self._pass.now_ms
         horizon = header.delete_horizon_ms
-        keep_header = is_last or self._is_last_of_producer(header)
+        keep_header = self._ends_the_round(found) or self._is_last_of_producer(header)
         if header.is_control:
             discardable = self._txns.on_control(header, view)
             if discardable and header.record_count and horizon is None:
-                horizon = now_ms + self._cleaning.one.config.delete_retention_ms
+                horizon = now_ms + self._pass.log.config.delete_retention_ms
                 marked = rebuild_batch(header, records_of(view, 0, header), delete_horizon_ms=horizon)
                 stats.records_kept += header.record_count
                 self._emit(found, header, marked, changed=True)
@@ -188,14 +259,14 @@ class Copy:
     def _data(self, found: Found, header: BatchHeader, view: memoryview, keep_header: bool) -> None:
         from barnabas.storage.compaction import keep_block, shift_timestamps
 
-        now_ms = self._cleaning.now_ms
+        now_ms = self._pass.now_ms
         horizon = header.delete_horizon_ms
         block = records_block(view, 0, header)
         drop_tombstones = horizon is not None and horizon <= now_ms
         kept = keep_block(
             block, header.base_offset, header.record_count, self._newest, self._latest_offset, drop_tombstones
         )
-        self._cleaning.stats.records_kept += kept.count
+        self._pass.stats.records_kept += kept.count
         if kept.count == 0:
             self._emptied(found, header, keep_header)
             return
@@ -209,7 +280,7 @@ class Copy:
         if attributes & LOG_APPEND_TIME_BIT:
             max_timestamp = header.max_timestamp
         if new_horizon:
-            base_timestamp = now_ms + self._cleaning.one.config.delete_retention_ms
+            base_timestamp = now_ms + self._pass.log.config.delete_retention_ms
             stay = shift_timestamps(stay, kept.count, header.base_timestamp - base_timestamp)
             attributes |= DELETE_HORIZON_BIT
         batch = assemble(
@@ -227,26 +298,30 @@ class Copy:
         )
         self._emit(found, header._replace(max_timestamp=max_timestamp), batch, changed=True)
 
-    def _old_format(self, found: Found, header: BatchHeader, view: memoryview, is_last: bool) -> None:
+    def _old_format(self, found: Found, header: BatchHeader, view: memoryview) -> None:
         """A message of magic 0 or 1: what stays of it is written as magic 2."""
         records = list(records_in(view, header))
-        self._cleaning.stats.records_read += len(records)
+        self._pass.stats.records_read += len(records)
         kept = [
             record
             for record in records
             if record.offset > self._latest_offset
             or (record.key is not None and record.offset >= self._newest.get(record.key))
         ]
-        self._cleaning.stats.records_kept += len(kept)
+        self._pass.stats.records_kept += len(kept)
         self._changed = True
         if kept:
             codec = Codec(header.attributes & CODEC_MASK)
             batch = build_batch_at(kept, last_offset=found.last_offset, codec=codec)
             rebuilt = verify(memoryview(batch))
             self._emit(found._replace(base_offset=rebuilt.base_offset), rebuilt, batch, changed=True)
-        elif is_last:
-            bare = header._replace(attributes=0, partition_leader_epoch=-1)
+        elif self._ends_the_round(found):
+            bare = header._replace(attributes=0, partition_leader_epoch=LeaderEpoch(-1))
             self._emit(found, bare._replace(max_timestamp=-1), empty_batch(bare), changed=True)
+
+    def _ends_the_round(self, found: Found) -> bool:
+        """Whether the pass has seen the log up to this batch: it stays, so that where it ended stays known."""
+        return found.last_offset == self._latest_offset
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Whether the batch holds the newest sequence number (or the newest epoch) of an active producer."""
@@ -269,7 +344,7 @@ class Copy:
         target = self._target
         assert target is not None
         self._changed = self._changed or changed
-        position = target.size_bytes
+        position = Position(target.size_bytes)
         target.note_append(found.base_offset, found.last_offset, position, len(data), header.max_timestamp)
         target.size_bytes = position + len(data)
         self._write(data)
@@ -286,21 +361,32 @@ class Copy:
             file = target.open()
             pwrite_all(file.fd, self._out, self._out_position)
             self._out_position += len(self._out)
-            self._cleaning.stats.bytes_written += len(self._out)
-            self._cleaning.spend(len(self._out))
+            self._pass.stats.bytes_written += len(self._out)
+            self._pass.spend(len(self._out))
             self._out.clear()
 
     # --- on the owner's thread ----------------------------------------------------------------------
 
+    def begin_swap(self) -> None:
+        """From here on a restart takes the new segment. Raises CleaningAborted, LogDirOffline."""
+        if self._swap is not None and not self._swap.begin():
+            raise CleaningAborted(f"{self._pass.log.name} was cut or shortened meanwhile")
+
     def commit(self) -> None:
-        cleaning, target = self._cleaning, self._target
-        assert target is not None
-        cleaning.stats.segments_after += 1
-        if not self._changed:
+        """The new segment takes the old ones' place. Raises CleaningAborted, LogDirOffline."""
+        stats = self._pass.stats
+        if self._swap is None:
+            self.tidy()
+        elif not self._swap.finish():
+            raise CleaningAborted(f"{self._pass.log.name} was cut or shortened meanwhile")
+        self._target = None
+        stats.segments_before += len(self._group)
+        stats.segments_after += 1
+
+    def tidy(self) -> None:
+        """Removes a new segment that has not taken its place. Raises OSError."""
+        target, self._target = self._target, None
+        if self._swap is not None:
+            self._swap.cancel()
+        elif target is not None:
             target.delete_files()
-            cleaning.unfinished = None
-            return
-        old = [source.segment for source in self._group]
-        if not cleaning.one.replace_segments(target, old, cleaning.now_ms):
-            raise CleaningAborted(f"{cleaning.one.name} was cut or shortened meanwhile")
-        cleaning.unfinished = None

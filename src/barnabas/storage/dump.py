@@ -5,7 +5,7 @@
     for line in dump.problems(): print(line, file=sys.stderr)
 
 `.log`, `.index`, `.timeindex`, `.txnindex` and `.snapshot`, of ours or of Kafka's, in every message format.
-Raises StorageError for a file that cannot be read at all; damage inside is told in the lines.
+Raises StorageError for a file that cannot be read at all; damage inside is described in the lines.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from barnabas.records.batch import (
 )
 from barnabas.records.compression import Codec
 from barnabas.records.control import ControlType, control_type, read_marker
+from barnabas.records.units import LeaderEpoch, Offset, ProducerEpoch
 from barnabas.storage import producer_snapshot, txn_index
 from barnabas.storage.errors import CorruptCheckpoint, CorruptIndex, StorageError
 from barnabas.storage.files import LogFile
 from barnabas.storage.formats import records_in, verify
 from barnabas.storage.index import OffsetIndex, TimeIndex
-from barnabas.storage.scan import Damaged, Found, first_from, scan
+from barnabas.storage.scan import ANY_OFFSET, Damaged, Found, first_from, scan
 
 Decoder = Callable[[Record], tuple[str | None, str | None]]
 """A record -> its key and its payload as text, None for what is not to be shown."""
@@ -72,6 +73,10 @@ class Dump:
         self._time_disorder: dict[str, list[tuple[int, int]]] = {}
         self._not_found: dict[str, list[tuple[int, int]]] = {}
         self._gaps: dict[str, list[tuple[int, int]]] = {}
+
+    def use(self, options: DumpOptions) -> None:
+        """Other options for the files from here on."""
+        self._options = options
 
     def lines(self, path: str | os.PathLike[str]) -> Iterator[str]:
         """One file. Raises StorageError, OSError."""
@@ -222,7 +227,7 @@ class Dump:
             before = timestamp
 
     def _check_time_entry(
-        self, name: str, opened: LogFile, position: int, size: int, timestamp: int, offset: int
+        self, name: str, opened: LogFile, position: int, size: int, timestamp: int, offset: Offset
     ) -> None:
         try:
             found = first_from(opened, position, size, offset)
@@ -246,10 +251,10 @@ class Dump:
         except CorruptIndex as error:
             yield f"{file} is damaged: {error}"
             return
-        for one in entries:
+        for entry in entries:
             yield (
-                f"version: 0 producerId: {one.producer_id} firstOffset: {one.first_offset} "
-                f"lastOffset: {one.last_offset} lastStableOffset: {one.last_stable_offset}"
+                f"version: 0 producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
+                f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
             )
 
     def _snapshot(self, file: Path) -> Iterator[str]:
@@ -294,7 +299,21 @@ def _header(found: Found, view: memoryview) -> tuple[BatchHeader, str | None]:
         if found.magic == 2 and len(view) >= 61:
             return read_header(view), str(error)
         return (
-            BatchHeader(found.base_offset, len(view) - 12, -1, found.magic, 0, 0, 0, -1, -1, -1, -1, -1, 0),
+            BatchHeader(
+                found.base_offset,
+                len(view) - 12,
+                LeaderEpoch(-1),
+                found.magic,
+                0,
+                0,
+                0,
+                -1,
+                -1,
+                -1,
+                ProducerEpoch(-1),
+                -1,
+                0,
+            ),
             str(error),
         )
 
@@ -344,7 +363,7 @@ def _time_type(header: BatchHeader) -> str:
 
 def _batch_at(opened: LogFile, position: int, size: int) -> Found | None:
     try:
-        return first_from(opened, position, size, -1) if 0 <= position < size else None
+        return first_from(opened, position, size, ANY_OFFSET) if 0 <= position < size else None
     except Damaged:
         return None
 

@@ -79,7 +79,7 @@ def _coordinator_decoder(types: RecordTypes) -> Decoder:
 
 
 def _open_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
-    """Shows what members of the consumer protocol told each other; what cannot be read stays base64."""
+    """Shows what members of the consumer protocol sent each other; what cannot be read stays base64."""
     for member, shown in zip(value.members, data["members"], strict=True):
         for name, raw, kind in (
             ("subscription", member.subscription, ConsumerProtocolSubscription),

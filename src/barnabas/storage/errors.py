@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from typing import Final
+
+ONE_LOG_ERRNOS: Final = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
+"""What is wrong with one file or folder, and not with the disk."""
+
+
+WHAT_HELPS: Final = {
+    os.strerror(errno.EACCES): "let the broker's user read and write there",
+    os.strerror(errno.EPERM): "let the broker's user read and write there",
+    os.strerror(errno.ENOSPC): "make room on the disk",
+    os.strerror(errno.EDQUOT): "raise the quota of the broker's user",
+    os.strerror(errno.EROFS): "mount the file system writable",
+    os.strerror(errno.ENOTDIR): "name a folder in log.dirs",
+    os.strerror(errno.EMFILE): "raise the limit of open files",
+}
+
+
+def what_helps(reason: str) -> str:
+    """What an operator should do about the text of a system's error."""
+    return next((advice for text, advice in WHAT_HELPS.items() if text in reason), "repair the disk")
 
 
 class StorageError(Exception):
@@ -18,10 +39,24 @@ class LogDirOffline(StorageError):
     def __init__(self, log_dir: str | os.PathLike[str], error: OSError | str) -> None:
         reason = error.strerror or str(error) if isinstance(error, OSError) else error
         super().__init__(
-            f"log dir {os.fspath(log_dir)} is offline: {reason}; mend the disk and start the broker again"
+            f"log dir {os.fspath(log_dir)} is offline: {reason}; {what_helps(reason)} and start the broker again"
         )
         self.log_dir = os.fspath(log_dir)
         self.error = error
+
+
+class LogUnreadable(LogDirOffline):
+    """One log cannot be read; its partition is offline, the others of its dir go on."""
+
+    def __init__(self, folder: str | os.PathLike[str], error: BaseException | str) -> None:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        path = os.fspath(folder)
+        StorageError.__init__(
+            self,
+            f"log {path} cannot be read: {reason}; see what is wrong with its files and start the broker again",
+        )
+        self.log_dir = os.path.dirname(path)
+        self.error = reason
 
 
 class LogDirLocked(StorageError):
@@ -54,3 +89,19 @@ class PartitionUnknown(StorageError):
 
 class NameTooLong(StorageError):
     """The topic's name leaves no room for what a folder's name must say beside it."""
+
+
+def concerns_one_log(error: Exception) -> bool:
+    """Whether what failed is one log's files, or a bug that they bring out, and not the disk under all of them."""
+    if not isinstance(error, LogDirOffline):
+        return True
+    return isinstance(error.error, OSError) and error.error.errno in ONE_LOG_ERRNOS
+
+
+def is_own_fault(error: LogDirOffline, folder: str) -> bool:
+    """Whether a write failed because of what somebody did to the log's folder, and not because of the disk under it."""
+    if isinstance(error, LogUnreadable):
+        return True
+    if not isinstance(error.error, OSError) or error.error.errno not in (errno.ENOENT, *ONE_LOG_ERRNOS):
+        return False
+    return os.access(os.path.dirname(folder), os.W_OK | os.X_OK)

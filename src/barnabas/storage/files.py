@@ -22,7 +22,7 @@ class LogFile:
     __slots__ = ("fd",)
 
     def __init__(self, path: str, *, create: bool = False, write: bool = True) -> None:
-        """Opens for reading and, unless told otherwise, writing. Raises OSError."""
+        """Opens for reading and, by default, writing. Raises OSError."""
         flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC
         self.fd = os.open(path, flags | os.O_CREAT if create else flags, 0o644)
 

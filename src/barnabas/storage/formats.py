@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from barnabas.records.batch import MAGIC_POS, BatchHeader, CorruptBatch, Record, check_batch, records_of
 from barnabas.records.compression import DEFAULT_LIMIT_BYTES
+from barnabas.records.units import LeaderEpoch, Offset, Position, ProducerEpoch
 
 
 class Damaged(Exception):
@@ -25,11 +26,11 @@ class Damaged(Exception):
 class Found(NamedTuple):
     """One batch's place in a segment."""
 
-    position: int
+    position: Position
     size_bytes: int
     magic: int
-    base_offset: int
-    last_offset: int
+    base_offset: Offset
+    last_offset: Offset
 
 
 def verify(view: memoryview) -> BatchHeader:
@@ -46,9 +47,9 @@ def verify(view: memoryview) -> BatchHeader:
         if end != len(view):
             break
         return BatchHeader(
-            base_offset=message.offset,
+            base_offset=Offset(message.offset),
             batch_length=len(view) - 12,
-            partition_leader_epoch=-1,
+            partition_leader_epoch=LeaderEpoch(-1),
             magic=message.magic,
             crc=0,
             attributes=message.attributes & 0x0F,
@@ -56,7 +57,7 @@ def verify(view: memoryview) -> BatchHeader:
             base_timestamp=message.timestamp,
             max_timestamp=message.timestamp,
             producer_id=-1,
-            producer_epoch=-1,
+            producer_epoch=ProducerEpoch(-1),
             base_sequence=-1,
             record_count=1,
         )

@@ -16,6 +16,7 @@ from bisect import bisect_right
 from operator import le, lt
 from typing import Final
 
+from barnabas.records.units import Offset, Position
 from barnabas.storage.errors import CorruptIndex
 from barnabas.storage.files import pwrite_all
 
@@ -23,6 +24,7 @@ _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
+BEGINNING: Final = Position(0)
 
 
 def _columns(entry: struct.Struct, entries: bytearray) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -43,7 +45,7 @@ class _Index:
 
     def __init__(self, path: str, base_offset: int, max_bytes: int) -> None:
         self.path = path
-        self.base_offset = base_offset
+        self.base_offset = Offset(base_offset)
         self.max_bytes = max_bytes - max_bytes % self.entry_bytes
         self._entries: bytearray | None = None
         self._written_bytes = 0
@@ -90,6 +92,17 @@ class _Index:
         self._entries = bytearray()
         self._written_bytes = -1
 
+    def create_file(self) -> None:
+        """Makes the file of an index without entries, if it is not there yet. Raises OSError."""
+        if self._written_bytes < 0:
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                if os.fstat(fd).st_size:
+                    os.ftruncate(fd, 0)  # only then, see Segment.create
+            finally:
+                os.close(fd)
+            self._written_bytes = 0
+
     def write(self, *, sync: bool = False) -> None:
         """Brings the file up to date. Raises OSError.
 
@@ -106,7 +119,10 @@ class _Index:
             start = max(written, 0)
             if start < size:
                 pwrite_all(fd, bytes(entries[start:size]), start)
-            os.ftruncate(fd, size)
+            if (
+                os.fstat(fd).st_size != size
+            ):  # asked first: with thousands of logs to close, truncating costs seconds
+                os.ftruncate(fd, size)
             if sync:
                 os.fsync(fd)
         finally:
@@ -141,47 +157,48 @@ class OffsetIndex(_Index):
             self._entries = None
             raise CorruptIndex(f"the entries of {self.path} are not in order")
 
-    def entry(self, slot: int) -> tuple[int, int]:
+    def entry(self, slot: int) -> tuple[Offset, Position]:
         """(offset, position) of one entry."""
         delta, position = _OFFSET_ENTRY.unpack_from(self.entries, slot * 8)
-        return self.base_offset + delta, position
+        return Offset(self.base_offset + delta), position
 
-    def append(self, offset: int, position: int) -> None:
+    def append(self, offset: Offset, position: Position) -> None:
+        """Add an entry; both numbers must be greater than those of the last one."""
         entries = self._entries
         if entries is None:
             entries = self._load()
         entries += _OFFSET_ENTRY.pack(offset - self.base_offset, position)
 
-    def lookup(self, offset: int) -> tuple[int, int]:
+    def lookup(self, offset: Offset) -> tuple[Offset, Position]:
         """(offset, position) of the last entry at or before `offset`; (base offset, 0) when there is none."""
         entries = self.entries
         delta = offset - self.base_offset
         slot = bisect_right(
             range(len(entries) // 8), delta, key=lambda i: _INT32.unpack_from(entries, i * 8)[0]
         )
-        return self.entry(slot - 1) if slot else (self.base_offset, 0)
+        return self.entry(slot - 1) if slot else (self.base_offset, BEGINNING)
 
-    def lookup_position(self, position: int) -> int:
+    def lookup_position(self, position: Position) -> Position:
         """The greatest indexed position at or before `position`, 0 when there is none."""
         entries = self.entries
         slot = bisect_right(
             range(len(entries) // 8), position, key=lambda i: _INT32.unpack_from(entries, i * 8 + 4)[0]
         )
-        return self.entry(slot - 1)[1] if slot else 0
+        return self.entry(slot - 1)[1] if slot else BEGINNING
 
-    def next_position(self, position: int) -> int | None:
+    def next_position(self, position: Position) -> Position | None:
         """The least indexed position after `position`."""
         entries = self.entries
         count = len(entries) // 8
         slot = bisect_right(range(count), position, key=lambda i: _INT32.unpack_from(entries, i * 8 + 4)[0])
         return self.entry(slot)[1] if slot < count else None
 
-    def last(self) -> tuple[int, int]:
+    def last(self) -> tuple[Offset, Position]:
         """The last entry; (base offset, 0) when there is none."""
         count = len(self)
-        return self.entry(count - 1) if count else (self.base_offset, 0)
+        return self.entry(count - 1) if count else (self.base_offset, BEGINNING)
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: Offset) -> None:
         """Drops the entries at or above `offset`."""
         entries = self.entries
         delta = offset - 1 - self.base_offset
@@ -202,17 +219,17 @@ class TimeIndex(_Index):
             self._entries = None
             raise CorruptIndex(f"the entries of {self.path} are not in order")
 
-    def entry(self, slot: int) -> tuple[int, int]:
+    def entry(self, slot: int) -> tuple[int, Offset]:
         """(timestamp, offset) of one entry."""
         timestamp, delta = _TIME_ENTRY.unpack_from(self.entries, slot * 12)
-        return timestamp, self.base_offset + delta
+        return timestamp, Offset(self.base_offset + delta)
 
-    def last(self) -> tuple[int, int]:
+    def last(self) -> tuple[int, Offset]:
         """The last entry; (-1, base offset) when there is none."""
         count = len(self)
         return self.entry(count - 1) if count else (-1, self.base_offset)
 
-    def peek_last(self) -> tuple[int, int]:
+    def peek_last(self) -> tuple[int, Offset]:
         """`last`, without loading the file: retention asks it of every segment. Raises like `entries`."""
         if self._entries is not None:
             return self.last()
@@ -222,9 +239,9 @@ class TimeIndex(_Index):
         if len(tail) < 12 or not any(tail):
             return self.last()  # empty, damaged, or with Kafka's room of zeros at its end
         timestamp, delta = _TIME_ENTRY.unpack(tail)
-        return timestamp, self.base_offset + delta
+        return timestamp, Offset(self.base_offset + delta)
 
-    def maybe_append(self, timestamp: int, offset: int) -> None:
+    def maybe_append(self, timestamp: int, offset: Offset) -> None:
         """Adds an entry when it is younger than the last one; -1 is no time at all."""
         if timestamp < 0:
             return
@@ -235,7 +252,7 @@ class TimeIndex(_Index):
             return
         entries += _TIME_ENTRY.pack(timestamp, offset - self.base_offset)
 
-    def lookup(self, timestamp: int) -> tuple[int, int]:
+    def lookup(self, timestamp: int) -> tuple[int, Offset]:
         """(timestamp, offset) of the last entry at or before `timestamp`; (-1, base offset) when none is.
 
         All records up to that offset are no younger than `timestamp`.
@@ -246,7 +263,7 @@ class TimeIndex(_Index):
         )
         return self.entry(slot - 1) if slot else (-1, self.base_offset)
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: Offset) -> None:
         """Drops the entries at or above `offset`."""
         entries = self.entries
         delta = offset - 1 - self.base_offset

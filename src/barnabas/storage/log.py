@@ -4,21 +4,27 @@ One thread (the shard's loop) owns a Log: appends, reads, rolls, retention and t
 `flush` may run in any thread beside them. All times come in as arguments.
 
 A batch comes with its checksum verified and its base offset and leader epoch patched in; the log writes the
-bytes as they are and tells the core.
+bytes as they are and applies their headers to the core.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from bisect import bisect_right
 
 from barnabas.cores.producers import CompletedTxn
-from barnabas.records.batch import batches
+from barnabas.records.batch import HEADER_BYTES, batches, read_header
+from barnabas.records.units import Offset
 from barnabas.storage import producer_snapshot
-from barnabas.storage.errors import CorruptIndex, LogDirOffline, OffsetOutOfRange
+from barnabas.storage.doomed import remove_due
+from barnabas.storage.errors import CorruptIndex, LogDirOffline, LogUnreadable, OffsetOutOfRange
 from barnabas.storage.files import FileSlice, fsync_dir, remove_quietly
-from barnabas.storage.log_writer import Doomed, LogWriter
-from barnabas.storage.segment import SWAP_SUFFIX, Nothing, Segment
+from barnabas.storage.log_writer import LogWriter
+from barnabas.storage.rebuilding import reload_producers, set_aside_overlapped
+from barnabas.storage.segment import EmptySlice, Nothing, Overlap, Segment
+
+logger = logging.getLogger("barnabas.storage")
 
 
 class Log(LogWriter):
@@ -35,7 +41,7 @@ class Log(LogWriter):
         """
         view = memoryview(records)
         core = self.core
-        start_offset = -1
+        start_offset = Offset(-1)
         for position, header in batches(view):
             if header.base_offset < core.log_end_offset and core.log_start_offset == core.log_end_offset:
                 # Begun at the leader's log start, which lies in the middle of a batch: that batch comes whole.
@@ -51,6 +57,8 @@ class Log(LogWriter):
                 self._active.tail_offsets, self._active.tail_positions = [], []
             batch = view[position : position + header.size_bytes]
             self._write(batch, header.base_offset, header, now_ms)
+            if header.record_count == 0:
+                self._active.may_be_sparse = True
             epoch = header.partition_leader_epoch
             if header.is_control:
                 self._apply_control(batch, header, header.base_offset, epoch, now_ms)
@@ -66,16 +74,18 @@ class Log(LogWriter):
 
     def read(
         self,
-        offset: int,
+        offset: Offset,
         max_bytes: int,
         *,
         at_least_one: bool = True,
-        upper_offset: int | None = None,
+        upper_offset: Offset | None = None,
+        skip_empty: bool = False,
     ) -> FileSlice | None:
         """Whole batches from the one that holds `offset`, in one segment; None when there are none.
 
         Batches at or above `upper_offset` (a high watermark, a last stable offset) are left out. The first
-        batch may lie partly below `offset` and be larger than `max_bytes` (with `at_least_one`). Raises
+        batch may lie partly below `offset` and be larger than `max_bytes` (with `at_least_one`). skip_empty: begin at
+        a batch that holds records, if there is one, as is right for consumers but not for replicas. Raises
         OffsetOutOfRange below the log's start or past its end, LogDirOffline.
         """
         core = self.core
@@ -92,51 +102,139 @@ class Log(LogWriter):
             return None
         segments = self._segments
         slot = bisect_right(self._bases, offset) - 1
+        empty: FileSlice | None = None
         try:
             while slot < len(segments):
                 segment = segments[slot]
+                if slot and not segment.is_joined and self._is_in_the_way(slot):
+                    return self.read(
+                        offset,
+                        max_bytes,
+                        at_least_one=at_least_one,
+                        upper_offset=upper_offset,
+                        skip_empty=skip_empty,
+                    )
                 slot += 1
                 following = segments[slot].base_offset if slot < len(segments) else end_offset
                 upper = upper_offset if upper_offset is not None and upper_offset < following else None
-                found = segment.read(offset, max_bytes, at_least_one=at_least_one, upper_offset=upper)
+                found = segment.read(
+                    offset,
+                    max_bytes,
+                    at_least_one=at_least_one,
+                    upper_offset=upper,
+                    skip_empty=skip_empty,
+                    ceiling=following,
+                )
                 if isinstance(found, FileSlice):
                     return found
+                if isinstance(found, EmptySlice):
+                    empty = empty or found.slice
                 if upper is not None or found is Nothing.STOP:
-                    return None
+                    break
+                if slot < len(segments) and offset < following and not isinstance(found, EmptySlice):
+                    if segment.mend_end(offset, following):
+                        return self.read(
+                            offset,
+                            max_bytes,
+                            at_least_one=at_least_one,
+                            upper_offset=upper_offset,
+                            skip_empty=skip_empty,
+                        )
+                    self._note_gap(segment, offset, following)
+        except Overlap as overlap:
+            self._resolve(segment, overlap)
+            return self.read(
+                offset, max_bytes, at_least_one=at_least_one, upper_offset=upper_offset, skip_empty=skip_empty
+            )
         except OSError as error:
             raise LogDirOffline(self.log_dir, error) from error
-        return None
+        # Nothing but empty batches follows: they show a reader that it has come to the end.
+        return empty
 
-    def aborted(self, offset: int, upper_offset: int) -> list[tuple[int, int]]:
+    def _note_gap(self, segment: Segment, start: int, end: int) -> None:
+        """Name, once, offsets that a reader steps over because no segment holds them, unless compaction took them."""
+        if self.config.compact or self.first_dirty_offset > 0 or segment.damaged or segment.gap_noted:
+            return
+        segment.gap_noted = True
+        extra = {"log": self.name, "from": start, "to": end - 1, "reason": "no segment holds them"}
+        logger.error("records are missing", extra=extra)
+
+    def _is_in_the_way(self, slot: int) -> bool:
+        """Called before a segment is read for the first time: whether it was one that does not belong here, whose offsets
+        the one before it holds, and was set aside."""
+        before, segment = self._segments[slot - 1], self._segments[slot]
+        segment.is_joined = True
+        if segment.trusted_from and segment.base_offset not in before.overlaps:
+            self._resolve(before, Overlap(segment.base_offset))
+        return segment not in self._segments[slot : slot + 1]
+
+    def _is_left_over(self, last: Segment) -> bool:
+        """Whether the last segment may be taken away: nothing was appended to it since it was opened."""
+        return 0 < last.size_bytes == last.trusted_from
+
+    def _resolve(self, segment: Segment, overlap: Overlap) -> None:
+        """Two segments hold the same offsets: the one that reaches less far does not belong here."""
+        segments = list(self._segments)
+        slot = segments.index(segment)
+        try:
+            is_own = slot + 2 == len(segments) and not self._is_left_over(segments[-1])
+            if not is_own and set_aside_overlapped(self.folder, segments, slot):
+                self._set_segments(segments)
+                return
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+        segment.overlaps = (*segment.overlaps, overlap.ceiling)
+
+    def aborted(
+        self, offset: int, upper_offset: int, records: FileSlice | None = None
+    ) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions with records in [offset, upper_offset)."""
         return [
-            (one.producer_id, one.first_offset) for one in self.aborted_transactions(offset, upper_offset)
+            (transaction.producer_id, transaction.first_offset)
+            for transaction in self.aborted_transactions(offset, upper_offset, records)
         ]
 
-    def aborted_transactions(self, offset: int, upper_offset: int) -> list[CompletedTxn]:
-        """Those whose records overlap [offset, upper_offset). Raises LogDirOffline."""
+    def aborted_transactions(
+        self, offset: int, upper_offset: int, records: FileSlice | None = None
+    ) -> list[CompletedTxn]:
+        """Those whose records overlap [offset, upper_offset), or what of it `records` hold. Raises LogUnreadable."""
         found: list[CompletedTxn] = []
         slot = max(bisect_right(self._bases, offset) - 1, 0)
-        for segment in self._segments[slot:]:
-            try:
+        try:
+            for segment in self._segments[slot:]:
+                if not self._has_aborted(segment):
+                    continue
+                if records is not None:
+                    upper_offset = self._end_of(records, upper_offset)
+                    records = None
                 some, complete = segment.aborted(offset, upper_offset)
-            except CorruptIndex as error:
-                self._rebuild_txn_index(segment, str(error))
-                some, complete = segment.aborted(offset, upper_offset)
-            except OSError as error:
-                raise LogDirOffline(self.log_dir, error) from error
-            found += some
-            if complete:
-                break
+                found += some
+                if complete:
+                    break
+        except OSError as error:
+            raise LogUnreadable(self.folder, error) from error
         return found
 
-    def _rebuild_txn_index(self, segment: Segment, reason: str) -> None:
-        from barnabas.storage.recovery import rebuild_txn_index
-
+    def _has_aborted(self, segment: Segment) -> bool:
         try:
-            rebuild_txn_index(self.folder, self._segments, segment, reason)
-        except OSError as error:
-            raise LogDirOffline(self.log_dir, error) from error
+            return bool(segment.txn_index.entries)
+        except CorruptIndex as error:
+            self._rebuild_txn_index(segment, str(error))
+            return bool(segment.txn_index.entries)
+
+    def _end_of(self, records: FileSlice, upper_offset: int) -> int:
+        """The offset after the last batch of a slice that `read` has returned; `upper_offset` where that is not certain."""
+        head = records.part(0, HEADER_BYTES).read()
+        if len(head) < HEADER_BYTES:
+            return upper_offset
+        segment = self._segments[max(bisect_right(self._bases, read_header(head).base_offset) - 1, 0)]
+        begin = segment.last_batch_of(records) - records.position
+        tail = records.part(begin, begin + HEADER_BYTES).read()
+        if len(tail) < HEADER_BYTES:
+            return upper_offset
+        last = read_header(tail)
+        fits = last.magic == 2 and begin + last.size_bytes == len(records)
+        return min(last.last_offset + 1, upper_offset) if fits else upper_offset
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record at or after a time, None when all are older.
@@ -177,6 +275,7 @@ class Log(LogWriter):
 
     @property
     def unflushed_messages(self) -> int:
+        """How many offsets have not been forced to disk."""
         return self.core.log_end_offset - self.recovery_point
 
     @property
@@ -184,23 +283,30 @@ class Log(LogWriter):
         """`flush.messages` is reached: acknowledgements must wait for `flush`."""
         return self.core.log_end_offset - self.recovery_point >= self.config.flush_messages
 
-    def needs_flush(self, now_ms: int) -> bool:
-        """Whether `flush.messages`, `flush.ms` or a roll since the last flush ask for one."""
+    def needs_flush(self, elapsed_ms: float) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a flush. elapsed_ms: the monotonic clock."""
         unflushed = self.core.log_end_offset - self.recovery_point
         if unflushed <= 0:
             return False
-        return (
-            unflushed >= self.config.flush_messages
-            or now_ms - self.last_flush_ms >= self.config.flush_ms
-            or self.recovery_point < self._active.base_offset
+        return unflushed >= self.config.flush_messages or (
+            self.last_flush_ms is not None and elapsed_ms - self.last_flush_ms >= self.config.flush_ms
         )
 
-    def flush(self, now_ms: int | None = None, *, upto_active: bool = False) -> int:
+    @property
+    def has_unflushed_segment(self) -> bool:
+        """Whether a segment was rolled, and is complete, since the last flush."""
+        return self.recovery_point < self._active.base_offset
+
+    def flush(
+        self, elapsed_ms: float | None = None, *, upto_active: bool = False, sync_log_dir: bool = True
+    ) -> int:
         """Forces what was written before the call to disk and moves the recovery point; returns it.
 
-        Safe in any thread while the owner appends. upto_active: only the segments that are finished. Raises LogDirOffline.
+        Safe in any thread while the owner appends. elapsed_ms: the monotonic clock, from which `flush.ms` is counted
+        again. upto_active: only the segments that are finished. sync_log_dir: False where the caller makes a new log's
+        folder durable, for many logs at once. Raises LogDirOffline.
         """
-        with self._flush_lock:
+        with self.flush_lock:
             # The end before the segments: one that is rolled in between holds nothing below the target.
             target = self.core.log_end_offset
             segments = self._segments
@@ -213,7 +319,7 @@ class Log(LogWriter):
                     if _end_of(segments, segment, target) > self.recovery_point:
                         segment.sync()
                 fsync_dir(self.folder)
-                if self.is_new:
+                if self.is_new and sync_log_dir:
                     fsync_dir(self.log_dir)
                     self.is_new = False
             except FileNotFoundError:
@@ -222,8 +328,8 @@ class Log(LogWriter):
             except OSError as error:
                 raise LogDirOffline(self.log_dir, error) from error
             self.recovery_point = max(self.recovery_point, target)
-            if now_ms is not None:
-                self.last_flush_ms = now_ms
+            if elapsed_ms is not None:
+                self.last_flush_ms = elapsed_ms
             return self.recovery_point
 
     # ------------------------------------------------------------------------------------------ retention
@@ -238,11 +344,12 @@ class Log(LogWriter):
             count = self._count_expired(now_ms)
             if count == 0:
                 return 0
+            self._call_off_swap()
             if count == len(self._segments):
                 self.roll(now_ms)
             doomed = self._segments[:count]
             self._set_segments(self._segments[count:])
-            self._doom(doomed, now_ms)
+            self.doom(doomed)
             self.core.advance_log_start(self._segments[0].base_offset)
             if self.core.epochs.dirty:
                 self.save_epochs()
@@ -274,7 +381,7 @@ class Log(LogWriter):
             count += 1
         return count
 
-    def advance_log_start(self, offset: int) -> bool:
+    def advance_log_start(self, offset: Offset) -> bool:
         """DeleteRecords: records below `offset` are not served any more; True when that is news.
 
         Raises OffsetOutOfRange above the high watermark.
@@ -288,38 +395,18 @@ class Log(LogWriter):
             self.save_epochs()
         return moved
 
-    def replace_segments(self, new: Segment, old: list[Segment], now_ms: int) -> bool:
-        """Puts a compacted segment in the place of those that it was made from; False when they are not all
-        there any more, because retention or a truncation took some.
+    def exchange(self, olds: list[Segment], new: Segment) -> None:
+        """Serves `new` in the place of `olds`, whose files the caller has renamed; see storage/swap.py."""
+        first = self._segments.index(olds[0])
+        self._set_segments([*self._segments[:first], new, *self._segments[first + len(olds) :]])
 
-        A crash at any point leaves the old segments or the new one: until the `.log` is called `.swap` the old
-        ones count, from then on the new one (recovery.finish_swaps). Raises LogDirOffline.
-        """
-        with self._flush_lock:
-            segments = self._segments
-            first = next((i for i, one in enumerate(segments) if one is old[0]), -1)
-            if first < 0 or segments[first : first + len(old)] != old or old[-1] is self._active:
-                return False
-            try:
-                new.change_suffix(SWAP_SUFFIX)
-                fsync_dir(self.folder)
-                self._doom(old, now_ms, keep_snapshot_of=new.base_offset)
-                new.change_suffix("")
-                fsync_dir(self.folder)
-            except OSError as error:
-                raise LogDirOffline(self.log_dir, error) from error
-            self._set_segments([*segments[:first], new, *segments[first + len(old) :]])
-        return True
-
-    def remove_doomed(self, now_ms: int) -> None:
+    def remove_doomed(self, elapsed_ms: float) -> None:
         """Removes the files whose delay is over. Raises OSError. Any thread, one at a time."""
-        while self.doomed and self.doomed[0].due_ms <= now_ms:
-            for path in self.doomed.pop(0).paths:
-                remove_quietly(path)
+        remove_due(self.doomed, elapsed_ms, remove_quietly)
 
     # ------------------------------------------------------------------------------------------ truncation
 
-    def truncate_to(self, offset: int, now_ms: int) -> bool:
+    def truncate_to(self, offset: Offset, now_ms: int) -> bool:
         """Cuts the log so that it ends at `offset` or below; True when something went.
 
         A batch that holds `offset` goes as a whole. Raises LogDirOffline.
@@ -330,11 +417,12 @@ class Log(LogWriter):
         if offset < core.log_start_offset or offset < self._bases[0]:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
-        with self._flush_lock:
+        with self.flush_lock:
             try:
+                self._call_off_swap()
                 keep = bisect_right(self._bases, offset)
                 doomed = self._segments[keep:]
-                self._doom(doomed, now_ms)
+                self.doom(doomed)
                 self._set_segments(self._segments[:keep])
                 end_offset = self._active.truncate_to(offset)
                 self._reload(min(core.log_start_offset, end_offset), end_offset)
@@ -343,11 +431,12 @@ class Log(LogWriter):
                 raise LogDirOffline(self.log_dir, error) from error
         return True
 
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+    def truncate_fully_and_start_at(self, offset: Offset, now_ms: int) -> None:
         """Drops everything; the log starts and ends at `offset`. Raises LogDirOffline."""
-        with self._flush_lock:
+        with self.flush_lock:
             try:
-                self._doom(self._segments, now_ms)
+                self._call_off_swap()
+                self.doom(self._segments)
                 created = self._new_segment(offset, now_ms)
                 self._set_segments([created])
                 self.core.epochs.clear()
@@ -355,10 +444,8 @@ class Log(LogWriter):
             except OSError as error:
                 raise LogDirOffline(self.log_dir, error) from error
 
-    def _reload(self, log_start_offset: int, log_end_offset: int) -> None:
+    def _reload(self, log_start_offset: Offset, log_end_offset: Offset) -> None:
         """After a cut: epochs, producers and the recovery point follow the new end."""
-        from barnabas.storage.recovery import reload_producers
-
         for offset in producer_snapshot.offsets_in(self.folder):
             if offset > log_end_offset:
                 remove_quietly(producer_snapshot.path_of(self.folder, offset))
@@ -371,17 +458,18 @@ class Log(LogWriter):
     # --------------------------------------------------------------------------------------------- the end
 
     def close(self) -> None:
-        """Flushes, brings indexes and the producer snapshot up to date, lets go of the files.
+        """Flushes, brings indexes and the producer snapshot up to date, closes the files. Raises LogDirOffline.
 
-        Raises LogDirOffline. A log dir whose logs all closed may be marked as cleanly shut down.
+        A log dir whose logs have all been closed, and which was synced then, may be marked as cleanly shut down.
         """
         try:
+            self._call_off_swap()
             if self._prepared:
                 self._active.finish()
             if self.core.epochs.dirty:
                 self.save_epochs()
             if self.recovery_point < self.core.log_end_offset:
-                self.flush()
+                self.flush(sync_log_dir=False)
             self.take_snapshot()
             for path in [path for doomed in self.doomed for path in doomed.paths]:
                 remove_quietly(path)
@@ -416,20 +504,20 @@ class Log(LogWriter):
 
         Raises LogDirOffline.
         """
-        with self._flush_lock:
+        with self.flush_lock:
             try:
                 os.rename(self.folder, folder)
             except OSError as error:
                 raise LogDirOffline(self.log_dir, error) from error
-            self.doomed = [
-                Doomed(due, [os.path.join(folder, os.path.basename(path)) for path in paths])
-                for due, paths in self.doomed
-            ]
+            for doomed in self.doomed:
+                doomed.paths = [os.path.join(folder, os.path.basename(path)) for path in doomed.paths]
             self.folder = folder
             self.log_dir, self.name = os.path.split(folder)
             self.is_new = True
             for segment in self._segments:
                 segment.relocate(folder)
+            if self.swap is not None:
+                self.swap.new.relocate(folder)
 
     def abandon(self) -> None:
         """The log was deleted or its disk has failed: nothing more is written; readers finish what they have.
@@ -437,6 +525,7 @@ class Log(LogWriter):
         A later use raises LogDirOffline, because the files are not found under their names any more.
         """
         self.doomed.clear()
+        self.swap = None
         for segment in self._segments:
             segment.file = None
 

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import logging
 import os
+import shutil
 import uuid
 from typing import Final
 
@@ -38,6 +39,7 @@ class LogDir:
         self.checkpointed: dict[str, dict[TopicPartition, int]] = {}
 
     def file(self, name: str) -> str:
+        """The path of a file in the dir."""
         return os.path.join(self.path, name)
 
     def lock(self) -> None:
@@ -58,6 +60,7 @@ class LogDir:
         self.meta = checkpoints.read_meta(self.path)
 
     def unlock(self) -> None:
+        """Let another process take the dir."""
         if self.lock_fd >= 0:
             os.close(self.lock_fd)
             self.lock_fd = -1
@@ -102,6 +105,7 @@ class LogDir:
 
 
 def folder_name(name: TopicPartition) -> str:
+    """The name of a partition's folder."""
     return f"{name.topic}-{name.partition}"
 
 
@@ -111,6 +115,28 @@ def parse_folder_name(folder: str) -> TopicPartition | None:
     if not dash or not topic or not number.isdecimal() or not number.isascii():
         return None
     return TopicPartition(topic, int(number))
+
+
+def partition_of_future(folder: str) -> TopicPartition | None:
+    """The partition that a `-future` folder is meant for."""
+    stem, dot, _ = os.path.basename(folder)[: -len(FUTURE_SUFFIX)].rpartition(".")
+    return parse_folder_name(stem) if dot else None
+
+
+def log_folders(log_dir: str) -> dict[str, TopicPartition]:
+    """The folders of logs in a log dir; what is left of deleted ones is removed. Raises OSError."""
+    folders: dict[str, TopicPartition] = {}
+    for entry in os.scandir(log_dir):
+        if not entry.is_dir(follow_symlinks=True):
+            continue
+        if entry.name.endswith(DELETE_SUFFIX):
+            shutil.rmtree(entry.path, ignore_errors=True)
+            continue
+        future = entry.name.endswith(FUTURE_SUFFIX)
+        name = partition_of_future(entry.name) if future else parse_folder_name(entry.name)
+        if name is not None:
+            folders[entry.name] = name
+    return folders
 
 
 def fits_future_name(name: TopicPartition) -> bool:

@@ -13,19 +13,22 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.config import LogConfig
+from barnabas.storage.doomed import Doomed, remove_due
 from barnabas.storage.errors import (
     CorruptCheckpoint,
     LogDirOffline,
+    LogUnreadable,
     StorageError,
     WrongLogDir,
+    concerns_one_log,
+    is_own_fault,
 )
 from barnabas.storage.files import fsync_dir, remove_quietly, write_atomically
 from barnabas.storage.log import Log
@@ -36,10 +39,11 @@ from barnabas.storage.log_dir import (
     STRAY_SUFFIX,
     LogDir,
     folder_name,
+    log_folders,
     marked,
-    parse_folder_name,
 )
-from barnabas.storage.moving import Move, Moves, longer_of, partition_of_future
+from barnabas.storage.moving import Move, Moves, longer_of
+from barnabas.storage.opening import Opening
 from barnabas.storage.recovery import Mended, create_log, open_log
 from barnabas.storage.throttle import Throttle
 
@@ -51,7 +55,7 @@ LOGS_PER_TASK_CLEAN: Final = 64
 
 
 class DirUsage(NamedTuple):
-    """What DescribeLogDirs tells of one dir; bytes are -1 when it is offline."""
+    """What DescribeLogDirs answers about one dir; bytes are -1 when it is offline."""
 
     path: str
     offline: bool
@@ -70,22 +74,27 @@ class LogManager:
         config_of: Callable[[str], LogConfig],
         *,
         recovery_threads_per_dir: int = 2,
+        new_pool: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
-        """config_of: the topic configs of a topic by its name."""
+        """config_of: the topic configs of a topic by its name. new_pool: (threads, name) -> where logs are opened
+        and closed."""
         self._dirs = [LogDir(os.path.abspath(os.fspath(path))) for path in log_dirs]
         self._config_of = config_of
         self._recovery_threads = recovery_threads_per_dir
+        self._new_pool = new_pool
         self._logs: dict[TopicPartition, Log] = {}
         self._topic_ids: dict[TopicPartition, uuid.UUID] = {}
-        self._doomed_folders: list[tuple[int, str]] = []
+        self._doomed_folders: list[Doomed] = []
         self._futures: list[tuple[TopicPartition, Log]] = []
+        self._unreadable: dict[TopicPartition, LogUnreadable] = {}
         self._checkpointing = threading.Lock()
         self._removing = threading.Lock()
         self.moving = Moves(self)
         """Partitions on their way to another dir."""
         self.cleaner = LogCleaner(lambda: self._logs, on_offline=self._cleaner_failed)
         """Compaction; `new_cleaner` puts one with other options here."""
-        self.on_offline: Callable[[str, list[TopicPartition]], None] = lambda _dir, _logs: None
+        self.on_offline: Callable[[str, list[TopicPartition]], None] = lambda _reason, _logs: None
+        """Called with the reason and the partitions that cannot be used any more, in any thread."""
 
     # ----------------------------------------------------------------------------------------------- open
 
@@ -100,11 +109,11 @@ class LogManager:
         Raises LogDirLocked, WrongLogDir when the dirs contradict each other, and LogDirOffline when no dir is
         usable; a part of several that is not goes offline with a log line.
         """
-        for one in self._dirs:
+        for log_dir in self._dirs:
             try:
-                one.lock()
+                log_dir.lock()
             except (OSError, CorruptCheckpoint) as error:
-                self._give_up(one, error)
+                self._give_up(log_dir, error)
         self._require_online()
         self._check_metas()
 
@@ -113,24 +122,28 @@ class LogManager:
 
         Raises LogDirOffline when no dir is left.
         """
-        for one in self._dirs:
-            if one.offline is None:
+        for log_dir in self._dirs:
+            if log_dir.offline is None:
                 try:
-                    self._load_dir(one, now_ms)
+                    self._load_dir(log_dir, now_ms)
                 except (OSError, LogDirOffline) as error:
-                    self._give_up(one, error)
+                    self._give_up(log_dir, error)
         self._require_online()
         for name, future in self._futures:
             self.moving.resume(name, future)
         self._futures.clear()
 
     def _require_online(self) -> None:
-        if all(one.offline is not None for one in self._dirs):
+        if all(log_dir.offline is not None for log_dir in self._dirs):
             first = self._dirs[0]
             raise LogDirOffline(first.path, first.offline or "unusable")
 
     def _check_metas(self) -> None:
-        metas = [(one.path, one.meta) for one in self._dirs if one.offline is None and one.meta is not None]
+        metas = [
+            (log_dir.path, log_dir.meta)
+            for log_dir in self._dirs
+            if log_dir.offline is None and log_dir.meta is not None
+        ]
         for path, meta in metas[1:]:
             first_path, first = metas[0]
             for what, here, there in (
@@ -143,24 +156,32 @@ class LogManager:
     @property
     def cluster_id(self) -> str | None:
         """The cluster id that the dirs belong to; None when they are new."""
-        return next((one.meta.cluster_id for one in self._dirs if one.meta and one.meta.cluster_id), None)
+        return next(
+            (log_dir.meta.cluster_id for log_dir in self._dirs if log_dir.meta and log_dir.meta.cluster_id),
+            None,
+        )
 
     @property
     def node_id(self) -> int | None:
         """The node id that the dirs belong to; None when they are new."""
         return next(
-            (one.meta.node_id for one in self._dirs if one.meta and one.meta.node_id is not None), None
+            (
+                log_dir.meta.node_id
+                for log_dir in self._dirs
+                if log_dir.meta and log_dir.meta.node_id is not None
+            ),
+            None,
         )
 
     def claim(self, cluster_id: str, node_id: int) -> None:
         """Marks new dirs as this broker's. Raises WrongLogDir for one of another cluster or broker."""
-        for one in self._dirs:
-            if one.offline is None:
-                one.claim(cluster_id, node_id)
+        for log_dir in self._dirs:
+            if log_dir.offline is None:
+                log_dir.claim(cluster_id, node_id)
 
     def _load_dir(self, one: LogDir, now_ms: int) -> None:
         one.clean = os.path.exists(one.file(CLEAN_SHUTDOWN_FILE))
-        folders = _log_folders(one.path)
+        folders = log_folders(one.path)
         one.had_logs = bool(folders)
         recovery = one.read_offsets(checkpoints.RECOVERY_POINTS)
         starts = one.read_offsets(checkpoints.LOG_STARTS)
@@ -171,17 +192,28 @@ class LogManager:
 
         mended = Mended()
 
-        def load(folder: str, name: TopicPartition) -> tuple[Log, uuid.UUID | None]:
-            opened = open_log(
-                folder,
-                self._config_of(name.topic),
-                now_ms,
-                clean=one.clean,
-                recovery_point=recovery.get(name, 0),
-                log_start_offset=starts.get(name, 0),
-                high_watermark=high.get(name, 0),
-                mended=mended,
-            )
+        def load(folder: str, name: TopicPartition) -> tuple[Log, uuid.UUID | None] | None:
+            try:
+                opened = open_log(
+                    folder,
+                    self._config_of(name.topic),
+                    now_ms,
+                    clean=one.clean,
+                    recovery_point=recovery.get(name, 0),
+                    log_start_offset=starts.get(name, 0),
+                    high_watermark=high.get(name, 0),
+                    mended=mended,
+                )
+            except Exception as error:
+                if not concerns_one_log(error):
+                    raise
+                self._unreadable[name] = LogUnreadable(folder, getattr(error, "error", error))
+                log.error(
+                    "log cannot be opened; its partition is offline",
+                    extra={"folder": folder, "reason": f"{type(error).__name__}: {error}"},
+                    exc_info=error,
+                )
+                return None
             opened.first_dirty_offset = min(cleaned.get(name, 0), opened.log_end_offset)
             try:
                 topic_id = checkpoints.read_topic_id(folder)
@@ -196,12 +228,18 @@ class LogManager:
         # to scan must not wait for each other.
         step = LOGS_PER_TASK_CLEAN if one.clean else LOGS_PER_TASK
         starts_at = range(0, len(names), step)
-        with ThreadPoolExecutor(self._recovery_threads, "recovery") as pool:
+        with self._new_pool(self._recovery_threads, "recovery") as pool:
             parts = pool.map(
                 lambda at: list(map(load, paths[at : at + step], names[at : at + step])), starts_at
             )
-            loaded = list(chain.from_iterable(parts))
-        for name, (opened, topic_id) in zip(names, loaded, strict=True):
+            opening, loaded = Opening(one.path, len(names)), []
+            for part in parts:
+                loaded += part
+                opening.opened(len(part))
+        for name, found in zip(names, loaded, strict=True):
+            if found is None:
+                continue
+            opened, topic_id = found
             if opened.name.endswith(FUTURE_SUFFIX):
                 self._futures.append((name, opened))
                 continue
@@ -210,7 +248,7 @@ class LogManager:
             self._logs[name] = opened
             if topic_id is not None:
                 self._topic_ids[name] = topic_id
-        _tell_mended(one, len(names), mended)
+        mended.tell(one.path, len(names), clean=one.clean)
 
     # ----------------------------------------------------------------------------------------------- logs
 
@@ -222,7 +260,9 @@ class LogManager:
     @property
     def recovered_unclean(self) -> bool:
         """Whether a dir in use was not closed in order the last time, so that records may be missing."""
-        return any(one.offline is None and not one.clean and one.had_logs for one in self._dirs)
+        return any(
+            log_dir.offline is None and not log_dir.clean and log_dir.had_logs for log_dir in self._dirs
+        )
 
     def set_aside(self, topic: str, partition: int) -> None:
         """Takes a log that no topic claims out of service; its folder stays, renamed to `-stray`."""
@@ -239,6 +279,7 @@ class LogManager:
         )
 
     def get(self, topic: str, partition: int) -> Log | None:
+        """The log of a partition, or None."""
         return self._logs.get(TopicPartition(topic, partition))
 
     def topic_id(self, topic: str, partition: int) -> uuid.UUID | None:
@@ -263,6 +304,8 @@ class LogManager:
         existing = self._logs.get(name)
         if existing is not None:
             return existing
+        if name in self._unreadable:
+            raise self._unreadable[name]
         for path, reason in self.offline_dirs.items():
             if not new:
                 raise LogDirOffline(path, reason)
@@ -286,22 +329,22 @@ class LogManager:
 
     def _place(self, log_dir: str | None, wished: str | None) -> LogDir:
         """wished: a dir to prefer, unless it is offline."""
-        online = [one for one in self._dirs if one.offline is None]
-        if any(one.path == wished for one in online):
+        online = [row for row in self._dirs if row.offline is None]
+        if any(row.path == wished for row in online):
             log_dir = wished
         if log_dir is not None:
-            online = [one for one in online if one.path == os.path.abspath(log_dir)]
+            online = [row for row in online if row.path == os.path.abspath(log_dir)]
         if not online:
             raise LogDirOffline(log_dir or self._dirs[0].path, "no usable log dir is left")
         if len(online) == 1:
             return online[0]
-        counts = {one.path: 0 for one in online}
-        for each in self._logs.values():
-            if each.log_dir in counts:
-                counts[each.log_dir] += 1
+        counts = {row.path: 0 for row in online}
+        for log in self._logs.values():
+            if log.log_dir in counts:
+                counts[log.log_dir] += 1
         return min(online, key=lambda one: counts[one.path])
 
-    def delete(self, topic: str, partition: int, now_ms: int) -> bool:
+    def delete(self, topic: str, partition: int) -> bool:
         """Takes the partition away: its folder is renamed at once and removed after `file.delete.delay.ms`.
 
         False when there is none. Raises LogDirOffline.
@@ -311,8 +354,8 @@ class LogManager:
         self._topic_ids.pop(name, None)
         if gone is None:
             return False
-        self.moving.cancel(name, now_ms)
-        self.moving.retire(name, now_ms)
+        self.moving.cancel(name)
+        self.moving.retire(name)
         target = os.path.join(gone.log_dir, marked(name, DELETE_SUFFIX))
         try:
             os.rename(gone.folder, target)
@@ -320,16 +363,16 @@ class LogManager:
             self.take_offline(gone.log_dir, error)
             raise LogDirOffline(gone.log_dir, error) from error
         gone.abandon()
-        self._doomed_folders.append((now_ms + gone.config.file_delete_delay_ms, target))
+        self.doom(target, gone.config.file_delete_delay_ms)
         return True
 
     def replace(self, name: TopicPartition, log: Log) -> None:
         """The partition goes on with another log, see Moves.take_over."""
         self._logs[name] = log
 
-    def doom(self, folder: str, due_ms: int) -> None:
-        """`folder` may be removed from `due_ms` on."""
-        self._doomed_folders.append((due_ms, folder))
+    def doom(self, folder: str, delay_ms: int = 0) -> None:
+        """`folder`, which has its last name, is removed after `delay_ms`."""
+        self._doomed_folders.append(Doomed([folder], delay_ms))
 
     def set_config(self, topic: str, config: LogConfig) -> None:
         """A topic's configs have changed."""
@@ -349,7 +392,7 @@ class LogManager:
             try:
                 gone = each.delete_old_segments(now_ms)
             except LogDirOffline as error:
-                self.take_offline(each.log_dir, error)
+                self.log_failed(name, each, error)
                 continue
             if gone:
                 log.info(
@@ -359,32 +402,29 @@ class LogManager:
             count += gone
         return count
 
-    def remove_doomed(self, now_ms: int) -> None:
-        """Removes files and folders whose delay is over. Any thread."""
+    def remove_doomed(self, elapsed_ms: float) -> None:
+        """Removes files and folders whose delay is over. elapsed_ms: the monotonic clock. Any thread."""
         with self._removing:
-            for each in list(self._logs.values()):
-                if each.doomed:
-                    each.remove_doomed(now_ms)
-            for one in [one for one in self._doomed_folders if one[0] <= now_ms]:
-                shutil.rmtree(one[1], ignore_errors=True)
-                self._doomed_folders.remove(one)
+            for log in list(self._logs.values()):
+                if log.doomed:
+                    log.remove_doomed(elapsed_ms)
+            remove_due(self._doomed_folders, elapsed_ms, _remove_folder)
 
-    def flush_due(self, now_ms: int) -> int:
-        """Flushes the logs that ask for it; how many. Any one thread."""
+    def flush_due(self, elapsed_ms: float) -> int:
+        """Flushes the logs that ask for it; how many. elapsed_ms: the monotonic clock. Any one thread."""
         count = 0
-        for each in list(self._logs.values()):
-            if each.needs_flush(now_ms):
+        for name, log in list(self._logs.items()):
+            if log.last_flush_ms is None:
+                log.last_flush_ms = elapsed_ms
+            is_due = log.needs_flush(elapsed_ms)
+            if not is_due and not log.has_unflushed_segment:
+                continue
+            try:
                 # After a roll only what is finished has to be made durable.
-                config = each.config
-                due = (
-                    each.unflushed_messages >= config.flush_messages
-                    or now_ms - each.last_flush_ms >= config.flush_ms
-                )
-                try:
-                    each.flush(now_ms if due else None, upto_active=not due)
-                    count += 1
-                except LogDirOffline as error:
-                    self.take_offline(each.log_dir, error)
+                log.flush(elapsed_ms if is_due else None, upto_active=not is_due)
+                count += 1
+            except LogDirOffline as error:
+                self.log_failed(name, log, error)
         return count
 
     def checkpoint(self) -> None:
@@ -392,13 +432,24 @@ class LogManager:
 
         Any thread.
         """
-        for one in self._dirs:
-            if one.offline is None:
+        for log_dir in self._dirs:
+            if log_dir.offline is None:
                 try:
                     with self._checkpointing:
-                        self._checkpoint_dir(one)
+                        self._notice_lost_folders(log_dir)
+                        self._checkpoint_dir(log_dir)
                 except OSError as error:
-                    self.take_offline(one.path, error)
+                    self.take_offline(log_dir.path, error)
+
+    def _notice_lost_folders(self, one: LogDir) -> None:
+        """A log whose folder somebody has removed goes offline: what it appends could never be read again."""
+        for name, each in list(self._logs.items()):
+            folder = each.folder
+            if each.log_dir == one.path and not os.path.isdir(folder):
+                with each.flush_lock:  # unless it is being moved or deleted at this moment
+                    lost = each.folder == folder and self._logs.get(name) is each
+                if lost:
+                    self.log_failed(name, each, LogUnreadable(folder, "somebody has removed its folder"))
 
     def _checkpoint_dir(self, one: LogDir) -> None:
         logs = {name: each for name, each in list(self._logs.items()) if each.log_dir == one.path}
@@ -407,7 +458,7 @@ class LogManager:
             for name, move in list(self.moving.running.items())
             if move.target_dir == one.path
         }
-        files = {
+        files: dict[str, dict[TopicPartition, int]] = {
             checkpoints.RECOVERY_POINTS: futures | {name: each.recovery_point for name, each in logs.items()},
             checkpoints.HIGH_WATERMARKS: {name: each.core.high_watermark for name, each in logs.items()},
             checkpoints.LOG_STARTS: {
@@ -442,11 +493,27 @@ class LogManager:
 
     # -------------------------------------------------------------------------------------------- offline
 
+    def log_failed(self, name: TopicPartition, failed: Log, error: LogDirOffline) -> None:
+        """A log could not be written: its dir is offline, or the log alone where only its own files are at fault."""
+        if not is_own_fault(error, failed.folder):
+            self.take_offline(failed.log_dir, error.error if isinstance(error.error, OSError) else error)
+        elif self._logs.get(name) is failed:
+            del self._logs[name]
+            self._topic_ids.pop(name, None)
+            failed.abandon()
+            unusable = LogUnreadable(failed.folder, error.error)
+            self._unreadable[name] = unusable
+            log.error(
+                "log cannot be written; its partition is offline",
+                extra={"folder": failed.folder, "reason": unusable.error},
+            )
+            self.on_offline(f"log {failed.folder} cannot be written: {unusable.error}", [name])
+
     def take_offline(self, log_dir: str, error: BaseException | str) -> list[TopicPartition]:
         """A dir has failed: its partitions are gone until a restart; returns them."""
-        for one in self._dirs:
-            if one.path == log_dir and one.offline is None:
-                return self._give_up(one, error)
+        for row in self._dirs:
+            if row.path == log_dir and row.offline is None:
+                return self._give_up(row, error)
         return []
 
     def _give_up(self, one: LogDir, error: BaseException | str) -> list[TopicPartition]:
@@ -459,90 +526,93 @@ class LogManager:
         log.error(
             "log dir is offline", extra={"log_dir": one.path, "reason": one.offline, "partitions": len(lost)}
         )
-        self.on_offline(one.path, lost)
+        self.on_offline(f"log dir {one.path} is offline", lost)
         return lost
 
     @property
     def offline_dirs(self) -> dict[str, str]:
         """Path -> reason of the dirs that have failed."""
-        return {one.path: one.offline for one in self._dirs if one.offline is not None}
+        return {log_dir.path: log_dir.offline for log_dir in self._dirs if log_dir.offline is not None}
 
     @property
     def dirs(self) -> list[str]:
-        return [one.path for one in self._dirs]
+        """The paths of all log dirs, offline ones too."""
+        return [log_dir.path for log_dir in self._dirs]
 
     def usage(self) -> list[DirUsage]:
-        """What DescribeLogDirs tells."""
+        """What DescribeLogDirs answers."""
         shown = []
-        for one in self._dirs:
-            logs = {name: each for name, each in self._logs.items() if each.log_dir == one.path}
+        for log_dir in self._dirs:
+            logs = {name: each for name, each in self._logs.items() if each.log_dir == log_dir.path}
             total = usable = -1
-            if one.offline is None:
+            if log_dir.offline is None:
                 try:
-                    disk = shutil.disk_usage(one.path)
+                    disk = shutil.disk_usage(log_dir.path)
                     total, usable = disk.total, disk.free
                 except OSError as error:
-                    self.take_offline(one.path, error)
+                    self.take_offline(log_dir.path, error)
                     logs = {}
             running = self.moving.running.items()
-            futures = {name: move for name, move in running if move.target_dir == one.path}
-            shown.append(DirUsage(one.path, one.offline is not None, total, usable, logs, futures))
+            futures = {name: move for name, move in running if move.target_dir == log_dir.path}
+            shown.append(DirUsage(log_dir.path, log_dir.offline is not None, total, usable, logs, futures))
         return shown
 
     # ---------------------------------------------------------------------------------------------- close
 
     def close(self) -> None:
-        """Closes every log, writes the checkpoints and the marks of a clean stop, lets the dirs go."""
-        for one in self._dirs:
-            if one.offline is None:
+        """Closes every log, writes the checkpoints and the marks of a clean stop, unlocks the dirs.
+
+        A log that cannot be closed costs its dir the mark: the next start recovers that dir.
+        """
+        for log_dir in self._dirs:
+            if log_dir.offline is None:
                 try:
-                    self._close_dir(one)
+                    self._close_dir(log_dir)
                 except (OSError, StorageError) as error:
-                    self._give_up(one, error)
-        self.moving.retire_all(0)
+                    self._give_up(log_dir, error)
+        try:
+            self.moving.retire_all()
+        except (OSError, StorageError) as error:
+            log.error("a log that was moved stays in its old dir as well", extra={"reason": str(error)})
         self.moving.running.clear()
-        for one in self._dirs:
-            one.unlock()
-        for _, path in self._doomed_folders:
-            shutil.rmtree(path, ignore_errors=True)
+        for row in self._dirs:
+            row.unlock()
+        for doomed in self._doomed_folders:
+            for path in doomed.paths:
+                _remove_folder(path)
         self._doomed_folders.clear()
         self._logs.clear()
+
+    def _close_log(self, name: TopicPartition, closing: Log) -> StorageError | None:
+        """Closes a log; what went wrong, where that concerns its whole dir."""
+        try:
+            closing.close()
+        except LogDirOffline as error:
+            if not is_own_fault(error, closing.folder):
+                return error
+            self.log_failed(name, closing, error)
+        except Exception as error:
+            log.exception("a log was not closed because of a bug", extra={"log": closing.folder})
+            return LogUnreadable(closing.folder, error)
+        return None
 
     def _close_dir(self, one: LogDir) -> None:
         if one.lock_fd < 0:
             return
-        logs = [each for each in self._logs.values() if each.log_dir == one.path]
-        logs += [move.future for move in self.moving.running.values() if move.target_dir == one.path]
+        logs = [(name, log) for name, log in self._logs.items() if log.log_dir == one.path]
+        logs += [
+            (name, move.future) for name, move in self.moving.running.items() if move.target_dir == one.path
+        ]
         # Closing is waiting for the disk: several at once keep it busy.
-        with ThreadPoolExecutor(CLOSING_THREADS, "closing") as pool:
-            for _ in pool.map(Log.close, logs):
-                pass
+        with self._new_pool(CLOSING_THREADS, "closing") as pool:
+            errors = [error for error in pool.map(lambda row: self._close_log(*row), logs) if error]
+        if errors:
+            raise errors[0]
+        fsync_dir(one.path)
         one.checkpointed.clear()
         self._checkpoint_dir(one)
-        fsync_dir(one.path)
         write_atomically(one.file(CLEAN_SHUTDOWN_FILE), b'{"version":0,"brokerEpoch":-1}')
 
 
-def _log_folders(log_dir: str) -> dict[str, TopicPartition]:
-    """The folders of logs in a log dir; what is left of deleted ones is removed. Raises OSError."""
-    folders: dict[str, TopicPartition] = {}
-    for entry in os.scandir(log_dir):
-        if not entry.is_dir(follow_symlinks=True):
-            continue
-        if entry.name.endswith(DELETE_SUFFIX):
-            shutil.rmtree(entry.path, ignore_errors=True)
-            continue
-        future = entry.name.endswith(FUTURE_SUFFIX)
-        name = partition_of_future(entry.name) if future else parse_folder_name(entry.name)
-        if name is not None:
-            folders[entry.name] = name
-    return folders
-
-
-def _tell_mended(one: LogDir, logs: int, mended: Mended) -> None:
-    told = {"log_dir": one.path, "logs": logs, **mended.told()}
-    if logs and not one.clean:
-        level = logging.INFO if mended.nothing else logging.WARNING
-        log.log(level, "logs recovered after an unclean stop", extra=told)
-    elif not mended.nothing:
-        log.warning("logs mended after a clean stop", extra=told)
+def _remove_folder(path: str) -> None:
+    shutil.rmtree(path, ignore_errors=True)

@@ -8,25 +8,22 @@ from __future__ import annotations
 import os
 import threading
 import zlib
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.cores.partition import PartitionCore
-from barnabas.records.batch import BatchHeader, records_of
-from barnabas.records.control import EndTransactionMarker, read_marker
+from barnabas.records.batch import BatchHeader
+from barnabas.records.control import marker_of
+from barnabas.records.units import LeaderEpoch, Offset, Position
 from barnabas.storage import checkpoints, producer_snapshot
 from barnabas.storage.config import LogConfig
-from barnabas.storage.errors import LogDirOffline
+from barnabas.storage.doomed import Doomed
+from barnabas.storage.errors import CorruptIndex, LogDirOffline, LogUnreadable
 from barnabas.storage.files import pwrite_all
+from barnabas.storage.rebuilding import rebuild_txn_index
 from barnabas.storage.segment import DELETED_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
+from barnabas.storage.swap import Swap
 
 NEVER: Final = 1 << 62
-
-
-class Doomed(NamedTuple):
-    """Files renamed to `.deleted`, to be removed at `due_ms`."""
-
-    due_ms: int
-    paths: list[str]
 
 
 class LogWriter:
@@ -35,7 +32,6 @@ class LogWriter:
     __slots__ = (
         "_active",
         "_bases",
-        "_flush_lock",
         "_offset_limit",
         "_prepared",
         "_roll_after",
@@ -45,6 +41,7 @@ class LogWriter:
         "core",
         "doomed",
         "first_dirty_offset",
+        "flush_lock",
         "folder",
         "is_new",
         "last_flush_ms",
@@ -52,6 +49,7 @@ class LogWriter:
         "log_dir",
         "name",
         "recovery_point",
+        "swap",
     )
 
     def __init__(
@@ -63,7 +61,6 @@ class LogWriter:
         *,
         recovery_point: int,
         last_snapshot_offset: int,
-        now_ms: int,
     ) -> None:
         self.folder = folder
         self.log_dir, self.name = os.path.split(folder)
@@ -71,22 +68,27 @@ class LogWriter:
         self.core = core
         self.recovery_point = recovery_point
         self.last_snapshot_offset = last_snapshot_offset
-        self.last_flush_ms = now_ms
+        self.last_flush_ms: float | None = None
+        """By the monotonic clock; None until `flush_due` first looks at this log, which counts as a flush."""
         self.doomed: list[Doomed] = []
         self.is_new = False
         self.first_dirty_offset = 0
         """Below it the log has been compacted; kept in the log dir's cleaner checkpoint."""
-        self._flush_lock = threading.Lock()
+        self.flush_lock = threading.Lock()
+        self.swap: Swap | None = None
+        """A compacted segment that is about to replace others."""
         self._set_segments(segments)
 
     # -------------------------------------------------------------------------------------------- offsets
 
     @property
-    def log_start_offset(self) -> int:
+    def log_start_offset(self) -> Offset:
+        """The first offset that is served."""
         return self.core.log_start_offset
 
     @property
-    def log_end_offset(self) -> int:
+    def log_end_offset(self) -> Offset:
+        """The offset that the next record gets."""
         return self.core.log_end_offset
 
     @property
@@ -96,10 +98,12 @@ class LogWriter:
 
     @property
     def active(self) -> Segment:
+        """The segment that takes appends."""
         return self._active
 
     @property
     def size_bytes(self) -> int:
+        """Of all segments together, without their indexes."""
         return sum(segment.size_bytes for segment in self._segments)
 
     def _set_segments(self, segments: list[Segment]) -> None:
@@ -162,7 +166,7 @@ class LogWriter:
         self,
         records: bytes | bytearray | memoryview,
         header: BatchHeader,
-        leader_epoch: int,
+        leader_epoch: LeaderEpoch,
         now_ms: int,
     ) -> int:
         """Appends one checked batch at the log's end, where it was patched to; returns its base offset.
@@ -183,13 +187,13 @@ class LogWriter:
     def _write(
         self,
         records: bytes | bytearray | memoryview,
-        base_offset: int,
+        base_offset: Offset,
         header: BatchHeader,
         now_ms: int,
     ) -> None:
         segment = self._active
         size = len(records)
-        position = segment.size_bytes
+        position = Position(segment.size_bytes)
         last_offset = base_offset + header.last_offset_delta
         max_timestamp = header.max_timestamp
         if (
@@ -198,8 +202,12 @@ class LogWriter:
             or max_timestamp > self._roll_after
         ):
             segment = self._segment_for(size, base_offset, last_offset, max_timestamp, now_ms)
-            position = segment.size_bytes
+            position = Position(segment.size_bytes)
         try:
+            if position == 0:
+                # From the first record on, so that thousands of empty partitions have one file each.
+                segment.offset_index.create_file()
+                segment.time_index.create_file()
             file = segment.file or segment.open()
             if os.pwrite(file.fd, records, position) != size:
                 pwrite_all(file.fd, records, position)
@@ -214,7 +222,7 @@ class LogWriter:
             self._size_limit = 0
 
     def _segment_for(
-        self, size: int, base_offset: int, last_offset: int, max_timestamp: int, now_ms: int
+        self, size: int, base_offset: Offset, last_offset: int, max_timestamp: int, now_ms: int
     ) -> Segment:
         """The segment that takes a batch over which the limits were exceeded: rolled where they truly are."""
         try:
@@ -238,13 +246,13 @@ class LogWriter:
             return self.roll(now_ms, base_offset)
         return segment
 
-    def _replace_empty_active(self, base_offset: int, now_ms: int) -> None:
-        self._doom([self._active], now_ms)
+    def _replace_empty_active(self, base_offset: Offset, now_ms: int) -> None:
+        self.doom([self._active])
         created = self._new_segment(base_offset, now_ms)
         self._set_segments([*self._segments[:-1], created])
         self._prepare()
 
-    def _doom(self, segments: list[Segment], now_ms: int, *, keep_snapshot_of: int = -1) -> None:
+    def doom(self, segments: list[Segment], *, keep_snapshot_of: int = -1) -> None:
         """Renames a segment's files to `.deleted`; `remove_doomed` removes them after the delay."""
         paths = []
         for segment in segments:
@@ -256,9 +264,14 @@ class LogWriter:
             if not kept and os.path.exists(snapshot):
                 os.replace(snapshot, snapshot + DELETED_SUFFIX)
                 paths.append(snapshot + DELETED_SUFFIX)
-        self.doomed.append(Doomed(now_ms + self.config.file_delete_delay_ms, paths))
+        self.doomed.append(Doomed(paths, self.config.file_delete_delay_ms))
 
-    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+    def _call_off_swap(self) -> None:
+        """Before segments go in any other way: a swap that has begun would bring them back. Raises OSError."""
+        if self.swap is not None:
+            self.swap.cancel()
+
+    def _new_segment(self, base_offset: Offset, now_ms: int) -> Segment:
         config = self.config
         return Segment.create(
             self.folder,
@@ -272,8 +285,8 @@ class LogWriter:
         self,
         records: bytes | bytearray | memoryview,
         header: BatchHeader,
-        base_offset: int,
-        leader_epoch: int,
+        base_offset: Offset,
+        leader_epoch: LeaderEpoch,
         now_ms: int,
     ) -> None:
         marker = marker_of(records, header)
@@ -281,8 +294,16 @@ class LogWriter:
         if completed is not None and completed.aborted:
             try:
                 self._active.txn_index.append(completed)
+            except CorruptIndex as error:
+                self._rebuild_txn_index(self._active, str(error))  # it finds this marker in the log, too
             except OSError as error:
                 raise LogDirOffline(self.log_dir, error) from error
+
+    def _rebuild_txn_index(self, segment: Segment, reason: str) -> None:
+        try:
+            rebuild_txn_index(self.folder, self._segments, segment, reason)
+        except OSError as error:
+            raise LogUnreadable(self.folder, error) from error
 
     def save_epochs(self) -> None:
         """Writes the leader epochs; durable with the next flush. Raises LogDirOffline."""
@@ -293,7 +314,7 @@ class LogWriter:
             raise LogDirOffline(self.log_dir, error) from error
         self.core.epochs.dirty = False
 
-    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+    def roll(self, now_ms: int, base_offset: Offset | None = None) -> Segment:
         """Starts a new active segment at the log's end (or at a replicated batch's offset beyond it).
 
         Raises LogDirOffline.
@@ -318,10 +339,3 @@ class LogWriter:
             path = producer_snapshot.path_of(self.folder, offset)
             producer_snapshot.write(path, self.core.producers.snapshot(), sync=sync)
             self.last_snapshot_offset = offset
-
-
-def marker_of(records: bytes | bytearray | memoryview, header: BatchHeader) -> EndTransactionMarker | None:
-    """The transaction end in a control batch; None for other control records and for an emptied batch."""
-    for record in records_of(records, 0, header):
-        return read_marker(record)
-    return None

@@ -13,9 +13,10 @@ import errno
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
+from barnabas.records.units import Offset
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.errors import (
@@ -34,13 +35,12 @@ from barnabas.storage.log_dir import (
     fits_future_name,
     folder_name,
     marked,
-    parse_folder_name,
 )
 from barnabas.storage.recovery import create_log
 from barnabas.storage.steps import Step
 
 if TYPE_CHECKING:
-    from barnabas.storage.log_manager import LogManager
+    import uuid
 
 log = logging.getLogger("barnabas.storage")
 
@@ -48,6 +48,22 @@ COPY_BYTES: Final = 1 << 20
 CAUGHT_UP_BYTES: Final = 64 << 10
 FLUSHES_MAX: Final = 5
 WISHES_MAX: Final = 10_000
+
+
+class LogTable(Protocol):
+    """What moves need of the log manager."""
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, Log]: ...
+    @property
+    def dirs(self) -> Collection[str]: ...
+    @property
+    def offline_dirs(self) -> Mapping[str, str]: ...
+    def topic_id(self, topic: str, partition: int) -> uuid.UUID | None: ...
+    def replace(self, name: TopicPartition, log: Log) -> None: ...
+    def doom(self, folder: str, delay_ms: int = 0) -> None: ...
+    def take_offline(self, log_dir: str, error: BaseException | str) -> object: ...
+    def checkpoint(self) -> None: ...
 
 
 class Move:
@@ -75,7 +91,7 @@ class Move:
     def steps(self, now_ms: int) -> Iterator[Step]:
         """Copies until it has caught up, changes places, makes that durable. Ends early when called off or failed.
 
-        `copied_bytes` grows with each step, for who paces them.
+        `copied_bytes` grows with each step, for callers that limit the rate.
         """
         while not self.cancelled and not self.done:
             step = self._next_step(now_ms)
@@ -85,7 +101,7 @@ class Move:
                 self._moves.failed(self, step.error)
                 return
         if self.done:
-            retire = Step(self._make_durable, lambda: self._moves.retire(self.name, now_ms))
+            retire = Step(self._make_durable, lambda: self._moves.retire(self.name))
             yield retire
             if retire.error is not None:
                 self._moves.failed(self, retire.error)
@@ -115,7 +131,7 @@ class Move:
             # As a follower would ask: where does the epoch that I know last end in your log?
             end_offset = current.core.epochs.end_of(future.core.epochs.latest, end_offset).end_offset
         if future.log_end_offset > end_offset:
-            future.truncate_to(max(end_offset, 0), now_ms)
+            future.truncate_to(max(end_offset, Offset(0)), now_ms)
 
     def _next_slice(self) -> FileSlice | None:
         return self.current.read(self.future.log_end_offset, COPY_BYTES)
@@ -169,12 +185,12 @@ def _failing(error: Exception) -> Step:
 class Moves:
     """The moves of one broker's log manager. All calls come from the owner's thread."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, manager: LogTable) -> None:
         self._manager = manager
         self.running: dict[TopicPartition, Move] = {}
         """After a restart those that the stop has interrupted."""
         self.on_moved: Callable[[TopicPartition, Log], None] = lambda _name, _log: None
-        """Told on the owner's thread, in the middle of the change: use this log from now on."""
+        """Called on the owner's thread, in the middle of the change, with the log that is used from now on."""
         self._retiring: dict[TopicPartition, Log] = {}
         self._wishes: dict[TopicPartition, str] = {}
 
@@ -201,7 +217,7 @@ class Moves:
         running = self.running.get(name)
         if running is not None and running.target_dir == target:
             return running
-        self.cancel(name, now_ms)
+        self.cancel(name)
         if current.log_dir == target:
             return None
         return self._start(name, current, target, now_ms)
@@ -234,7 +250,7 @@ class Moves:
         """The dir in which the partition, which is about to be made, was asked to be."""
         return self._wishes.pop(name, None)
 
-    def cancel(self, name: TopicPartition, now_ms: int) -> bool:
+    def cancel(self, name: TopicPartition) -> bool:
         """Calls a move off; False when there is none. What it has copied goes with the other deleted files."""
         move = self.running.pop(name, None)
         if move is None:
@@ -251,7 +267,7 @@ class Moves:
                 extra={"folder": move.future.folder, "reason": str(error)},
             )
         else:
-            self._manager.doom(gone, now_ms)
+            self._manager.doom(gone)
         log.info(
             "partition's move to another log dir is called off",
             extra={"partition": str(name), "to": move.target_dir},
@@ -272,7 +288,7 @@ class Moves:
         )
         if isinstance(error, LogDirOffline) and not (full and not move.done):
             self._manager.take_offline(error.log_dir, error.error)
-        self.cancel(move.name, 0)
+        self.cancel(move.name)
 
     def dir_failed(self, log_dir: str) -> None:
         """The moves into and out of a dir that is offline now rest until the next start. Any thread."""
@@ -306,19 +322,19 @@ class Moves:
         )
         return True
 
-    def retire(self, name: TopicPartition, now_ms: int) -> None:
+    def retire(self, name: TopicPartition) -> None:
         """Deletes the log that a move has left behind, unless that has happened. Raises LogDirOffline."""
         old = self._retiring.pop(name, None)
         if old is not None:
             old.relocate(os.path.join(old.log_dir, marked(name, DELETE_SUFFIX)))
             old.abandon()
-            self._manager.doom(old.folder, now_ms)
+            self._manager.doom(old.folder)
 
-    def retire_all(self, now_ms: int) -> None:
+    def retire_all(self) -> None:
         """All logs that are online are closed and on disk. Raises LogDirOffline."""
         for name in list(self._retiring):
             if name in self._manager.logs:
-                self.retire(name, now_ms)
+                self.retire(name)
 
     def checkpoint(self) -> None:
         """The new dir's recovery point and the old one's are written. Any thread."""
@@ -338,12 +354,6 @@ class Moves:
             "partition goes on moving to another log dir",
             extra={"partition": str(name), "from": current.log_dir, "to": future.log_dir},
         )
-
-
-def partition_of_future(folder: str) -> TopicPartition | None:
-    """The partition that a `-future` folder is meant for."""
-    stem, dot, _ = os.path.basename(folder)[: -len(FUTURE_SUFFIX)].rpartition(".")
-    return parse_folder_name(stem) if dot else None
 
 
 def longer_of(name: TopicPartition, one: Log, other: Log) -> Log:

@@ -45,6 +45,7 @@ def decode(data: bytes) -> list[ProducerSnapshot]:
 
 
 def path_of(folder: str, offset: int) -> str:
+    """Where the snapshot of the producers at `offset` lies."""
     return os.path.join(folder, f"{offset:020d}{SUFFIX}")
 
 

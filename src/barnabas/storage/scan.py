@@ -11,11 +11,21 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
+from barnabas.records.units import Offset
 from barnabas.storage.batch_table import BatchTable, seek
 from barnabas.storage.files import LogFile
 from barnabas.storage.formats import Damaged, Found
 
-__all__ = ["Damaged", "Found", "boundary_before", "first_from", "found_at", "scan", "tables"]
+__all__ = [
+    "Damaged",
+    "Found",
+    "boundary_before",
+    "first_from",
+    "found_at",
+    "position_with_records",
+    "scan",
+    "tables",
+]
 
 SMALLEST_BYTES: Final = 26  # an empty message of magic 0
 LOOK_BYTES: Final = 8192
@@ -23,6 +33,8 @@ SCAN_BYTES: Final = 1 << 18
 GROWTH: Final = 8
 BEYOND: Final = (1 << 63) - 1
 """An offset that no batch reaches."""
+ANY_OFFSET: Final = Offset(-1)
+"""An offset that every batch reaches."""
 
 
 def found_at(table: BatchTable, i: int) -> Found:
@@ -35,7 +47,7 @@ def tables(
     """The whole batches in [start, end), piece by piece; one and the same table, of use until the next step.
 
     Stops before a batch that is cut off at `end`. verified: checksums are looked at. first_bytes: how much is
-    read at once to begin with, for who may need the first batches only. Raises Damaged, OSError. Holds a quarter
+    read at once to begin with, for callers that may need the first batches only. Raises Damaged, OSError. Holds a quarter
     of a megabyte, or one batch.
     """
     table = BatchTable()
@@ -59,13 +71,22 @@ def tables(
             return
 
 
-def first_from(file: LogFile, position: int, end: int, offset: int) -> Found | None:
+def first_from(file: LogFile, position: int, end: int, offset: Offset) -> Found | None:
     """The first batch from `position` (a batch's start) whose last offset is at or after `offset`.
 
     None when all batches up to byte `end` lie below, or the last one is cut off. Raises Damaged, OSError.
     """
     found = _seek(file, position, end, offset)
     return None if isinstance(found, int) else found
+
+
+def position_with_records(file: LogFile, position: int, end: int) -> int | None:
+    """Where the first batch that holds records begins, from the boundary `position` on; None when there is none.
+
+    Only headers are read. Raises Damaged, OSError.
+    """
+    found = _seek(file, position, end, -BEYOND, with_records=True)
+    return None if isinstance(found, int) else found.position
 
 
 def boundary_before(file: LogFile, position: int, limit: int) -> int:
@@ -77,11 +98,11 @@ def boundary_before(file: LogFile, position: int, limit: int) -> int:
     return found if isinstance(found, int) else found.position
 
 
-def _seek(file: LogFile, position: int, end: int, offset: int) -> Found | int:
+def _seek(file: LogFile, position: int, end: int, offset: int, *, with_records: bool = False) -> Found | int:
     """See first_from, or where the last whole batch ends. Only headers are read."""
     while position + SMALLEST_BYTES <= end:
         data = os.pread(file.fd, min(LOOK_BYTES, end - position), position)
-        found = seek(data, position, end, offset)
+        found = seek(data, position, end, offset, with_records)
         if not isinstance(found, int):
             return found
         if found == position:
@@ -93,7 +114,7 @@ def _seek(file: LogFile, position: int, end: int, offset: int) -> Found | int:
 def scan(file: LogFile, start: int, end: int) -> Iterator[tuple[Found, memoryview]]:
     """Each whole batch in [start, end) with its bytes, which stay valid until the next step only.
 
-    Like `tables`, unverified, for who looks at every batch.
+    Like `tables`, unverified, for callers that look at every batch.
     """
     for table in tables(file, start, end, verified=False):
         for i in range(len(table)):

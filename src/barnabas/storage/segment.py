@@ -10,48 +10,67 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cores.producers import CompletedTxn
-from barnabas.records.batch import LOG_OVERHEAD, BatchHeader
-from barnabas.storage.checked import Checked
+from barnabas.records.batch import LOG_APPEND_TIME_BIT, LOG_OVERHEAD, records_block
+from barnabas.records.units import Offset, Position
+from barnabas.records.walk import first_at_or_after, greatest
 from barnabas.storage.errors import CorruptIndex
-from barnabas.storage.files import OPEN_FILES, FileSlice, LogFile, remove_quietly
+from barnabas.storage.files import FileSlice, LogFile
 from barnabas.storage.formats import records_in
-from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.scan import (
+    ANY_OFFSET,
     LOOK_BYTES,
     Damaged,
-    Found,
     boundary_before,
     first_from,
-    found_at,
+    position_with_records,
     tables,
 )
-from barnabas.storage.txn_index import TxnIndex
+from barnabas.storage.segment_checks import Overlap, SegmentChecks
+from barnabas.storage.segment_files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_MAX,
+    OFFSETS_IN_SEGMENT_MAX,
+    SWAP_SUFFIX,
+    TAIL_BATCHES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    UNKNOWN_MS,
+)
 
 if TYPE_CHECKING:
     from barnabas.storage.batch_table import BatchTable
 
-__all__ = ["FileSlice", "Segment"]
+__all__ = [
+    "CLEANED_SUFFIX",
+    "DELETED_SUFFIX",
+    "INDEX_SUFFIX",
+    "LOG_SUFFIX",
+    "OFFSETS_IN_SEGMENT_MAX",
+    "OFFSET_MAX",
+    "SWAP_SUFFIX",
+    "TIME_INDEX_SUFFIX",
+    "TXN_INDEX_SUFFIX",
+    "EmptySlice",
+    "FileSlice",
+    "Nothing",
+    "Overlap",
+    "Segment",
+]
 
 log = logging.getLogger("barnabas.storage")
 
-LOG_SUFFIX: Final = ".log"
-INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
-TXN_INDEX_SUFFIX: Final = ".txnindex"
-DELETED_SUFFIX: Final = ".deleted"
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
 
-OFFSETS_IN_SEGMENT_MAX: Final = (1 << 31) - 1
-OFFSET_MAX: Final = (1 << 63) - 1
-TAIL_BATCHES: Final = 1024
-UNKNOWN_MS: Final = -2
+class EmptySlice(NamedTuple):
+    """What is left of a segment for a reader holds no record."""
+
+    slice: FileSlice
 
 
 class Nothing(Enum):
@@ -61,64 +80,10 @@ class Nothing(Enum):
     STOP = "the next batch may not be served: it is too large, or at or above the upper offset"
 
 
-class Segment:
+class Segment(SegmentChecks):
     """See the module. Appends come from Log, which keeps the counters here for speed."""
 
-    __slots__ = (
-        "__weakref__",
-        "_checked",
-        "_max_timestamp",
-        "_offset_of_max_timestamp",
-        "base_offset",
-        "bytes_since_entry",
-        "created_ms",
-        "damaged",
-        "file",
-        "first_timestamp",
-        "folder",
-        "interval",
-        "offset_index",
-        "size_bytes",
-        "suffix",
-        "tail_offsets",
-        "tail_positions",
-        "time_index",
-        "trusted_from",
-        "txn_index",
-    )
-
-    def __init__(
-        self,
-        folder: str,
-        base_offset: int,
-        size_bytes: int,
-        index_bytes_max: int,
-        *,
-        interval: int = 4096,
-        suffix: str = "",
-    ) -> None:
-        """interval: bytes of log between two index entries, where this class writes them."""
-        self.folder = folder
-        self.interval = interval
-        self.base_offset = base_offset
-        self.suffix = suffix
-        self.size_bytes = size_bytes
-        self.file: LogFile | None = None
-        self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, index_bytes_max)
-        self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), base_offset, index_bytes_max)
-        self.txn_index = TxnIndex(self.path(TXN_INDEX_SUFFIX))
-        self.bytes_since_entry = 0
-        self.created_ms = 0
-        self.first_timestamp = -1
-        self._max_timestamp = UNKNOWN_MS
-        self._offset_of_max_timestamp = base_offset
-        # Where the last appended batches lie: base offsets and positions, for readers at the tail.
-        self.tail_offsets: list[int] = []
-        self.tail_positions: list[int] = []
-        # Below this position nothing is known to be intact but what has been checked.
-        self.trusted_from = size_bytes
-        self._checked = Checked()
-        self.damaged: dict[int, int] = {}
+    __slots__ = ()
 
     @classmethod
     def create(
@@ -143,40 +108,6 @@ class Segment:
         segment._max_timestamp = -1
         return segment
 
-    def path(self, kind: str) -> str:
-        """The path of the segment's file of one kind (`.log`, `.index`, ...)."""
-        return os.path.join(self.folder, f"{self.base_offset:020d}{kind}{self.suffix}")
-
-    def paths(self) -> list[str]:
-        return [self.path(kind) for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)]
-
-    def open(self) -> LogFile:
-        """The open file. Raises OSError."""
-        file = self.file
-        if file is None:
-            file = self.file = LogFile(self.path(LOG_SUFFIX))
-            OPEN_FILES.opened(self)
-        return file
-
-    def start_indexes(self) -> None:
-        self.offset_index.start_empty()
-        self.time_index.start_empty()
-
-    def relocate(self, folder: str) -> None:
-        """The folder has been renamed."""
-        self.folder = folder
-        _, self.offset_index.path, self.time_index.path, self.txn_index.path = self.paths()
-
-    def change_suffix(self, suffix: str) -> None:
-        """Renames the files, those that exist; indexes first, so that a `.log` never misses one."""
-        old = self.paths()
-        self.suffix = suffix
-        new = self.paths()
-        for before, after in reversed(list(zip(old, new, strict=True))):
-            if os.path.exists(before):
-                os.replace(before, after)
-        self.offset_index.path, self.time_index.path, self.txn_index.path = new[1:]
-
     # ----------------------------------------------------------------------------------------- timestamps
 
     @property
@@ -193,7 +124,7 @@ class Segment:
             self._load_max_timestamp()
         return self._offset_of_max_timestamp
 
-    def set_max_timestamp(self, timestamp: int, offset: int) -> None:
+    def set_max_timestamp(self, timestamp: int, offset: Offset) -> None:
         self._max_timestamp = timestamp
         self._offset_of_max_timestamp = offset
 
@@ -207,7 +138,7 @@ class Segment:
             return
         self._max_timestamp, self._offset_of_max_timestamp = last
 
-    def _is_true(self, timestamp: int, offset: int) -> bool:
+    def _is_true(self, timestamp: int, offset: Offset) -> bool:
         """Whether the batch that holds `offset` has the greatest timestamp that a time index entry says.
 
         No entry, (-1, base offset), is true only where the first batch has no timestamp either, or no records
@@ -229,8 +160,13 @@ class Segment:
             self.first_timestamp, self.bytes_since_entry = -1, 0
             self.start_indexes()
             return
+        try:
+            position = self.offset_index.last()[1]
+            len(self.time_index)
+        except (CorruptIndex, FileNotFoundError):
+            self.rebuild("an index is missing or damaged")
+            position = self.offset_index.last()[1]
         self._load_max_timestamp()
-        position = self.offset_index.last()[1]
         self.bytes_since_entry = self.size_bytes - position
         for found, header, _ in self.intact(position):
             if header.record_count and header.max_timestamp > self._max_timestamp:
@@ -256,7 +192,7 @@ class Segment:
     # ------------------------------------------------------------------------------------------ appending
 
     def note_append(
-        self, base_offset: int, last_offset: int, position: int, size: int, max_timestamp: int
+        self, base_offset: Offset, last_offset: int, position: Position, size: int, max_timestamp: int
     ) -> bool:
         """Index work for a batch that lies at `position`; True when an index is full now.
 
@@ -267,8 +203,8 @@ class Segment:
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = last_offset
         if self.bytes_since_entry > self.interval:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+            self.offset_index.append(Offset(last_offset), position)
+            self.time_index.maybe_append(self._max_timestamp, Offset(self._offset_of_max_timestamp))
             self.bytes_since_entry = 0
             full = self.indexes_full
         self.bytes_since_entry += size
@@ -282,7 +218,7 @@ class Segment:
 
     def note_rows(
         self, table: BatchTable, first: int, stop: int, position: int, *, only_kept: bool = False
-    ) -> int:
+    ) -> Position:
         """`note_append` for the rows [first, stop) of a table, which lie one behind the other from `position` on;
         returns the byte behind them. What the tail would know of them is left to the indexes.
         """
@@ -311,84 +247,37 @@ class Segment:
     def finish(self) -> None:
         """The segment takes no more appends: its greatest timestamp gets its entry."""
         if self.max_timestamp >= 0:
-            self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+            self.time_index.maybe_append(self._max_timestamp, Offset(self._offset_of_max_timestamp))
         self.tail_offsets = []
         self.tail_positions = []
 
-    def sync(self) -> None:
-        """Forces file and indexes to disk. Raises OSError. Any thread."""
-        file = self.open()  # held by name: another thread's opening may take it from the segment meanwhile
-        os.fdatasync(file.fd)
-        self.offset_index.write(sync=True)
-        self.time_index.write(sync=True)
-        self.txn_index.sync()
-
     # -------------------------------------------------------------------------------------------- reading
 
-    def locate(self, offset: int) -> Found | int | None:
-        """Where the first batch lies whose last offset is at or after `offset`: a Found, or just its position
-        where the tail knows it. None when the segment ends before. Raises OSError.
-        """
-        if self.size_bytes == 0:
-            return None
-        tail = self.tail_offsets
-        if tail and offset >= tail[0]:
-            slot = bisect_right(tail, offset) - 1
-            if slot == len(tail) - 1 and offset != tail[slot]:
-                # It may lie past the last batch, which only the header tells.
-                return self._find(self.tail_positions[slot], offset)
-            # A batch in the middle of the tail reaches up to the next one: appended offsets have no gaps.
-            return self.tail_positions[slot]
-        for attempt in (1, 2):
-            try:
-                position = self.offset_index.lookup(offset)[1]
-                if 0 <= position < self.size_bytes:
-                    found = self._find(position, offset)
-                    if found is None or attempt == 2 or self._plausible(position, offset):
-                        return found
-                elif attempt == 2:
-                    return None
-            except (CorruptIndex, FileNotFoundError, Damaged):
-                if attempt == 2:
-                    raise
-            self.rebuild("its offset index is missing or damaged")
-        return None
-
-    def _find(self, position: int, offset: int) -> Found | None:
-        """Steps over damage from one known boundary to the next that the index knows."""
-        file = self.open()
-        while True:
-            try:
-                return first_from(file, position, self.size_bytes, offset)
-            except Damaged as damage:
-                after = self.offset_index.next_position(damage.position)
-                if after is None:
-                    self.note_damage(damage.position, self.size_bytes - damage.position, str(damage))
-                    return None
-                self.note_damage(damage.position, after - damage.position, str(damage))
-                position = after
-
-    def _plausible(self, position: int, offset: int) -> bool:
-        """Whether a batch that an index named starts at `position`, at or below `offset`."""
-        if position == 0:
-            return True
-        try:
-            found = first_from(self.open(), position, self.size_bytes, -1)
-        except Damaged:
-            return False
-        return found is not None and self.base_offset <= found.base_offset <= offset
-
     def read(
-        self, offset: int, max_bytes: int, *, at_least_one: bool, upper_offset: int | None
-    ) -> FileSlice | Nothing:
-        """Whole batches from the one that holds `offset` on, those below `upper_offset`. Raises OSError."""
+        self,
+        offset: Offset,
+        max_bytes: int,
+        *,
+        at_least_one: bool,
+        upper_offset: Offset | None,
+        skip_empty: bool = False,
+        ceiling: int = OFFSET_MAX,
+    ) -> FileSlice | EmptySlice | Nothing:
+        """Whole batches from the one that holds `offset` on, those below `upper_offset`. Raises OSError.
+
+        ceiling: where the next segment begins, or the log ends: a batch that says otherwise is damaged.
+        skip_empty: begin at a batch that holds records; an EmptySlice where there is none.
+        """
         found = self.locate(offset)
         misled = False
         while found is not None:
-            start = found if isinstance(found, int) else found.position
+            start: int = found if isinstance(found, int) else found.position
             end = self.size_bytes if upper_offset is None else self._position_of_upper(upper_offset)
             if start >= end:
                 return Nothing.STOP
+            is_empty = False
+            if skip_empty and self.may_be_sparse:
+                start, is_empty = self._past_empty(start, end, ceiling)
             if end - start > max_bytes:
                 end = self._cut_at(start, start + max_bytes)
                 if end <= start:
@@ -396,7 +285,11 @@ class Segment:
                         return Nothing.STOP
                     end = start + self._size_at(start)
             if start < self.trusted_from and not self._checked.covers(start, min(end, self.trusted_from)):
-                intact_to, skip_to = self._check(start, end)
+                checked = self._check(start, end, ceiling)
+                if checked is None:
+                    found = self.locate(offset)
+                    continue
+                intact_to, skip_to = checked
                 if skip_to == start and not misled:
                     # No batch ends where the index said that one does.
                     misled = True
@@ -408,10 +301,28 @@ class Segment:
                     found = self._find(skip_to, offset) if skip_to < self.size_bytes else None
                     continue
                 end = intact_to
-            return FileSlice(self.open(), start, end - start)
+            found_slice = FileSlice(self.open(), start, end - start)
+            return EmptySlice(found_slice) if is_empty else found_slice
         return Nothing.FURTHER_ON
 
-    def _position_of_upper(self, upper_offset: int) -> int:
+    def _past_empty(self, start: int, end: int, ceiling: int) -> tuple[int, bool]:
+        """(where a reader of records begins, whether there are none up to `end`), from the boundary `start` on.
+
+        What compaction has left empty is stepped over: some clients do not get on from a fetch without a record.
+        """
+        try:
+            position = position_with_records(self.open(), start, end)
+        except Damaged:
+            return start, False
+        if position is None:
+            return start, True
+        if start < position and start < self.trusted_from and not self._checked.covers(start, position):
+            # Only what is intact is empty because of a compaction.
+            checked = self._check(start, position, ceiling)
+            return start if checked is None else min(checked[0], position), False
+        return position, False
+
+    def _position_of_upper(self, upper_offset: Offset) -> int:
         found = self.locate(upper_offset)
         if found is None:
             return self.size_bytes
@@ -423,8 +334,8 @@ class Segment:
         if positions and limit >= positions[0]:
             return max(positions[bisect_right(positions, limit) - 1], start)
         try:
-            known = max(self.offset_index.lookup_position(limit), start)
-            if known != start and not self._plausible(known, OFFSET_MAX):
+            known = max(self.offset_index.lookup_position(Position(limit)), start)
+            if known != start and not self.is_plausible(known, OFFSET_MAX):
                 known = start
             return boundary_before(self.open(), known, min(limit, self.size_bytes))
         except (CorruptIndex, FileNotFoundError):
@@ -432,60 +343,34 @@ class Segment:
         except Damaged as damage:
             return max(damage.position, start)
 
+    def last_batch_of(self, records: FileSlice) -> int:
+        """The position of the last batch of a slice of this segment. Raises OSError."""
+        return self._cut_at(records.position, records.position + len(records) - 1)
+
     def _size_at(self, position: int) -> int:
         slot = bisect_left(self.tail_positions, position)
         if slot < len(self.tail_positions) and self.tail_positions[slot] == position:
             following = slot + 1
             end = self.tail_positions[following] if following < len(self.tail_positions) else self.size_bytes
             return end - position
-        found = first_from(self.open(), position, self.size_bytes, -1)
+        found = first_from(self.open(), position, self.size_bytes, ANY_OFFSET)
         return 0 if found is None else found.size_bytes
-
-    # ------------------------------------------------------------------------------------------ checking
-
-    def _check(self, start: int, end: int) -> tuple[int, int]:
-        """Checks the batches in [start, end); (end of the intact ones, where to go on behind the damage)."""
-        intact_to = start
-        try:
-            for table in tables(self.open(), start, min(end, self.trusted_from), verified=True):
-                known = [i for i in map(table.beginning_at, self.damaged) if i >= 0]
-                stop = min(table.intact_until(0), *known, len(table))
-                intact_to = table.end if stop == len(table) else table.position(stop)
-                if intact_to > start:
-                    self._checked.note(start, intact_to)
-                if stop < len(table):
-                    self.note_damage(intact_to, table.size(stop), table.fault(stop))
-                    return intact_to, intact_to + table.size(stop)
-        except Damaged as damage:
-            after = self.offset_index.next_position(damage.position)
-            skip_to = self.size_bytes if after is None else after
-            self.note_damage(damage.position, skip_to - damage.position, str(damage))
-            return intact_to, skip_to
-        return (end if intact_to == self.trusted_from else intact_to), intact_to
-
-    def note_damage(self, position: int, size: int, reason: str) -> None:
-        if position not in self.damaged:
-            self.damaged[position] = size
-            log.error(
-                "damaged batch is not served",
-                extra={"file": self.path(LOG_SUFFIX), "position": position, "bytes": size, "reason": reason},
-            )
 
     # ------------------------------------------------------------------------------------------ look-ups
 
-    def next_offset(self) -> int:
+    def next_offset(self) -> Offset:
         """The offset after the last batch, from the last index entry on. Raises Damaged, OSError."""
         position = 0
         try:
             last_offset, last_position = self.offset_index.last()
-            if 0 <= last_position < self.size_bytes and self._plausible(last_position, last_offset):
+            if 0 <= last_position < self.size_bytes and self.is_plausible(last_position, last_offset):
                 position = last_position
         except (CorruptIndex, FileNotFoundError):
             self.rebuild("its offset index is missing or damaged")
             position = self.offset_index.last()[1]
         following, end = self.base_offset, position
         for table in tables(self.open(), position, self.size_bytes, verified=False, first_bytes=LOOK_BYTES):
-            following, end = table.last_offset(len(table) - 1) + 1, table.end
+            following, end = Offset(table.last_offset(len(table) - 1) + 1), table.end
         if end != self.size_bytes:
             raise Damaged(end, "a batch is cut off")
         return following
@@ -499,7 +384,7 @@ class Segment:
         except (CorruptIndex, FileNotFoundError):
             self.rebuild("its time index is missing or damaged")
             entry = self.time_index.lookup(timestamp_ms)
-        located = self.locate(max(entry[1], from_offset, self.base_offset))
+        located = self.locate(Offset(max(entry[1], from_offset, self.base_offset)))
         if located is None:
             return None
         position = located if isinstance(located, int) else located.position
@@ -507,6 +392,12 @@ class Segment:
             if found.last_offset < from_offset:
                 continue
             if header.max_timestamp < timestamp_ms:
+                continue
+            if header.magic == 2 and not header.attributes & LOG_APPEND_TIME_BIT:
+                block, first_ms = records_block(view, 0, header), header.base_timestamp
+                args = (block, header.record_count, first_ms, header.base_offset, timestamp_ms, from_offset)
+                if (hit := first_at_or_after(*args)) is not None:
+                    return hit
                 continue
             for record in records_in(view, header):
                 if record.timestamp >= timestamp_ms and record.offset >= from_offset:
@@ -518,31 +409,17 @@ class Segment:
         best: tuple[int, int] | None = None
         for found, header, view in self.intact(0):
             if found.last_offset >= from_offset and (best is None or header.max_timestamp > best[0]):
+                if header.magic == 2 and not header.attributes & LOG_APPEND_TIME_BIT:
+                    block = records_block(view, 0, header)
+                    hit = greatest(
+                        block, header.record_count, header.base_timestamp, header.base_offset, from_offset
+                    )
+                    best = hit if hit is not None and (best is None or hit[0] > best[0]) else best
+                    continue
                 for record in records_in(view, header):
                     if record.offset >= from_offset and (best is None or record.timestamp > best[0]):
                         best = record.timestamp, record.offset
         return best
-
-    def intact(self, position: int) -> Iterator[tuple[Found, BatchHeader, memoryview]]:
-        """The batches from `position` on whose checksum holds; their bytes are valid for one step."""
-        for table, first, stop in self.intact_rows(position):
-            for i in range(first, stop):
-                yield found_at(table, i), table.header(i), table.view(i)
-
-    def intact_rows(self, position: int) -> Iterator[tuple[BatchTable, int, int]]:
-        """The same as runs of rows [first, stop), each with its table, which is of use until the next step."""
-        try:
-            for table in tables(
-                self.open(), position, self.size_bytes, verified=True, first_bytes=LOOK_BYTES
-            ):
-                first = 0
-                while first < len(table):
-                    stop = table.intact_until(first)
-                    if stop > first:
-                        yield table, first, stop
-                    first = stop + 1
-        except Damaged:
-            return
 
     def aborted(self, fetch_offset: int, upper_offset: int) -> tuple[list[CompletedTxn], bool]:
         """Aborted transactions of this segment, see TxnIndex.collect. Raises CorruptIndex."""
@@ -551,17 +428,25 @@ class Segment:
     # ------------------------------------------------------------------------------------------ rebuilding
 
     def rebuild(self, reason: str | None) -> None:
-        """Builds both indexes anew from the log, and tells it when a reason is given. Raises OSError.
+        """Builds both indexes again from the log, and logs that when a reason is given. Raises OSError.
 
         Cost: one pass over the segment.
         """
         self.start_indexes()
         self.bytes_since_entry = 0
         self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
+        low: int = self.base_offset
+        ceiling = low + OFFSETS_IN_SEGMENT_MAX + 1
         for table, first, stop in self.intact_rows(0):
-            self.note_rows(table, first, stop, table.position(first))
+            while first < stop:
+                # An entry for a batch that says an impossible offset would not fit the index.
+                good = min(table.consistent_until(first, low, ceiling), stop)
+                if good > first:
+                    self.note_rows(table, first, good, table.position(first))
+                    low = table.end_before(good, low)
+                first = good + 1
         if self._max_timestamp >= 0:
-            self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+            self.time_index.maybe_append(self._max_timestamp, Offset(self._offset_of_max_timestamp))
         self.offset_index.write()
         self.time_index.write()
         if reason is not None:
@@ -569,7 +454,7 @@ class Segment:
 
     # -------------------------------------------------------------------------------------------- cutting
 
-    def truncate_to(self, offset: int) -> int:
+    def truncate_to(self, offset: Offset) -> Offset:
         """Drops the batches that hold `offset` or come after it; returns the log's new end. Raises OSError.
 
         The batch that holds `offset` goes as a whole, and the end is that of the last batch left: where
@@ -592,7 +477,7 @@ class Segment:
         self.load_tail()
         return end_offset
 
-    def cut(self, position: int) -> None:
+    def cut(self, position: Position) -> None:
         """Cuts the file at `position`; the indexes are the caller's."""
         file = self.open()
         os.ftruncate(file.fd, position)
@@ -600,12 +485,3 @@ class Segment:
         self.trusted_from = min(self.trusted_from, position)
         self.tail_offsets = []
         self.tail_positions = []
-
-    def delete_files(self) -> None:
-        """Removes the files, whatever of them exists. Raises OSError."""
-        self.file = None
-        for path in self.paths():
-            remove_quietly(path)
-
-    def __repr__(self) -> str:
-        return f"Segment({Path(self.path(LOG_SUFFIX)).name}, {self.size_bytes} bytes)"

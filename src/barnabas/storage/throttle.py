@@ -31,7 +31,7 @@ class Throttle:
             self._sleep(wait_s)
 
     def note(self, count: int) -> None:
-        """Accounts for `count` bytes, for who waits in another way."""
+        """Accounts for `count` bytes, for callers that wait in another way."""
         with self._lock:
             self._free_at = max(self._free_at, self._monotonic()) + count / self.bytes_per_second
 

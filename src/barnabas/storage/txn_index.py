@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+from bisect import bisect_left
 from typing import Final
 
 from barnabas.cores.producers import CompletedTxn
@@ -34,6 +35,10 @@ def decode(data: bytes) -> list[CompletedTxn]:
     return entries
 
 
+def _last_offset(entry: CompletedTxn) -> int:
+    return entry.last_offset
+
+
 class TxnIndex:
     """One segment's aborted transactions; the file exists only when there are some."""
 
@@ -55,6 +60,7 @@ class TxnIndex:
         return self._entries
 
     def append(self, entry: CompletedTxn) -> None:
+        """Add a transaction that was aborted; written at once."""
         entries = self.entries
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -66,8 +72,10 @@ class TxnIndex:
     def collect(self, fetch_offset: int, upper_offset: int) -> tuple[list[CompletedTxn], bool]:
         """Those that overlap [fetch_offset, upper_offset); True when no later segment can add one."""
         found = []
-        for entry in self.entries:
-            if entry.last_offset >= fetch_offset and entry.first_offset < upper_offset:
+        entries = self.entries
+        for slot in range(bisect_left(entries, fetch_offset, key=_last_offset), len(entries)):
+            entry = entries[slot]
+            if entry.first_offset < upper_offset:
                 found.append(entry)
             if entry.last_stable_offset >= upper_offset:
                 return found, True
@@ -81,10 +89,12 @@ class TxnIndex:
             os.truncate(self.path, len(kept) * ENTRY_BYTES)
 
     def start_empty(self) -> None:
+        """Forget all entries and remove the file."""
         remove_quietly(self.path)
         self._entries = []
 
     def sync(self) -> None:
+        """Force the entries to disk, if there are any. Raises OSError."""
         if self._entries:
             fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             try:

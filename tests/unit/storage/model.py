@@ -17,7 +17,7 @@ from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.config import LogConfig
 from barnabas.storage.log import Log
 from barnabas.storage.recovery import create_log, open_log
-from tests.unit.storage.building import T0_MS, append, read_all
+from tests.unit.storage.building import T0_MS, append, read_all, remove_all_doomed
 
 CONFIG = LogConfig(
     segment_bytes=3000,
@@ -183,10 +183,10 @@ class Run:
             or self.log.size_bytes >= CONFIG.retention_bytes - CONFIG.segment_bytes
         )
         self.model.start = start
-        self.log.remove_doomed(self.now_ms)
+        remove_all_doomed(self.log)
 
     def flush(self) -> None:
-        assert self.log.flush(self.now_ms) == self.model.end
+        assert self.log.flush() == self.model.end
 
     def reopen_clean(self) -> None:
         self.log.close()

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from barnabas.cores.partition import PartitionCore
 from barnabas.records.batch import BatchHeader, CorruptBatch
+from barnabas.records.control import marker_of
 from barnabas.storage.formats import Damaged, Found, verify
-from barnabas.storage.log_writer import marker_of
 
 
 def walk(data: bytes, start: int, end: int) -> Iterator[tuple[Found, memoryview]]:

@@ -2,76 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from barnabas.records.batch import Record, batches, build_batch, check_batch, patch, read_records
+from barnabas.records.batch import Record, batches, build_batch, check_batch, read_records
 from barnabas.records.compression import Codec
-from barnabas.records.control import build_marker
 from barnabas.records.message_set import build_message_set
-from barnabas.storage import compaction
-from barnabas.storage.checkpoints import TopicPartition
-from barnabas.storage.cleaner import LogCleaner, cleanable
-from barnabas.storage.config import LogConfig
+from barnabas.storage import compaction, copying
+from barnabas.storage.cleaner import cleanable
 from barnabas.storage.log import Log
 from barnabas.storage.recovery import create_log, open_log
 from barnabas.storage.throttle import Throttle
 from tests.unit.storage.building import T0_MS, append, files, read_all, rows
-
-COMPACT = LogConfig(
-    segment_bytes=4000,
-    index_interval_bytes=200,
-    cleanup_policy=("compact",),
-    min_cleanable_dirty_ratio=0.0,
-    delete_retention_ms=10_000,
-)
-NAME = TopicPartition("t", 0)
+from tests.unit.storage.cleaning import COMPACT, NAME, clean, cleaner_of, end_txn, new_log, pairs, put
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    return create_log(str(tmp_path / "t-0"), COMPACT, T0_MS)
-
-
-def put(log: Log, *pairs: tuple[bytes | None, bytes | None], **names: Any) -> int:
-    """One batch of (key, value) pairs."""
-    return append(log, [Record(i, T0_MS, key, value) for i, (key, value) in enumerate(pairs)], **names)
-
-
-def cleaner_of(log: Log, keys: int = 10_000, **names: Any) -> LogCleaner:
-    return LogCleaner(lambda: {NAME: log}, dedupe_buffer_bytes=24 * keys, **names)
-
-
-def clean(log: Log, now_ms: int = T0_MS, *, roll: bool = True, **names: Any) -> LogCleaner:
-    """Closes the active segment and runs one pass."""
-    if roll:
-        log.roll(now_ms)
-    cleaner = cleaner_of(log, **names)
-    cleaner.run(now_ms)
-    assert not cleaner.uncleanable
-    return cleaner
-
-
-def pairs(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
-    return [(record.offset, record.key, record.value) for record in read_all(log)]
-
-
-def end_txn(log: Log, producer_id: int, *, commit: bool) -> None:
-    batch = bytearray(
-        build_marker(
-            commit=commit, coordinator_epoch=0, producer_id=producer_id, producer_epoch=0, timestamp=T0_MS
-        )
-    )
-    header = check_batch(batch)
-    patch(batch, 0, log.log_end_offset, 0)
-    log.append(batch, header, 0, T0_MS)
-    log.core.advance_high_watermark(log.log_end_offset)
+    return new_log(tmp_path)
 
 
 def test_the_product_inventory(log: Log) -> None:
@@ -220,7 +172,7 @@ def test_a_map_too_small_for_one_batch_is_said(log: Log, caplog: pytest.LogCaptu
     cleaner.run(T0_MS)
     assert "dedupe.buffer.size" in cleaner.uncleanable[NAME]
     assert cleaner.filthiest(T0_MS) is None
-    assert "log cannot be compacted and grows until it is mended" in caplog.messages
+    assert "log cannot be compacted and grows until it is repaired" in caplog.messages
     assert len(pairs(log)) == 50
 
 
@@ -333,7 +285,7 @@ def test_the_last_batch_of_a_producer_stays_without_records(log: Log) -> None:
     assert (producer.last_sequence, producer.last_offset) == (1, 1)
 
 
-# --- old formats --------------------------------------------------------------------------------------
+# --- old formats ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -356,117 +308,6 @@ def test_old_formats_are_compacted_into_the_new_one(tmp_path: Path, magic: int, 
         assert read_all(log)[0].timestamp == T0_MS + 7
 
 
-# --- crashes and interference -------------------------------------------------------------------------
-
-
-class Crash(BaseException):
-    """The power goes, as far as a test can tell."""
-
-
-def test_a_crash_at_any_step_leaves_the_old_or_the_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def build(folder: Path) -> Log:
-        log = create_log(str(folder), COMPACT, T0_MS)
-        for i in range(90):
-            put(log, (b"k%d" % (i % 7), b"v" * 60), (b"once-%d" % i, None if i % 2 else b"x"))
-        log.roll(T0_MS)
-        log.flush()
-        return log
-
-    whole = build(tmp_path / "w-0")
-    old = pairs(whole)
-    clean(whole, roll=False)
-    new = pairs(whole)
-    assert len(new) < len(old)
-
-    real: dict[str, Callable[..., Any]] = {
-        name: getattr(os, name) for name in ("replace", "unlink", "open", "ftruncate", "fsync")
-    }
-    outcomes = set()
-    for point in range(200):
-        log = build(tmp_path / f"c{point}-0")
-        left = [point]
-
-        def fails(name: str, left: list[int] = left) -> Callable[..., Any]:
-            def call(*args: Any, **names: Any) -> Any:
-                left[0] -= 1
-                if left[0] < 0:
-                    raise Crash
-                return real[name](*args, **names)
-
-            return call
-
-        crashed = False
-        with monkeypatch.context() as patched:
-            for name in real:
-                patched.setattr(os, name, fails(name))
-            try:
-                clean(log, roll=False)
-            except Crash:
-                crashed = True
-        after = open_log(log.folder, COMPACT, T0_MS, clean=False, recovery_point=log.recovery_point)
-        assert after.log_end_offset == 180
-        got = pairs(after)
-        left_over = [n for n in files(log.folder) if n.endswith((".swap", ".cleaned", ".deleted"))]
-        assert not left_over
-        outcomes.add("new" if got == new else "old" if got == old else "part")
-        if got not in (old, new):
-            # Several new segments are put in one after another: each old segment or its replacement.
-            assert set(new) <= set(got) <= set(old)
-            assert got == sorted(got)
-        if not crashed:
-            break
-    assert {"old", "new"} <= outcomes
-    assert not crashed
-
-
-def test_retention_in_the_middle_of_a_pass_ends_it(log: Log) -> None:
-    log.set_config(replace(COMPACT, cleanup_policy=("compact", "delete"), retention_bytes=5000))
-    for i in range(200):
-        put(log, (b"k%d" % (i % 3), b"v" * 100))
-    cleaner = cleaner_of(log)
-    for count, step in enumerate(cleaner.steps(T0_MS)):
-        step.work()
-        if count == 1:
-            assert log.delete_old_segments(T0_MS) > 0
-        step.commit()
-    assert not cleaner.uncleanable
-    assert not [name for name in files(log.folder) if name.endswith(".cleaned")]
-    start = log.log_start_offset
-    assert start > 0
-    assert read_all(log)[0].offset == start
-    log.set_config(COMPACT)
-    assert cleaner.run(T0_MS)
-    assert len({record.key for record in read_all(log)}) == 3
-
-
-def test_a_damaged_segment_is_not_rewritten(log: Log, caplog: pytest.LogCaptureFixture) -> None:
-    for i in range(20):
-        put(log, (b"k", b"%d" % i))
-    log.roll(T0_MS)
-    with open(log.segments[0].path(".log"), "r+b") as file:
-        file.seek(65)
-        file.write(b"\xff\xff")
-    before = files(log.folder)
-    cleaner = cleaner_of(log)
-    with caplog.at_level(logging.ERROR):
-        cleaner.run(T0_MS)
-    assert "checksum" in cleaner.uncleanable[NAME]
-    assert files(log.folder) == before
-
-
-def test_readers_in_the_middle_of_a_segment_are_not_disturbed(log: Log) -> None:
-    for i in range(60):
-        put(log, (b"k", b"%d" % i))
-    found = log.read(10, 1 << 20)
-    assert found is not None
-    before = found.read()
-    clean(log)
-    log.remove_doomed(T0_MS + 10_000_000)
-    assert found.read() == before
-
-
 def test_the_throttle_keeps_the_rate() -> None:
     clock = [0.0]
     slept: list[float] = []
@@ -484,7 +325,7 @@ def test_the_throttle_keeps_the_rate() -> None:
     assert clock[0] == pytest.approx(105.0)
 
 
-# --- the compiled part --------------------------------------------------------------------------------
+# --- the compiled part ------------------------------------------------------------------------------
 
 
 def test_the_hash_is_siphash_2_4_with_128_bits() -> None:
@@ -539,3 +380,80 @@ def test_shifted_timestamps_are_those_of_another_base(shift: int) -> None:
         leader_epoch=-1,
     )  # fmt: skip
     assert list(read_records(again)) == some
+
+
+# --- what stays empty, and how many segments there are ----------------------------------------------
+
+
+def headers(log: Log) -> list[tuple[int, int]]:
+    """(base offset, record count) of all batches in the log's files."""
+    return [
+        (header.base_offset, header.record_count)
+        for segment in log.segments
+        for _, header in batches(Path(segment.path(".log")).read_bytes())
+    ]
+
+
+def test_no_empty_batch_stays_but_at_the_end_of_the_pass(tmp_path: Path) -> None:
+    """There are readers that do not get on from a fetch that holds no record."""
+    log = create_log(str(tmp_path / "t-0"), replace(COMPACT, segment_bytes=200), T0_MS)
+    for i in range(60):
+        put(log, (b"k%d" % (i % 3), b"v%d" % i))
+    assert len(log.segments) > 20
+    clean(log)
+    assert pairs(log) == [(i, b"k%d" % (i % 3), b"v%d" % i) for i in (57, 58, 59)]
+    assert headers(log) == [(57, 1), (58, 1), (59, 1)]
+    put(log, (b"k2", b"new"))
+    log.roll(T0_MS)
+    put(log, (b"k1", b"newer"))
+    clean(log, roll=False)
+    assert (59, 1) not in headers(log)
+    assert [offset for offset, count in headers(log) if not count] == []
+
+
+def test_the_batch_at_which_a_pass_ends_stays_without_records(log: Log) -> None:
+    put(log, (b"a", b"1"))
+    put(log, (None, b"2"))
+    clean(log)
+    assert headers(log) == [(0, 1), (1, 0)]
+    put(log, (b"b", b"3"))
+    clean(log)
+    assert headers(log) == [(0, 1), (2, 1)]
+
+
+def test_emptied_segments_make_room_for_their_neighbours(tmp_path: Path) -> None:
+    log = create_log(str(tmp_path / "t-0"), replace(COMPACT, segment_bytes=200), T0_MS)
+    for i in range(copying.SOURCES_MAX * 5):
+        put(log, (b"same", b"%d" % i))
+    segments = len(log.segments)
+    assert segments > 2 * copying.SOURCES_MAX
+    cleaner = clean(log)
+    assert cleaner.last_stats is not None
+    assert len(log.segments) - 1 == cleaner.last_stats.segments_after == -(-segments // copying.SOURCES_MAX)
+    last = copying.SOURCES_MAX * 5 - 1
+    assert read_all(log)[-1].offset == last
+    again = open_log(log.folder, log.config, T0_MS, clean=False)
+    assert [record.offset for record in read_all(again)] == [last]
+    assert again.log_end_offset == last + 1
+
+
+def test_consumers_step_over_what_is_empty_and_replicas_do_not(tmp_path: Path) -> None:
+    log = create_log(str(tmp_path / "t-0"), replace(COMPACT, segment_bytes=200), T0_MS)
+    for i in range(12):
+        put(log, (b"k", b"%d" % i), producer_id=i, sequence=0)
+    clean(log)
+    assert [count for _, count in headers(log)] == [0] * 11 + [1]
+
+    def first(offset: int, **names: Any) -> int:
+        found = log.read(offset, 1, skip_empty=True, **names)
+        assert found is not None
+        return next(batches(found.read()))[1].base_offset
+
+    for _ in range(2):
+        assert [first(offset) for offset in range(12)] == [11] * 12
+        # Where no record follows, an empty batch still says that the reader has come this far.
+        assert [first(offset, upper_offset=8) for offset in (0, 5)] == [0, 5]
+        replicated = log.read(3, 1)
+        assert replicated is not None
+        assert next(batches(replicated.read()))[1].base_offset == 3
+        log = open_log(log.folder, log.config, T0_MS, clean=True)

@@ -66,7 +66,7 @@ def test_meta_properties_of_both_eras(tmp_path: Path) -> None:
     assert checkpoints.read_meta(str(tmp_path)) == meta
     assert "node.id=3" in path.read_text().splitlines()
     path.write_text("version=1\nnode.id=three\n")
-    with pytest.raises(CorruptCheckpoint, match="mend or remove"):
+    with pytest.raises(CorruptCheckpoint, match="repair or remove"):
         checkpoints.read_meta(str(tmp_path))
 
 
@@ -121,8 +121,8 @@ def test_offset_index(tmp_path: Path) -> None:
         index.append(offset, position)
     index.write()
     assert Path(index.path).read_bytes() == struct.pack(">6i", 10, 500, 20, 900, 40, 2000)
-    for one in (index, OffsetIndex(index.path, 100, 1000)):
-        assert [one.lookup(offset)[1] for offset in (100, 109, 110, 119, 139, 140, 999)] == [
+    for row in (index, OffsetIndex(index.path, 100, 1000)):
+        assert [row.lookup(offset)[1] for offset in (100, 109, 110, 119, 139, 140, 999)] == [
             0,
             0,
             500,
@@ -131,9 +131,9 @@ def test_offset_index(tmp_path: Path) -> None:
             2000,
             2000,
         ]
-        assert [one.lookup_position(at) for at in (0, 499, 500, 5000)] == [0, 0, 500, 2000]
-        assert [one.next_position(at) for at in (0, 500, 1999, 2000)] == [500, 900, 2000, None]
-        assert (len(one), one.last()) == (3, (140, 2000))
+        assert [row.lookup_position(at) for at in (0, 499, 500, 5000)] == [0, 0, 500, 2000]
+        assert [row.next_position(at) for at in (0, 500, 1999, 2000)] == [500, 900, 2000, None]
+        assert (len(row), row.last()) == (3, (140, 2000))
     index.truncate_to(120)
     index.write()
     assert Path(index.path).read_bytes() == struct.pack(">2i", 10, 500)
@@ -171,7 +171,7 @@ def test_a_crash_while_a_file_is_replaced_leaves_the_old_one(tmp_path: Path) -> 
     (tmp_path / "x.tmp").write_bytes(b"half")
     assert path.read_bytes() == b"old"
     write_atomically(path, b"new")
-    assert [one.name for one in tmp_path.iterdir()] == ["x"]
+    assert [row.name for row in tmp_path.iterdir()] == ["x"]
 
 
 def test_log_config_takes_kafkas_names() -> None:

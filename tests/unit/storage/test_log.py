@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.records.batch import Record, build_batch, check_batch, patch, read_records
+from barnabas.records.batch import Record, batches, build_batch, check_batch, patch, read_records
 from barnabas.records.compression import Codec
 from barnabas.records.control import build_marker
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import LogDirOffline, OffsetOutOfRange
 from barnabas.storage.log import Log
 from barnabas.storage.recovery import create_log, open_log
-from tests.unit.storage.building import SMALL, T0_MS, append, files, read_all, rows
+from tests.unit.storage.building import SMALL, T0_MS, append, files, read_all, remove_all_doomed, rows
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_slice_outlives_its_segment(log: Log) -> None:
     early = log.read(0, 1 << 20)
     assert early is not None
     log.truncate_fully_and_start_at(1000, T0_MS)
-    log.remove_doomed(T0_MS + 10_000_000)
+    remove_all_doomed(log)
     got = list(read_records(early.read()))
     assert len(got) > 3
     assert got == wanted[: len(got)]
@@ -187,9 +187,10 @@ def test_deleted_files_wait_for_their_delay(log: Log) -> None:
     assert log.size_bytes - log.segments[0].size_bytes < 2500
     doomed = [name for name in os.listdir(log.folder) if name.endswith(".deleted")]
     assert doomed
-    log.remove_doomed(T0_MS + 999)
+    log.remove_doomed(5)
+    log.remove_doomed(5 + 999)
     assert [name for name in os.listdir(log.folder) if name.endswith(".deleted")] == doomed
-    log.remove_doomed(T0_MS + 1000)
+    log.remove_doomed(5 + 1000)
     assert not [name for name in os.listdir(log.folder) if name.endswith(".deleted")]
     assert read_all(log) == wanted[log.log_start_offset :]
 
@@ -256,25 +257,26 @@ def test_replicated_batches_keep_offsets_epochs_and_gaps(log: Log) -> None:
         log.append_replicated(data, T0_MS)
 
 
+def end_transaction(log: Log, producer_id: int, *, commit: bool) -> None:
+    batch = bytearray(
+        build_marker(
+            commit=commit, coordinator_epoch=0, producer_id=producer_id, producer_epoch=0, timestamp=T0_MS
+        )
+    )
+    header = check_batch(batch)
+    patch(batch, 0, log.log_end_offset, 0)
+    log.append(batch, header, 0, T0_MS)
+    log.core.advance_high_watermark(log.log_end_offset)
+
+
 def test_aborted_transactions_are_told_to_readers(log: Log) -> None:
     append(log, rows(2), producer_id=1, sequence=0, transactional=True)
     append(log, rows(2), producer_id=2, sequence=0, transactional=True)
     assert log.core.last_stable_offset == 0
 
-    def end(producer_id: int, commit: bool) -> None:
-        batch = bytearray(
-            build_marker(
-                commit=commit, coordinator_epoch=0, producer_id=producer_id, producer_epoch=0, timestamp=T0_MS
-            )
-        )
-        header = check_batch(batch)
-        patch(batch, 0, log.log_end_offset, 0)
-        log.append(batch, header, 0, T0_MS)
-        log.core.advance_high_watermark(log.log_end_offset)
-
-    end(1, False)
+    end_transaction(log, 1, commit=False)
     assert log.core.last_stable_offset == 2
-    end(2, True)
+    end_transaction(log, 2, commit=True)
     assert log.core.last_stable_offset == 6
     assert log.aborted(0, 6) == [(1, 0)]
     assert log.aborted(5, 6) == []
@@ -288,17 +290,41 @@ def test_aborted_transactions_are_told_to_readers(log: Log) -> None:
     assert log.aborted(0, 6) == [(1, 0)]
 
 
+def test_readers_learn_of_no_more_aborted_transactions_than_their_records_may_belong_to(log: Log) -> None:
+    for number in range(30):  # producer 7's transaction goes on for all of them
+        append(log, rows(2), producer_id=7, sequence=2 * number, transactional=True)
+        append(log, rows(3), producer_id=number % 3, sequence=number // 3 * 3, transactional=True)
+        end_transaction(log, number % 3, commit=number % 4 == 0)
+    end_transaction(log, 7, commit=False)
+    end = log.log_end_offset
+    assert len(log.segments) > 2
+    whole = log.aborted_transactions(0, end)
+    lengths = set()
+    for offset in range(end):
+        for max_bytes in (1, 300, 1000, 1 << 20):
+            found = log.read(offset, max_bytes, upper_offset=end)
+            assert found is not None
+            last = max(header.last_offset for _, header in batches(found.read()))
+            some = log.aborted_transactions(offset, end, found)
+            assert some == [txn for txn in whole if txn.last_offset >= offset and txn.first_offset <= last]
+            lengths.add(len(some))
+    assert 1 in lengths
+    assert len(whole) not in {len(log.aborted(end - 1, end, log.read(end - 1, 1))), 0}
+
+
 def test_flush_moves_the_recovery_point(log: Log) -> None:
     log.set_config(replace(SMALL, flush_messages=10, flush_ms=1000))
     fill(log, 3)
     assert not log.must_flush_now
-    assert not log.needs_flush(T0_MS + 999)
-    assert log.needs_flush(T0_MS + 1000)
+    assert not log.needs_flush(10_000)  # nobody has begun to count
+    log.last_flush_ms = 5
+    assert not log.needs_flush(5 + 999)
+    assert log.needs_flush(5 + 1000)
     fill(log, 1)
     assert log.must_flush_now
-    assert log.flush(T0_MS + 1000) == 12
+    assert log.flush(5 + 1000) == 12
     assert (log.recovery_point, log.unflushed_messages) == (12, 0)
-    assert not log.needs_flush(T0_MS + 10_000)
+    assert not log.needs_flush(10_000)
     fill(log, 30)
     assert log.flush(upto_active=True) == log.active.base_offset
 
@@ -336,7 +362,7 @@ def test_a_bound_on_open_files_is_kept(tmp_path: Path, monkeypatch: pytest.Monke
     from barnabas.storage import files as storage_files
 
     pool = storage_files.OpenFiles(20)
-    monkeypatch.setattr("barnabas.storage.segment.OPEN_FILES", pool)
+    monkeypatch.setattr("barnabas.storage.segment_files.OPEN_FILES", pool)
     before = len(os.listdir("/proc/self/fd"))
     logs = [create_log(str(tmp_path / f"t-{i}"), SMALL, T0_MS) for i in range(60)]
     for _ in range(3):

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from barnabas.storage import log_manager
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
-from barnabas.storage.errors import LogDirLocked, LogDirOffline, WrongLogDir
+from barnabas.storage.errors import LogDirLocked, LogDirOffline, LogUnreadable, WrongLogDir
+from barnabas.storage.log import Log
 from barnabas.storage.log_dir import parse_folder_name
 from barnabas.storage.log_manager import LogManager
 from tests.unit.storage.building import SMALL, T0_MS, append, read_all, rows
@@ -41,10 +46,10 @@ def opened() -> Iterator[Opener]:
 
 def kill(manager: LogManager) -> None:
     """What kill -9 leaves: everything written, nothing tidied."""
-    for one in manager._dirs:
-        if one.lock_fd >= 0:
-            os.close(one.lock_fd)
-            one.lock_fd = -1
+    for log_dir in manager._dirs:
+        if log_dir.lock_fd >= 0:
+            os.close(log_dir.lock_fd)
+            log_dir.lock_fd = -1
 
 
 def filled(manager: LogManager, topic: str = "t", partitions: int = 3) -> None:
@@ -118,6 +123,38 @@ def test_new_logs_go_where_the_fewest_are(tmp_path: Path, opened: Opener) -> Non
     assert len(opened(tmp_path / "a", tmp_path / "b", tmp_path / "c").logs) == 8
 
 
+@pytest.mark.parametrize("how", ["write", "checkpoint", "stop"])
+def test_a_log_whose_folder_was_removed_leaves_its_dir_alone(
+    tmp_path: Path, opened: Opener, how: str
+) -> None:
+    manager = opened(tmp_path)
+    filled(manager, partitions=3)
+    told: list[list[TopicPartition]] = []
+    manager.on_offline = lambda _reason, lost: told.append(lost)
+    name = TopicPartition("t", 1)
+    lost = manager.logs[name]
+    shutil.rmtree(lost.folder)
+    if how == "write":
+        lost.active.file = None
+        with pytest.raises(LogDirOffline) as failed:
+            append(lost, rows(1))
+        manager.log_failed(name, lost, failed.value)
+    elif how == "checkpoint":
+        manager.checkpoint()
+    else:
+        manager.close()
+    assert told == [[name]]
+    assert manager.offline_dirs == {}
+    if how != "stop":
+        assert len(manager.logs) == 2
+        with pytest.raises(LogDirOffline, match="cannot be read"):
+            manager.create("t", 1, None, T0_MS)
+        manager.close()
+    again = opened(tmp_path)
+    assert len(again.logs) == 2
+    assert not again.recovered_unclean
+
+
 def test_a_failed_dir_leaves_the_others_alone(tmp_path: Path, opened: Opener) -> None:
     manager = opened(tmp_path / "a", tmp_path / "b")
     filled(manager, partitions=4)
@@ -125,7 +162,7 @@ def test_a_failed_dir_leaves_the_others_alone(tmp_path: Path, opened: Opener) ->
     manager.on_offline = lambda path, lost: told.append((path, lost))
     gone = str(tmp_path / "a")
     lost = manager.take_offline(gone, OSError(5, "Input/output error"))
-    assert told == [(gone, lost)]
+    assert told == [(f"log dir {gone} is offline", lost)]
     assert len(lost) == 2
     assert manager.offline_dirs == {gone: "Input/output error"}
     assert len(manager.logs) == 2
@@ -133,7 +170,7 @@ def test_a_failed_dir_leaves_the_others_alone(tmp_path: Path, opened: Opener) ->
     assert manager.create("new", 0, None, T0_MS).log_dir == str(tmp_path / "b")
     with pytest.raises(LogDirOffline):
         manager.create("new", 1, None, T0_MS, log_dir=gone)
-    usage = {one.path: one for one in manager.usage()}
+    usage = {row.path: row for row in manager.usage()}
     assert usage[gone].offline
     assert usage[str(tmp_path / "b")].total_bytes > 0
     manager.close()
@@ -145,7 +182,7 @@ def test_an_unusable_dir_is_skipped_unless_it_is_the_only_one(tmp_path: Path, op
     (tmp_path / "file").write_text("not a directory")
     manager = opened(tmp_path / "a", tmp_path / "file")
     assert list(manager.offline_dirs) == [str(tmp_path / "file")]
-    with pytest.raises(LogDirOffline, match="mend the disk"):
+    with pytest.raises(LogDirOffline, match="and start the broker again"):
         opened(tmp_path / "file")
 
 
@@ -153,29 +190,30 @@ def test_a_deleted_topic_is_gone_at_once_and_its_files_later(tmp_path: Path, ope
     manager = opened(tmp_path / "d")
     filled(manager)
     reader = manager.logs[TopicPartition("t", 0)].read(0, 1000)
-    assert manager.delete("t", 0, T0_MS)
-    assert not manager.delete("t", 0, T0_MS)
+    assert manager.delete("t", 0)
+    assert not manager.delete("t", 0)
     assert manager.get("t", 0) is None
-    (folder,) = [one for one in os.listdir(tmp_path / "d") if one.endswith("-delete")]
+    (folder,) = [row for row in os.listdir(tmp_path / "d") if row.endswith("-delete")]
     assert folder.startswith("t-0.")
     assert reader is not None
     assert len(reader.read()) == reader.size
     assert manager.create("t", 0, uuid.UUID(int=78), T0_MS).log_end_offset == 0
-    manager.remove_doomed(T0_MS + SMALL.file_delete_delay_ms - 1)
+    manager.remove_doomed(5)
+    manager.remove_doomed(5 + SMALL.file_delete_delay_ms - 1)
     assert (tmp_path / "d" / folder).exists()
-    manager.remove_doomed(T0_MS + SMALL.file_delete_delay_ms)
+    manager.remove_doomed(5 + SMALL.file_delete_delay_ms)
     assert not (tmp_path / "d" / folder).exists()
-    manager.delete("t", 1, T0_MS)
+    manager.delete("t", 1)
     kill(manager)
     again = opened(tmp_path / "d")
     assert sorted(again.logs) == [("t", 0), ("t", 2)]
-    assert not [one for one in os.listdir(tmp_path / "d") if one.endswith("-delete")]
+    assert not [row for row in os.listdir(tmp_path / "d") if row.endswith("-delete")]
 
 
 def test_a_long_topic_name_can_be_deleted(tmp_path: Path, opened: Opener) -> None:
     manager = opened(tmp_path / "d")
     manager.create("x" * 249, 0, TOPIC_ID, T0_MS)
-    assert manager.delete("x" * 249, 0, T0_MS)
+    assert manager.delete("x" * 249, 0)
 
 
 @pytest.mark.parametrize("file", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"])
@@ -191,9 +229,10 @@ def test_damaged_checkpoints_cost_no_record(tmp_path: Path, opened: Opener, file
 def test_flushes_that_are_due(tmp_path: Path, opened: Opener) -> None:
     manager = opened(tmp_path / "d", config=LogConfig(flush_ms=1000))
     filled(manager)
-    assert manager.flush_due(T0_MS + 999) == 0
-    assert manager.flush_due(T0_MS + 1000) == 3
-    assert manager.flush_due(T0_MS + 9999) == 0
+    assert manager.flush_due(5) == 0
+    assert manager.flush_due(5 + 999) == 0
+    assert manager.flush_due(5 + 1000) == 3
+    assert manager.flush_due(5 + 9999) == 0
     manager.checkpoint()
     text = (tmp_path / "d" / "recovery-point-offset-checkpoint").read_text()
     assert text == "0\n3\nt 0 60\nt 1 60\nt 2 60\n"
@@ -202,7 +241,7 @@ def test_flushes_that_are_due(tmp_path: Path, opened: Opener) -> None:
 def test_rolled_segments_become_durable_by_themselves(tmp_path: Path, opened: Opener) -> None:
     manager = opened(tmp_path / "d")
     filled(manager)
-    assert manager.flush_due(T0_MS) == 3
+    assert manager.flush_due(0) == 3
     assert all(log.recovery_point == log.active.base_offset for log in manager.logs.values())
 
 
@@ -251,7 +290,7 @@ def test_a_topic_that_is_deleted_while_it_is_compacted_takes_no_dir_along(
         steps = manager.cleaner.steps(T0_MS)
         for count, step in enumerate(steps):
             if count == steps_before:
-                manager.delete("t", 0, T0_MS)
+                manager.delete("t", 0)
             step.work()
             step.commit()
         assert manager.get("t", 0) is None
@@ -278,15 +317,81 @@ def test_one_line_per_dir_says_what_was_mended(
         kill(manager)
     caplog.clear()
     again = opened(tmp_path / "d")
-    lines = [one for one in caplog.records if one.name == "barnabas.storage"]
+    lines = [record for record in caplog.records if record.name == "barnabas.storage"]
     summary = lines[-1].__dict__
     assert (summary["log_dir"], summary["logs"]) == (str(tmp_path / "d"), 8)
     if clean:
-        assert [one.message for one in lines] == ["logs mended after a clean stop"]
+        assert [line.message for line in lines] == ["logs repaired after a clean stop"]
         assert summary["rebuilt_indexes"] == sum(len(log.segments) for log in again.logs.values())
         assert summary["rebuilt_logs"] == "t-0, t-1, t-2, t-3, t-4 and 3 more"
     else:
-        assert [one.message for one in lines] == ["torn tail cut off", "logs recovered after an unclean stop"]
+        assert [line.message for line in lines] == [
+            "torn tail cut off",
+            "logs recovered after an unclean stop",
+        ]
         assert lines[0].__dict__["log"] == summary["cut_logs"] == "t-3"
         assert lines[0].__dict__["bytes"] == summary["cut_bytes"] > 0
         assert 0 < summary["scanned_bytes"] < sum(log.size_bytes for log in again.logs.values())
+
+
+def test_a_log_that_cannot_be_opened_costs_its_own_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = LogManager([tmp_path], lambda topic: LogConfig())
+    manager.open(T0_MS)
+    for partition in (0, 1):
+        append(manager.create("t", partition, None, T0_MS), rows(3))
+    manager.close()
+    real = log_manager.open_log
+
+    def opens(folder: str, *args: Any, **names: Any) -> Log:
+        if folder.endswith("t-1"):
+            raise ZeroDivisionError("a bug")
+        return real(folder, *args, **names)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log_manager, "open_log", opens)
+        again = LogManager([tmp_path], lambda topic: LogConfig())
+        again.open(T0_MS)
+    assert [str(name) for name in again.logs] == ["t-0"]
+    assert not again.offline_dirs
+    with pytest.raises(LogUnreadable, match="t-1 cannot be read: a bug"):
+        again.create("t", 1, None, T0_MS, new=False)
+    assert "log cannot be opened; its partition is offline" in caplog.messages
+    again.close()
+    last = LogManager([tmp_path], lambda topic: LogConfig())
+    last.open(T0_MS)
+    assert len(read_all(last.logs[TopicPartition("t", 1)])) == 3
+    last.close()
+
+
+def test_an_unreadable_transaction_index_costs_the_request_and_not_the_dir(tmp_path: Path) -> None:
+    manager = LogManager([tmp_path], lambda topic: LogConfig(cleanup_policy=("compact",)))
+    manager.open(T0_MS)
+    log = manager.create("t", 0, None, T0_MS)
+    append(log, rows(3))
+    log.roll(T0_MS)
+    append(log, rows(3))
+    log.segments[0].txn_index._entries = None
+    Path(log.segments[0].path(".txnindex")).mkdir()
+    with pytest.raises(LogUnreadable):
+        log.aborted(0, 6)
+    assert not manager.cleaner.run(T0_MS)
+    assert not manager.offline_dirs
+    assert len(read_all(log)) == 6
+    Path(log.segments[0].path(".txnindex")).rmdir()
+    manager.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.EACCES, "let the broker's user read and write there"),
+        (errno.ENOSPC, "make room on the disk"),
+        (errno.EROFS, "mount the file system writable"),
+        (errno.EIO, "repair the disk"),
+    ],
+)
+def test_an_offline_dir_says_what_helps(number: int, advice: str) -> None:
+    error = OSError(number, os.strerror(number))
+    assert f"{os.strerror(number)}; {advice} and start" in str(LogDirOffline("/data", error))

@@ -69,8 +69,8 @@ def test_a_partition_moves_under_load(manager: LogManager, tmp_path: Path) -> No
     assert len(reader.read()) == reader.size
     assert append(now, rows(1), epoch=3) == 67
     assert manager.moving.running == {}
-    manager.remove_doomed(T0_MS)
-    assert sorted(one.name for one in (tmp_path / "a").iterdir() if one.is_dir()) == []
+    manager.remove_doomed(0)
+    assert sorted(row.name for row in (tmp_path / "a").iterdir() if row.is_dir()) == []
     manager.close()
 
 
@@ -116,7 +116,7 @@ def test_a_move_back_waits_for_the_move_before(manager: LogManager, tmp_path: Pa
     assert manager.logs[NAME].folder == str(tmp_path / "a" / "t-0")
     assert len(read_all(manager.logs[NAME])) == 60
     manager.close()
-    assert [one.name for one in (tmp_path / "b").iterdir() if one.is_dir()] == []
+    assert [row.name for row in (tmp_path / "b").iterdir() if row.is_dir()] == []
 
 
 def test_producers_and_their_last_batches_come_along(manager: LogManager, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_producers_and_their_last_batches_come_along(manager: LogManager, tmp_pa
     assert move.done
     producer = manager.logs[NAME].core.producers.get(8)
     assert producer is not None
-    assert [one.first_sequence for one in producer.batches] == [0, 1, 2]
+    assert [batch.first_sequence for batch in producer.batches] == [0, 1, 2]
 
 
 def test_offsets_of_a_damaged_end_are_not_given_out_again(
@@ -200,7 +200,7 @@ def test_a_crash_in_the_middle_of_the_change_leaves_one_log(
     kill(manager)
     again = opened(tmp_path / "a", tmp_path / "b")
     assert again.logs[NAME].log_end_offset == 63
-    assert [one.name for one in (tmp_path / "b").iterdir() if one.name.endswith("-stray")]
+    assert [row.name for row in (tmp_path / "b").iterdir() if row.name.endswith("-stray")]
 
 
 def test_a_move_is_called_off_by_its_own_dir_or_a_deletion(manager: LogManager, tmp_path: Path) -> None:
@@ -213,11 +213,11 @@ def test_a_move_is_called_off_by_its_own_dir_or_a_deletion(manager: LogManager, 
         if end == "own dir":
             assert manager.moving.begin(NAME, str(tmp_path / "a"), T0_MS) is None
         else:
-            manager.delete("t", 0, T0_MS)
+            manager.delete("t", 0)
         step.commit()
         assert list(steps) == []
         assert manager.moving.running == {}
-        assert [one for one in os.listdir(tmp_path / "b") if one.endswith("-future")] == []
+        assert [row for row in os.listdir(tmp_path / "b") if row.endswith("-future")] == []
 
 
 def test_a_truncation_meanwhile_is_followed(manager: LogManager, tmp_path: Path) -> None:
@@ -264,4 +264,4 @@ def test_a_dir_that_fails_takes_its_moves_along(manager: LogManager, tmp_path: P
     assert list(move.steps(T0_MS)) == []
     assert len(read_all(manager.logs[NAME])) == 60
     # It goes on when the broker starts with a dir that works again.
-    assert [one.name for one in (tmp_path / "b").iterdir() if one.name.endswith("-future")]
+    assert [row.name for row in (tmp_path / "b").iterdir() if row.name.endswith("-future")]

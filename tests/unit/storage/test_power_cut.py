@@ -41,7 +41,7 @@ def test_with_flush_messages_1_no_acknowledged_record_is_lost(tmp_path: Path, se
                 append(log, rows(rng.randrange(1, 4)), epoch=rng.choice([log.core.leader_epoch, 0, 1]))
                 if rng.random() < 0.9:
                     assert log.must_flush_now
-                    log.flush(T0_MS)
+                    log.flush()
                     acknowledged = log.log_end_offset
                 if rng.random() < 0.1:
                     manager.checkpoint()
@@ -65,7 +65,7 @@ def test_without_flushes_the_log_is_shorter_but_whole(tmp_path: Path, seed: int)
             for _ in range(30):
                 append(log, rows(2), producer_id=-1)
                 if rng.random() < 0.1:
-                    manager.flush_due(T0_MS)
+                    manager.flush_due(0)
                 if rng.random() < 0.1:
                     manager.checkpoint()
             if rng.random() < 0.3:
@@ -98,14 +98,14 @@ def test_a_power_cut_at_any_step_of_a_move_loses_no_acknowledged_record(
         def opened_both() -> LogManager:
             manager = LogManager(dirs, lambda topic: EVERY_RECORD)  # noqa: B023 - used in this turn only
             manager.open(T0_MS)
-            for one in (*dirs, folder):  # noqa: B023
-                fsync_dir(one)
+            for row in (*dirs, folder):  # noqa: B023
+                fsync_dir(row)
             return manager
 
         def acknowledge(manager: LogManager) -> int:
             log = manager.logs[name]
             append(log, rows(2))
-            log.flush(T0_MS)
+            log.flush()
             return log.log_end_offset
 
         with PowerCut(folder) as power:

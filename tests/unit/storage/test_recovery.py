@@ -251,20 +251,20 @@ def test_producers_survive_a_crash_with_their_last_batches(tmp_path: Path) -> No
     assert [seen.first_offset for seen in producer.batches][-1] == 117
 
 
-def test_only_one_line_tells_what_was_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_segment_that_was_cut_short_costs_its_last_batch_and_not_the_later_ones(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     log, wanted = make(tmp_path / "t-0")
-    third = log.segments[2]
-    size = third.size_bytes
+    third, following = log.segments[2:4]
     with open(third.path(".log"), "r+b") as file:
-        file.truncate(size - 10)
+        file.truncate(third.size_bytes - 10)
     with caplog.at_level(logging.WARNING):
         opened = again(log, clean=False)
-    (line,) = [record for record in caplog.records if record.message == "torn tail cut off"]
-    fields = line.__dict__
-    assert fields["log"] == "t-0"
-    assert fields["offset"] == opened.log_end_offset
-    assert fields["segments"] == len(log.segments) - 3
-    assert read_all(opened) == wanted[: opened.log_end_offset]
+    end = following.base_offset
+    assert read_all(opened) == wanted[: end - 3] + wanted[end:]
+    assert opened.log_end_offset == log.log_end_offset
+    lines = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert [line.message for line in lines] == ["damaged batch is not served"]
 
 
 def test_records_read_back_are_the_bytes_that_were_written(tmp_path: Path) -> None:
@@ -273,3 +273,30 @@ def test_records_read_back_are_the_bytes_that_were_written(tmp_path: Path) -> No
     assert found is not None
     assert Path(log.active.path(".log")).read_bytes() == found.read()
     assert list(read_records(found.read())) == wanted
+
+
+def missing_records(caplog: pytest.LogCaptureFixture) -> list[tuple[int, int]]:
+    return [
+        (record.__dict__["from"], record.__dict__["to"])
+        for record in caplog.records
+        if record.message == "records are missing"
+    ]
+
+
+@pytest.mark.parametrize("how", ["emptied", "removed"])
+def test_a_segment_that_is_gone_after_a_clean_stop_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    log, wanted = make(tmp_path / "t-0")
+    log.close()
+    first, following = log.segments[1].base_offset, log.segments[2].base_offset
+    victim = Path(log.segments[1].path(".log"))
+    if how == "emptied":
+        os.truncate(victim, 0)
+    else:
+        victim.unlink()
+    opened = again(log, clean=True, recovery_point=log.log_end_offset)
+    for _ in range(2):
+        assert read_all(opened) == [row for row in wanted if not first <= row.offset < following]
+    assert set(missing_records(caplog)) == {(first, following - 1)}
+    assert opened.log_end_offset == log.log_end_offset

@@ -1,0 +1,34 @@
+"""Says in the log how far the opening of a log dir is, where that takes long."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+log = logging.getLogger("barnabas.storage")
+
+BETWEEN_SECONDS: Final = 5.0
+
+
+class Opening:
+    """Counts the logs of one dir that are open."""
+
+    def __init__(self, log_dir: str, total: int, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._log_dir = log_dir
+        self._total = total
+        self._monotonic = monotonic
+        self._began = self._said = monotonic()
+        self._done = 0
+
+    def opened(self, count: int) -> None:
+        """So many more are open: a line every five seconds, with an estimate of what is left."""
+        self._done += count
+        now = self._monotonic()
+        if now - self._said < BETWEEN_SECONDS or self._done >= self._total:
+            return
+        self._said = now
+        left_s = (now - self._began) / self._done * (self._total - self._done) if self._done else -1.0
+        extra = {"dir": self._log_dir, "open": self._done, "of": self._total, "seconds_left": round(left_s)}
+        log.info("opening logs", extra=extra)

@@ -1,0 +1,176 @@
+"""A segment's files: their names, which are open, what is known of them. See segment.py."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+from barnabas.records.units import Offset, Position
+from barnabas.storage.checked import Checked
+from barnabas.storage.files import OPEN_FILES, LogFile, remove_quietly
+from barnabas.storage.index import OffsetIndex, TimeIndex
+from barnabas.storage.txn_index import TxnIndex
+
+log = logging.getLogger("barnabas.storage")
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TXN_INDEX_SUFFIX: Final = ".txnindex"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+
+OFFSETS_IN_SEGMENT_MAX: Final = (1 << 31) - 1
+OFFSET_MAX: Final = Offset((1 << 63) - 1)
+TAIL_BATCHES: Final = 1024
+UNKNOWN_MS: Final = -2
+
+
+class SegmentFiles:
+    """See the module."""
+
+    __slots__ = (
+        "__weakref__",
+        "_checked",
+        "_max_timestamp",
+        "_offset_of_max_timestamp",
+        "base_offset",
+        "bytes_since_entry",
+        "created_ms",
+        "damaged",
+        "file",
+        "first_timestamp",
+        "folder",
+        "gap_noted",
+        "interval",
+        "is_end_checked",
+        "is_joined",
+        "may_be_sparse",
+        "offset_index",
+        "overlaps",
+        "size_bytes",
+        "suffix",
+        "tail_offsets",
+        "tail_positions",
+        "time_index",
+        "trusted_from",
+        "txn_index",
+    )
+
+    def __init__(
+        self,
+        folder: str,
+        base_offset: int,
+        size_bytes: int,
+        index_bytes_max: int,
+        *,
+        interval: int = 4096,
+        suffix: str = "",
+    ) -> None:
+        """interval: bytes of log between two index entries, where this class writes them."""
+        self.folder = folder
+        self.interval = interval
+        self.base_offset = Offset(base_offset)
+        self.suffix = suffix
+        self.size_bytes = size_bytes
+        self.file: LogFile | None = None
+        self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, index_bytes_max)
+        self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), base_offset, index_bytes_max)
+        self.txn_index = TxnIndex(self.path(TXN_INDEX_SUFFIX))
+        self.bytes_since_entry = 0
+        self.created_ms = 0
+        self.first_timestamp = -1
+        self._max_timestamp = UNKNOWN_MS
+        self._offset_of_max_timestamp: int = base_offset
+        # Where the last appended batches lie: base offsets and positions, for readers at the tail.
+        self.tail_offsets: list[Offset] = []
+        self.tail_positions: list[Position] = []
+        # Whether there may be batches without records, as compaction leaves them.
+        self.may_be_sparse = size_bytes > 0
+        # Below this position nothing is known to be intact but what has been checked.
+        self.trusted_from = size_bytes
+        self._checked = Checked()
+        self.damaged: dict[int, int] = {}
+        # Whether a reader has found that no segment holds the offsets behind this one, and that was logged.
+        self.gap_noted = False
+        # Whether its end was looked at because offsets before the next segment are missing.
+        self.is_end_checked = False
+        # Whether it is known that the segment before this one does not hold this one's offsets.
+        self.is_joined = False
+        # Where the next segment begins, if both hold the same offsets and the next one is believed.
+        self.overlaps: tuple[int, ...] = ()
+
+    def path(self, kind: str) -> str:
+        """The path of the segment's file of one kind (`.log`, `.index`, ...)."""
+        return os.path.join(self.folder, f"{self.base_offset:020d}{kind}{self.suffix}")
+
+    def paths(self) -> list[str]:
+        return [self.path(kind) for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)]
+
+    def open(self) -> LogFile:
+        """The open file. Raises OSError."""
+        file = self.file
+        if file is None:
+            file = self.file = LogFile(self.path(LOG_SUFFIX))
+            OPEN_FILES.opened(self)
+        return file
+
+    def start_indexes(self) -> None:
+        self.offset_index.start_empty()
+        self.time_index.start_empty()
+
+    def relocate(self, folder: str) -> None:
+        """The folder has been renamed."""
+        self.folder = folder
+        _, self.offset_index.path, self.time_index.path, self.txn_index.path = self.paths()
+
+    def change_suffix(self, suffix: str) -> None:
+        """Renames the files, those that exist; indexes first, so that a `.log` never misses one."""
+        old = self.paths()
+        self.suffix = suffix
+        new = self.paths()
+        for before, after in reversed(list(zip(old, new, strict=True))):
+            if os.path.exists(before):
+                os.replace(before, after)
+        self.offset_index.path, self.time_index.path, self.txn_index.path = new[1:]
+
+    def sync(self) -> None:
+        """Forces file and indexes to disk. Raises OSError. Any thread."""
+        file = self.open()  # held by name: another thread's opening may take it from the segment meanwhile
+        os.fdatasync(file.fd)
+        self.offset_index.write(sync=True)
+        self.time_index.write(sync=True)
+        self.txn_index.sync()
+
+    def set_aside(self) -> str:
+        """Renames the `.log` to `.log.damaged` and removes the rest; the new name. Raises OSError."""
+        self.file = None
+        path = self.path(LOG_SUFFIX)
+        target, number = path + ".damaged", 1
+        while os.path.exists(target):
+            number += 1
+            target = f"{path}.{number}.damaged"
+        os.replace(path, target)
+        for left in self.paths()[1:]:
+            remove_quietly(left)
+        return target
+
+    def delete_files(self) -> None:
+        """Removes the files, whatever of them exists. Raises OSError."""
+        self.file = None
+        for path in self.paths():
+            remove_quietly(path)
+
+    def note_damage(self, position: int, size: int, reason: str) -> None:
+        if position not in self.damaged:
+            self.damaged[position] = size
+            log.error(
+                "damaged batch is not served",
+                extra={"file": self.path(LOG_SUFFIX), "position": position, "bytes": size, "reason": reason},
+            )
+
+    def __repr__(self) -> str:
+        return f"Segment({Path(self.path(LOG_SUFFIX)).name}, {self.size_bytes} bytes)"

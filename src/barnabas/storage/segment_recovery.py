@@ -1,0 +1,180 @@
+"""Reading a whole segment again after an unclean stop: what is whole is indexed and learned, what is not is mended,
+stepped over, or, at the end of the log, cut off.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.cores.partition import PartitionCore
+from barnabas.records.control import marker_of
+from barnabas.records.units import Offset, Position
+from barnabas.storage.batch_table import BatchTable
+from barnabas.storage.scan import Damaged, tables
+from barnabas.storage.segment import LOG_SUFFIX, OFFSET_MAX, OFFSETS_IN_SEGMENT_MAX, Segment
+from barnabas.storage.survey import Fate, Verdict, original_of, survey
+
+if TYPE_CHECKING:
+    from barnabas.storage.files import LogFile
+
+log = logging.getLogger("barnabas.storage")
+
+DAMAGED_SUFFIX: Final = ".damaged"
+
+
+class Cut(NamedTuple):
+    """What was cut off a segment's end; `kept_in` is the file that holds it now, or None for a torn write."""
+
+    bytes: int
+    reason: str
+    kept_in: str | None
+
+
+def recover_segment(
+    segment: Segment,
+    core: PartitionCore,
+    ceiling: int = OFFSET_MAX,
+    *,
+    is_last: bool = True,
+    dense: bool = False,
+    earlier: Sequence[Segment] = (),
+) -> tuple[Offset, Cut | None]:
+    """Verifies a segment's batches and builds its indexes; the core, which stands at the segment's base, learns them.
+
+    Returns (the offset after the last whole batch, what was cut off its end). ceiling: where the next segment begins.
+    is_last: nothing follows, so that what is not whole at the end is a torn write, and goes; elsewhere it stays
+    where it lies and is never served. dense: the log was never compacted. earlier: the segments before this one, where
+    a batch that seems to be damaged may turn out to be a copy. Raises OSError.
+    """
+    ceiling = min(ceiling, segment.base_offset + OFFSETS_IN_SEGMENT_MAX + 1)
+    return _Rescan(segment, core, ceiling, dense, earlier).run(is_last)
+
+
+class _Rescan:
+    def __init__(
+        self, segment: Segment, core: PartitionCore, ceiling: int, dense: bool, earlier: Sequence[Segment]
+    ) -> None:
+        self.dense = dense
+        self.earlier = earlier
+        self.segment = segment
+        self.core = core
+        self.ceiling = ceiling
+        self.end_offset: Offset = segment.base_offset
+        self.position = 0
+        """Where the next piece begins."""
+        self.whole_to = Position(0)
+        """Where the last whole batch ends."""
+        self.lost: list[Verdict] = []
+
+    def run(self, is_last: bool) -> tuple[Offset, Cut | None]:
+        segment = self.segment
+        segment.damaged = {}
+        segment.start_indexes()
+        segment.txn_index.start_empty()
+        segment.bytes_since_entry = 0
+        segment.set_max_timestamp(-1, segment.base_offset)
+        file = segment.open()
+        while self.position < segment.size_bytes:
+            if not self._walk(file):
+                verdicts = survey(
+                    file, self.position, segment.size_bytes, self.end_offset, self.ceiling, dense=self.dense
+                )
+                for verdict in verdicts:
+                    self._apply(file, self._doubted(file, verdict, is_last))
+        cut = self._cut_tail(file) if is_last and self.whole_to < segment.size_bytes else None
+        for verdict in self.lost:
+            segment.note_damage(verdict.piece.position, verdict.piece.size_bytes, verdict.reason)
+        segment.trusted_from = 0 if not segment.damaged else segment.size_bytes
+        segment.finish()
+        segment.offset_index.write()
+        segment.time_index.write()
+        return self.end_offset, cut
+
+    def _walk(self, file: LogFile) -> bool:
+        """Takes batches as long as they are whole and in their place; whether that was so to the end."""
+        try:
+            for table in tables(file, self.position, self.segment.size_bytes, verified=True):
+                stop = table.in_order_until(0, self.end_offset, self.ceiling)
+                if stop:
+                    self._take(table, 0, stop)
+                if stop < len(table):
+                    return False
+        except Damaged:
+            return False
+        return self.position == self.segment.size_bytes
+
+    def _take(self, table: BatchTable, first: int, stop: int) -> None:
+        self.whole_to = self.position = self.segment.note_rows(table, first, stop, table.position(first))
+        self.end_offset = Offset(table.last_offset(stop - 1) + 1)
+        learn(self.core, self.segment, table, first, stop)
+
+    def _doubted(self, file: LogFile, verdict: Verdict, is_last: bool) -> Verdict:
+        """The verdict, or that a batch is lost which only the segment's own bytes speak for."""
+        piece = verdict.piece
+        if verdict.fate is Fate.MOVED and piece.base_offset < self.segment.base_offset:
+            holder = next((s for s in reversed(self.earlier) if s.base_offset <= piece.base_offset), None)
+            if holder and original_of(file, piece, holder.open(), holder.size_bytes) is not None:
+                return Verdict(piece, Fate.LOST, -1, f"a copy of a batch in {holder.path(LOG_SUFFIX)}")
+        if verdict.fate is Fate.KEPT and is_last and self.dense:
+            ends_log = self.whole_to == piece.position == self.segment.size_bytes - piece.size_bytes
+            if ends_log and piece.base_offset != self.end_offset:
+                # Where nothing was compacted there are no gaps, and none follows that would confirm this one.
+                reason = f"offset {piece.base_offset} at the log's end, where {self.end_offset} belongs"
+                return Verdict(piece, Fate.LOST, -1, reason)
+        return verdict
+
+    def _apply(self, file: LogFile, verdict: Verdict) -> None:
+        piece = verdict.piece
+        if verdict.fate is Fate.LOST:
+            self.lost.append(verdict)
+            self.position = piece.position + piece.size_bytes
+            return
+        if verdict.fate is Fate.MOVED:
+            self.segment.move_batch(piece.position, piece.base_offset, verdict.base_offset)
+        table = BatchTable()
+        data = memoryview(os.pread(file.fd, piece.size_bytes, piece.position))
+        table.read(data, piece.position, piece.position + piece.size_bytes, verified=True)
+        self._take(table, 0, 1)
+
+    def _cut_tail(self, file: LogFile) -> Cut:
+        """What follows the last whole batch of the log goes; it is kept beside it unless it is a torn write."""
+        segment, start = self.segment, self.whole_to
+        size = segment.size_bytes - start
+        tail = [verdict for verdict in self.lost if verdict.piece.position >= start]
+        self.lost = [verdict for verdict in self.lost if verdict.piece.position < start]
+        kept_in = None
+        if any(verdict.piece.base_offset >= 0 for verdict in tail):
+            # Batches of their full length: a flipped bit, or one of them was written out of order.
+            kept_in = f"{segment.path(LOG_SUFFIX)}.{start}{DAMAGED_SUFFIX}"
+            copy_range(file, start, segment.size_bytes, kept_in)
+        segment.cut(start)
+        return Cut(size, tail[0].reason if tail else "a batch is cut off", kept_in)
+
+
+def copy_range(file: LogFile, start: int, end: int, path: str) -> None:
+    """Copies bytes [start, end) of a file into a new one. Raises OSError."""
+    with open(path, "wb") as target:
+        while start < end:
+            data = os.pread(file.fd, min(1 << 20, end - start), start)
+            if not data:
+                break
+            target.write(data)
+            start += len(data)
+
+
+def learn(core: PartitionCore, segment: Segment | None, table: BatchTable, first: int, stop: int) -> None:
+    """Intact batches of our own log go through the core, as far as they matter to it; aborts go into
+    `segment`'s transaction index."""
+    for i in table.telling(first, stop):
+        header, base_offset = table.header(i), table.base_offset(i)
+        epoch = header.partition_leader_epoch
+        if not header.is_control:
+            core.apply(header, base_offset, epoch, header.max_timestamp)
+            continue
+        marker = marker_of(table.view(i), header)
+        completed = core.apply_marker(header, base_offset, epoch, marker, header.max_timestamp)
+        if completed is not None and completed.aborted and segment is not None:
+            segment.txn_index.append(completed)

@@ -1,0 +1,230 @@
+"""A compacted segment takes the place of those that it was made from.
+
+The steps, of which the owner's thread takes the short ones and another thread those that wait for the disk:
+
+    write_range  (thread)  `<base>.covers.swap` says which segments the new one stands for; both are synced
+    begin        (owner)   the new segment's files are renamed from `.cleaned` to `.swap`, the `.log` last
+    sync         (thread)  the names are synced: from here on a power cut, too, leaves the new one
+    finish       (owner)   the old ones are renamed to `.deleted`, the new one loses its suffix
+
+A crash before the `.log` is called `.swap` leaves the old segments; after it the new one is verified and takes their
+place at the next start (`finish_swaps`). A retention or truncation in between calls the swap off first, so that
+no restart brings back what they took. Source of the names: Kafka's LogSegments and LogLoader.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import AbstractContextManager
+from typing import Any, Final, NamedTuple, Protocol
+
+from barnabas.storage import checkpoints
+from barnabas.storage.errors import CorruptCheckpoint, LogDirOffline
+from barnabas.storage.files import fsync_dir, remove_quietly
+from barnabas.storage.scan import Damaged, tables
+from barnabas.storage.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_MAX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    Segment,
+)
+
+log = logging.getLogger("barnabas.storage")
+
+COVERS_SUFFIX: Final = ".covers"
+DAMAGED_SUFFIX: Final = ".damaged"
+KINDS: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+
+class Range(NamedTuple):
+    """What a new segment stands for: the base offsets of the old ones, and where the last of them ended; and its own
+    size, -1 where nobody has noted it."""
+
+    end_offset: int
+    size_bytes: int
+    bases: tuple[int, ...]
+
+
+class SwappingLog(Protocol):
+    """What a swap needs of the log whose segments it replaces."""
+
+    folder: str
+    log_dir: str
+    swap: Swap | None
+
+    @property
+    def flush_lock(self) -> AbstractContextManager[Any]: ...
+    @property
+    def segments(self) -> list[Segment]: ...
+    def doom(self, segments: list[Segment], *, keep_snapshot_of: int = -1) -> None: ...
+    def exchange(self, olds: list[Segment], new: Segment) -> None: ...
+
+
+class Swap:
+    """One new segment on its way into its log; see the module. `olds` are neighbours, ascending, none active."""
+
+    def __init__(self, one: SwappingLog, new: Segment, olds: list[Segment], end_offset: int) -> None:
+        self._log = one
+        self.new = new
+        self._olds = olds
+        self._end_offset = end_offset
+        self._done = False
+
+    @property
+    def _covers(self) -> str:
+        return os.path.join(self.new.folder, f"{self.new.base_offset:020d}{COVERS_SUFFIX}{SWAP_SUFFIX}")
+
+    def write_range(self) -> None:
+        """Raises OSError. Any thread."""
+        bases = tuple(segment.base_offset for segment in self._olds)
+        checkpoints.write_numbers(self._covers, [self._end_offset, self.new.size_bytes, *bases])
+
+    def begin(self) -> bool:
+        """False when the old segments are not all there any more. Raises LogDirOffline."""
+        if not self._is_possible():
+            self.cancel()
+            return False
+        try:
+            self.new.change_suffix(SWAP_SUFFIX)
+        except OSError as error:
+            raise LogDirOffline(self._log.log_dir, error) from error
+        self._log.swap = self
+        return True
+
+    def sync(self) -> None:
+        """Raises LogDirOffline. Any thread."""
+        try:
+            fsync_dir(self.new.folder)
+        except FileNotFoundError:
+            return  # deleted or moved meanwhile; `finish` finds out
+        except OSError as error:
+            raise LogDirOffline(self._log.log_dir, error) from error
+
+    def finish(self) -> bool:
+        """False when the swap was called off meanwhile. Raises LogDirOffline."""
+        one, new = self._log, self.new
+        if one.swap is not self or not self._is_possible():
+            self.cancel()
+            return False
+        with one.flush_lock:
+            one.swap = None
+            self._done = True
+            try:
+                one.doom(self._olds, keep_snapshot_of=new.base_offset)
+                new.change_suffix("")
+                remove_quietly(self._covers)
+            except OSError as error:
+                raise LogDirOffline(one.log_dir, error) from error
+            one.exchange(self._olds, new)
+        return True
+
+    def cancel(self) -> None:
+        """The old segments stay, the new one's files go, the `.log` first. Raises OSError."""
+        if self._done:
+            return
+        self._done = True
+        if self._log.swap is self:
+            self._log.swap = None
+        self.new.delete_files()
+        remove_quietly(self._covers)
+
+    def _is_possible(self) -> bool:
+        if self._done or self.new.folder != self._log.folder:
+            return False
+        segments, olds = self._log.segments, self._olds
+        first = next((i for i, segment in enumerate(segments) if segment is olds[0]), -1)
+        return first >= 0 and segments[first : first + len(olds)] == olds and olds[-1] is not segments[-1]
+
+
+def finish_swaps(folder: str, names: set[str]) -> set[str]:
+    """Completes the swaps that an interruption left; the names of the files that are there then. Raises OSError.
+
+    Called before `.deleted` files go: where the new segment is damaged, the old ones are taken back.
+    """
+    bases = {int(n[:20]) for n in names if n[20:] == LOG_SUFFIX + SWAP_SUFFIX and n[:20].isdecimal()}
+    for base in sorted(bases):
+        _finish_swap(folder, names, base)
+    for name in os.listdir(folder):
+        if name.endswith(SWAP_SUFFIX):
+            # An index whose `.log` was not yet called so: the compaction had not come to its turning point.
+            remove_quietly(os.path.join(folder, name))
+    return set(os.listdir(folder))
+
+
+def _finish_swap(folder: str, names: set[str], base: int) -> None:
+    path = os.path.join(folder, f"{base:020d}{LOG_SUFFIX}{SWAP_SUFFIX}")
+    swap = Segment(folder, base, os.stat(path).st_size, 1 << 20, suffix=SWAP_SUFFIX)
+    following, fault = _verified(swap)
+    covered = _read_range(folder, base)
+    if covered is None:
+        # Kafka's own, which says by its last batch alone how far it reaches.
+        covered = Range(following, -1, ())
+    if fault is None and covered.size_bytes not in (-1, swap.size_bytes):
+        fault = f"it has {swap.size_bytes} bytes and not {covered.size_bytes}"
+    olds = sorted(_covered(names, covered, base, LOG_SUFFIX))
+    doomed = sorted(_covered(names, covered, base, LOG_SUFFIX + DELETED_SUFFIX))
+    if fault is not None and (olds or doomed):
+        swap.file = None
+        for kind in KINDS:
+            aside = os.path.join(folder, f"{base:020d}{kind}{SWAP_SUFFIX}")
+            if os.path.exists(aside):
+                os.replace(aside, aside + DAMAGED_SUFFIX)
+        for old in doomed:
+            if old not in olds:
+                Segment(folder, old, 0, 1 << 20, suffix=DELETED_SUFFIX).change_suffix("")
+        log.error(
+            "interrupted compaction left a damaged segment; the old ones are taken back",
+            extra={"file": path + DAMAGED_SUFFIX, "reason": fault, "segments": len({*olds, *doomed})},
+        )
+        return
+    # They go first and the new one is renamed last: a second interruption finds the same state.
+    for old in olds:
+        for kind in KINDS:
+            remove_quietly(os.path.join(folder, f"{old:020d}{kind}"))
+    swap.change_suffix("")
+    remove_quietly(os.path.join(folder, f"{base:020d}{COVERS_SUFFIX}{SWAP_SUFFIX}"))
+    fields = {"file": swap.path(LOG_SUFFIX), "reason": fault}
+    log.warning("interrupted compaction finished", extra={k: v for k, v in fields.items() if v is not None})
+
+
+def _verified(swap: Segment) -> tuple[int, str | None]:
+    """(the offset after the last intact batch, what is wrong with the segment or None). Raises OSError."""
+    following: int = swap.base_offset
+    position = 0
+    try:
+        for table in tables(swap.open(), 0, swap.size_bytes, verified=True):
+            stop = min(table.intact_until(0), table.consistent_until(0, following, OFFSET_MAX))
+            if stop:
+                following = table.last_offset(stop - 1) + 1
+            if stop < len(table):
+                return following, table.fault(
+                    stop
+                ) or f"offset {table.base_offset(stop)} after {following - 1}"
+            position = table.end
+    except Damaged as damage:
+        return following, str(damage)
+    if position != swap.size_bytes:
+        return following, f"the batch at byte {position} is cut off"
+    return following, None
+
+
+def _read_range(folder: str, base: int) -> Range | None:
+    path = os.path.join(folder, f"{base:020d}{COVERS_SUFFIX}{SWAP_SUFFIX}")
+    try:
+        end_offset, size_bytes, *bases = checkpoints.read_numbers(path)
+    except (CorruptCheckpoint, FileNotFoundError, ValueError):
+        return None
+    return Range(end_offset, size_bytes, tuple(bases))
+
+
+def _covered(names: set[str], covered: Range, base: int, kind: str) -> set[int]:
+    """The base offsets of the segments with files of one kind that the new segment stands for."""
+    found = {int(name[:20]) for name in names if name[20:] == kind and name[:20].isdecimal()}
+    if covered.bases:
+        return found & set(covered.bases)
+    return {old for old in found if base <= old < max(covered.end_offset, base + 1)}
