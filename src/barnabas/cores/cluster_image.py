@@ -1,13 +1,13 @@
 """What a broker knows of its cluster: brokers, topics, configs, as the znode tree has them.
 
 The image changes in one way only, by replaying znodes: when it is loaded, when this broker's own
-changes have been made, and when a watch has told of somebody else's. Entries are immutable; the dicts that
+changes have been made, and when a watch has announced somebody else's. Entries are immutable; the dicts that
 hold them change in place, and only between requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
@@ -61,6 +61,13 @@ class TopicImage:
     version: int = 0
 
     @property
+    def is_complete(self) -> bool:
+        """False while some of its partitions have no state yet: whoever made the topic did not come to the end."""
+        return bool(self.topic_id.int) and all(
+            partition.partition_epoch >= 0 for partition in self.partitions.values()
+        )
+
+    @property
     def internal(self) -> bool:
         """True for the topics that the broker keeps its own state in."""
         return self.name in INTERNAL_TOPICS
@@ -78,7 +85,10 @@ class TopicImage:
 
 @dataclass(slots=True)
 class ClusterImage:
-    """The whole cluster. configs: (kind, name) -> texts, for example ("topics", "orders")."""
+    """The whole cluster. configs: (kind, name) -> texts, for example ("topics", "orders").
+
+    deleting: topics that are marked for deletion; what is left of them in the tree is on its way out.
+    """
 
     cluster_id: str = ""
     controller_id: int = -1
@@ -88,16 +98,50 @@ class ClusterImage:
     topics: dict[str, TopicImage] = field(default_factory=dict)
     by_id: dict[UUID, TopicImage] = field(default_factory=dict)
     configs: dict[ConfigKey, Mapping[str, str]] = field(default_factory=dict)
+    config_versions: dict[ConfigKey, int] = field(default_factory=dict, compare=False)  # of their znodes
+    deleting: set[str] = field(default_factory=set)
     changes: int = field(default=0, compare=False)  # grows with each node that is replayed
 
     def config(self, kind: str, name: str) -> Mapping[str, str]:
         """An entity's own configs; empty when it has none."""
         return self.configs.get((kind, name), {})
 
+    def take_config(self, kind: str, name: str, source: ClusterImage) -> None:
+        """Have an entity's own configs as another image has them."""
+        key = (kind, name)
+        if key in source.configs:
+            self.configs[key] = source.configs[key]
+            self.config_versions[key] = source.config_versions[key]
+        else:
+            self.configs.pop(key, None)
+            self.config_versions.pop(key, None)
+
     def partition(self, topic: str, index: int) -> PartitionImage | None:
         """A partition, or None."""
         found = self.topics.get(topic)
         return None if found is None else found.partitions.get(index)
+
+    def draft(self, name: str) -> ClusterImage:
+        """An image of one topic alone, as it is now: changes are replayed there until `adopt` shows them to all."""
+        draft = ClusterImage()
+        topic = self.topics.get(name)
+        if topic is not None:
+            draft.adopt(replace(topic, partitions=dict(topic.partitions)))
+        return draft
+
+    def adopt(self, topic: TopicImage) -> None:
+        """Take a whole topic as it was drafted, in place of what was known of that name."""
+        self.changes += 1
+        self.forget(topic.name)
+        self.topics[topic.name] = topic
+        self.by_id[topic.topic_id] = topic
+
+    def forget(self, name: str) -> None:
+        """Drop a topic, if there is one of that name."""
+        self.changes += 1
+        topic = self.topics.pop(name, None)
+        if topic is not None:
+            self.by_id.pop(topic.topic_id, None)
 
     def put(self, path: str, data: bytes, version: int, czxid: int = -1) -> None:
         """Replay a node that was made or set. Nodes that are no metadata of ours are passed over.
@@ -109,12 +153,16 @@ class ClusterImage:
         if parts[:2] == ["brokers", "topics"] and len(parts) >= 3:
             self._put_topic(path, parts, data, version)
         elif parts[0] == "config" and len(parts) >= 3 and parts[1] != "changes":
-            # /config/users/U and /config/users/U/clients are only there to hold what is below them.
-            if data:
-                self.configs[(parts[1], "/".join(parts[2:]))] = layout.decode_config(path, data)
-        elif parts[:2] == ["brokers", "ids"] and len(parts) == 3:
+            # /config/users/U/clients is only there to hold what is below it.
+            if len(parts) != 4:
+                key = (parts[1], "/".join(parts[2:]))
+                self.configs[key] = layout.decode_config(path, data)
+                self.config_versions[key] = version
+        elif parts[:2] == ["brokers", "ids"] and len(parts) == 3 and parts[2].isdecimal():
             broker_id = int(parts[2])
             self.brokers[broker_id] = layout.decode_broker(broker_id, data, czxid)
+        elif parts[:2] == ["admin", "delete_topics"] and len(parts) == 3:
+            self.deleting.add(parts[2])
         elif path == layout.CONTROLLER:
             self.controller_id = layout.decode_controller(data)
         elif path == layout.CONTROLLER_EPOCH:
@@ -134,37 +182,39 @@ class ClusterImage:
     def _put_assignment(self, name: str, assignment: Assignment, version: int) -> None:
         before = self.topics.get(name)
         known = before.partitions if before is not None and before.topic_id == assignment.topic_id else {}
-        partitions = {
-            index: replace(
-                known.get(index, PartitionImage(replicas)),
-                replicas=replicas,
-                adding=assignment.adding.get(index, ()),
-                removing=assignment.removing.get(index, ()),
-            )
-            for index, replicas in sorted(assignment.replicas.items())
-        }
-        if before is not None:
-            self.by_id.pop(before.topic_id, None)
-        topic = TopicImage(name, assignment.topic_id, partitions, version)
-        self.topics[name] = topic
-        self.by_id[topic.topic_id] = topic
+        partitions: dict[int, PartitionImage] = {}
+        new: dict[tuple[int, ...], PartitionImage] = {}  # one object for all with the same replicas
+        for index, replicas in sorted(assignment.replicas.items()):
+            was = known.get(index)
+            adding, removing = assignment.adding.get(index, ()), assignment.removing.get(index, ())
+            if was is None and not adding and not removing:
+                was = new.get(replicas)
+                if was is None:
+                    was = new[replicas] = PartitionImage(replicas)
+            elif was is None:
+                was = PartitionImage(replicas, adding=adding, removing=removing)
+            elif (was.replicas, was.adding, was.removing) != (replicas, adding, removing):
+                was = replace(was, replicas=replicas, adding=adding, removing=removing)
+            partitions[index] = was
+        self.adopt(TopicImage(name, assignment.topic_id, partitions, version))
 
     def remove(self, path: str) -> None:
         """Replay a node that was deleted."""
         self.changes += 1
         parts = path.split("/")[1:]
         if parts[:2] == ["brokers", "topics"] and len(parts) == 3:
-            topic = self.topics.pop(parts[2], None)
-            if topic is not None:
-                self.by_id.pop(topic.topic_id, None)
+            self.forget(parts[2])
         elif parts[0] == "config" and len(parts) >= 3:
             self.configs.pop((parts[1], "/".join(parts[2:])), None)
-        elif parts[:2] == ["brokers", "ids"] and len(parts) == 3:
+            self.config_versions.pop((parts[1], "/".join(parts[2:])), None)
+        elif parts[:2] == ["brokers", "ids"] and len(parts) == 3 and parts[2].isdecimal():
             self.brokers.pop(int(parts[2]), None)
+        elif parts[:2] == ["admin", "delete_topics"] and len(parts) == 3:
+            self.deleting.discard(parts[2])
         elif path == layout.CONTROLLER:
             self.controller_id = -1
 
-    def apply(self, ops: Sequence[Op], results: Iterable[object]) -> None:
+    def apply(self, ops: Iterable[Op], results: Iterable[object]) -> None:
         """Replay changes that were made. results: what `ZnodeTree.multi` returned for them."""
         for op, result in zip(ops, results, strict=True):
             if isinstance(op, Create):

@@ -1,9 +1,9 @@
-"""The controller: administrative requests and broker failures -> changes of the znode tree.
+"""The controller: administrative requests -> changes of the znode tree. What becomes of leaders is in elections.py.
 
-Nothing here changes anything. Each `decide_*` reads the image and returns the list of changes that must be
-made atomically; the executor gives it to `ZnodeTree.multi` and, once it is made, replays it with
-`ClusterImage.apply`. When the tree refuses (somebody else was quicker), the executor loads what changed and
-decides again.
+Nothing here changes anything. Each `decide_*` reads the image and returns the changes to make, in an order that
+may be cut into chunks: after each of them the tree is one that the next controller understands and completes. The
+executor gives them to `ZnodeTree.multi` and, once they are made, replays them with `ClusterImage.apply`. When the
+tree refuses (somebody else was quicker), the executor loads what changed and decides again.
 
 Every list begins with a check of the controller's epoch, so that a controller that was replaced without
 noticing it changes nothing any more.
@@ -11,7 +11,7 @@ noticing it changes nothing any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
@@ -20,7 +20,7 @@ from barnabas.cores import placement, topic_names
 from barnabas.cores import znode_layout as layout
 from barnabas.cores.cluster_image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from barnabas.cores.znode_layout import PartitionState
-from barnabas.cores.znode_ops import Check, Create, Delete, Op, Set
+from barnabas.cores.znode_ops import Check, Create, Delete, LazyOps, Op, Ops, Set
 from barnabas.wire.errors import ApiError, ErrorCode
 
 __all__ = ["ClusterImage", "PartitionImage", "TopicImage"]
@@ -28,7 +28,7 @@ __all__ = ["ClusterImage", "PartitionImage", "TopicImage"]
 USE_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 
-Ops = tuple[Op, ...]
+
 Replicas = tuple[int, ...]
 
 
@@ -63,9 +63,12 @@ class CreatePartitions:
 
 @dataclass(frozen=True, slots=True)
 class TopicDecision:
-    """A topic as it will be once the changes are made."""
+    """A topic as it will be once the changes are made, and the changes in an order that may be cut anywhere.
 
-    ops: Ops
+    Cut short, they leave a topic whose partitions lack nodes, which `decide_completion` adds.
+    """
+
+    ops: Iterable[Op]
     topic: TopicImage
 
 
@@ -104,30 +107,55 @@ def decide_controller(image: ClusterImage, broker_id: int, now_ms: int) -> Ops:
 def decide_create_topic(image: ClusterImage, event: CreateTopic) -> TopicDecision:
     """Raises ApiError: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION.
+
+    Decided again after an answer was lost, it finds its own topic by the id, and has nothing left to do.
     """
+    made = image.by_id.get(event.topic_id)
+    if made is not None:
+        return TopicDecision((), made)
     require_new_name(image, event.name)
     if event.assignments:
         replicas = _given_replicas(image, event)
     else:
         replicas = _placed_replicas(image, event)
-    partitions = {index: _new_partition(image, brokers) for index, brokers in replicas.items()}
+    partitions = _new_partitions(image, replicas)
     topic = TopicImage(event.name, event.topic_id, partitions)
-    ops: list[Op] = []
-    if event.configs:
-        ops.append(_config_op(image, "topics", event.name, event.configs))
-    ops += (
-        Create(layout.topic_path(event.name), layout.encode_assignment(topic.assignment())),
-        Create(layout.partitions_path(event.name)),
+    config = (_config_op(image, "topics", event.name, event.configs),) if event.configs else ()
+
+    def assignment() -> Ops:
+        data = layout.encode_assignment(topic.assignment())
+        return Create(layout.topic_path(event.name), data), Create(layout.partitions_path(event.name))
+
+    return TopicDecision(
+        _followed_by_partitions(fenced(image, config), assignment, event.name, partitions), topic
     )
-    for index, partition in partitions.items():
-        ops += _create_partition_ops(event.name, index, partition)
-    return TopicDecision(fenced(image, ops), topic)
+
+
+def _followed_by_partitions(
+    first: Ops, assignment: Callable[[], Ops], topic: str, new: Mapping[int, PartitionImage]
+) -> LazyOps[Op]:
+    """`first`, the assignment (which takes long to encode), then the nodes of the new partitions."""
+
+    def ops() -> Iterator[Op]:
+        yield from first
+        yield from assignment()
+        encoded: dict[PartitionImage, bytes] = {}  # a topic's partitions have few different first states
+        for index, partition in new.items():
+            data = encoded.get(partition)
+            if data is None:
+                data = encoded[partition] = layout.encode_state(state_of(partition))
+            yield Create(layout.partition_path(topic, index))
+            yield Create(layout.state_path(topic, index), data)
+
+    return LazyOps(ops)
 
 
 def require_new_name(image: ClusterImage, name: str) -> None:
     """Raises ApiError unless a topic of that name may be made."""
     if name in image.topics:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if name in image.deleting:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
     why = topic_names.refusal(name)
     if why is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
@@ -223,7 +251,14 @@ def _new_partition(image: ClusterImage, replicas: Replicas) -> PartitionImage:
     )
 
 
-def _state(partition: PartitionImage) -> PartitionState:
+def _new_partitions(image: ClusterImage, placed: Mapping[int, Replicas]) -> dict[int, PartitionImage]:
+    """Partitions with the same replicas share one object: their first state is the same."""
+    by_replicas = {replicas: _new_partition(image, replicas) for replicas in set(placed.values())}
+    return {index: by_replicas[replicas] for index, replicas in placed.items()}
+
+
+def state_of(partition: PartitionImage) -> PartitionState:
+    """What a partition's state node says."""
     return PartitionState(
         partition.leader,
         partition.leader_epoch,
@@ -233,11 +268,33 @@ def _state(partition: PartitionImage) -> PartitionState:
     )
 
 
-def _create_partition_ops(topic: str, index: int, partition: PartitionImage) -> Ops:
-    return (
-        Create(layout.partition_path(topic, index)),
-        Create(layout.state_path(topic, index), layout.encode_state(_state(partition))),
+def decide_completion(
+    image: ClusterImage, topic: TopicImage, existing: Collection[str], fresh_id: UUID
+) -> Iterable[Op]:
+    """What a topic lacks: its id, nodes of its partitions, their first leaders.
+
+    Whoever made it died before the end, or was a tool that writes the assignment and leaves the rest to the
+    controller, as Kafka's own did. existing: the paths that are there. fresh_id: taken when it has no id.
+    """
+    first: list[Op] = []
+    if not topic.topic_id.int:
+        topic = replace(topic, topic_id=fresh_id)
+        first.append(
+            Set(layout.topic_path(topic.name), layout.encode_assignment(topic.assignment()), topic.version)
+        )
+    if layout.partitions_path(topic.name) not in existing:
+        first.append(Create(layout.partitions_path(topic.name)))
+    lacking = {
+        index: partition.replicas
+        for index, partition in topic.partitions.items()
+        if partition.partition_epoch < 0
+    }
+    if not first and not lacking:
+        return ()
+    ops = _followed_by_partitions(
+        fenced(image, first), lambda: (), topic.name, _new_partitions(image, lacking)
     )
+    return LazyOps(lambda: (op for op in ops if not isinstance(op, Create) or op.path not in existing))
 
 
 def require_topic(image: ClusterImage, name: str) -> TopicImage:
@@ -250,22 +307,35 @@ def require_topic(image: ClusterImage, name: str) -> TopicImage:
     return topic
 
 
-def decide_delete_topic(image: ClusterImage, name: str) -> Ops:
-    """Remove a topic with its configs. Brokers delete the logs when they see it gone. Raises ApiError.
+def decide_deletion(image: ClusterImage, name: str) -> Ops:
+    """Mark a topic for deletion: from then on it is gone for clients, and what is left of it is removed.
 
-    The nodes go in one step, where Kafka marks the topic under /admin/delete_topics first: here a log
-    whose topic id is unknown is dropped at the next start, so that nothing needs to wait for a broker that is
-    away.
+    Raises ApiError UNKNOWN_TOPIC_OR_PARTITION.
     """
-    topic = require_topic(image, name)
-    ops: list[Op] = []
-    if ("topics", name) in image.configs:
-        ops.append(Delete(layout.config_path("topics", name)))
-    for index, partition in topic.partitions.items():
-        if partition.partition_epoch >= 0:
-            ops += (Delete(layout.state_path(name, index)), Delete(layout.partition_path(name, index)))
-    ops += (Delete(layout.partitions_path(name)), Delete(layout.topic_path(name), topic.version))
-    return fenced(image, ops)
+    require_topic(image, name)
+    return () if name in image.deleting else fenced(image, (Create(layout.deletion_path(name)),))
+
+
+def decide_removal(image: ClusterImage, name: str, existing: Collection[str]) -> Iterable[Op]:
+    """Remove the nodes of a topic that is marked for deletion, the deepest first and the mark last.
+
+    May be cut anywhere: the mark stays until all is gone. existing: the topic's paths, parents first.
+    """
+    config = (_config_gone(image, "topics", name),) if ("topics", name) in image.configs else ()
+    first = fenced(image, config)
+    mark = (Delete(layout.deletion_path(name)),) if name in image.deleting else ()
+
+    def ops() -> Iterator[Op]:
+        yield from first
+        for path in sorted(existing, key=_depth, reverse=True):
+            yield Delete(path)
+        yield from mark
+
+    return LazyOps(ops)
+
+
+def _depth(path: str) -> int:
+    return path.count("/")
 
 
 def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> TopicDecision:
@@ -304,13 +374,14 @@ def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> To
             )
         _check_replicas(image, event.assignments, factor)
         replicas = dict(zip(added, event.assignments, strict=True))
-    new = {index: _new_partition(image, brokers) for index, brokers in replicas.items()}
+    new = _new_partitions(image, replicas)
     grown = replace(topic, partitions={**topic.partitions, **new}, version=topic.version + 1)
-    path, data = layout.topic_path(topic.name), layout.encode_assignment(grown.assignment())
-    ops: list[Op] = [Set(path, data, topic.version)]
-    for index, partition in new.items():
-        ops += _create_partition_ops(topic.name, index, partition)
-    return TopicDecision(fenced(image, ops), grown)
+
+    def assignment() -> Ops:
+        data = layout.encode_assignment(grown.assignment())
+        return (Set(layout.topic_path(topic.name), data, topic.version),)
+
+    return TopicDecision(_followed_by_partitions(fenced(image, ()), assignment, topic.name, new), grown)
 
 
 # --- configs ------------------------------------------------------------------------------------------------
@@ -318,6 +389,8 @@ def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> To
 
 def decide_config(image: ClusterImage, kind: str, name: str, config: Mapping[str, str]) -> Ops:
     """Replace an entity's own configs, which the caller has checked. An empty config removes its node.
+
+    The tree refuses when somebody else has changed them since the image was loaded.
 
     kind, name: as in layout.config_path. Brokers watch /config; no notification nodes are written.
     """
@@ -327,7 +400,7 @@ def decide_config(image: ClusterImage, kind: str, name: str, config: Mapping[str
             fenced(image, (_config_op(image, kind, name, config),)) if (kind, name) in image.configs else ()
         )
     if not config:
-        gone = (Delete(layout.config_path(kind, name)),) if (kind, name) in image.configs else ()
+        gone = (_config_gone(image, kind, name),) if (kind, name) in image.configs else ()
         return fenced(image, gone) if gone else ()
     if image.configs.get((kind, name)) == config:
         return ()
@@ -338,7 +411,13 @@ def decide_config(image: ClusterImage, kind: str, name: str, config: Mapping[str
 
 def _config_op(image: ClusterImage, kind: str, name: str, config: Mapping[str, str]) -> Op:
     path, data = layout.config_path(kind, name), layout.encode_config(config)
-    return Set(path, data) if (kind, name) in image.configs else Create(path, data)
+    if (kind, name) in image.configs:
+        return Set(path, data, image.config_versions[kind, name])
+    return Create(path, data)
+
+
+def _config_gone(image: ClusterImage, kind: str, name: str) -> Op:
+    return Delete(layout.config_path(kind, name), image.config_versions[kind, name])
 
 
 def _missing_config_parents(image: ClusterImage, kind: str, name: str) -> Ops:
@@ -347,179 +426,10 @@ def _missing_config_parents(image: ClusterImage, kind: str, name: str) -> Ops:
     if kind != "users" or not slash:
         return ()
     if (kind, user) in image.configs:
-        siblings = any(each == kind and other.startswith(f"{user}/clients/") for each, other in image.configs)
+        siblings = any(
+            found == kind and other.startswith(f"{user}/clients/") for found, other in image.configs
+        )
         return () if siblings else (Create(layout.config_path(kind, f"{user}/clients")),)
     path = layout.config_path(kind, user)
     # The holder of the pair has a config of its own, an empty one: so ZooKeeper-era Kafka leaves it too.
     return (Create(path, layout.encode_config({})), Create(f"{path}/clients"))
-
-
-# --- leaders and in-sync replicas ---------------------------------------------------------------------------
-
-
-def elect(partition: PartitionImage, live: Collection[int], unclean: bool) -> PartitionImage:
-    """The partition as it should be when exactly `live` brokers are alive; itself when nothing changes.
-
-    A leader that lives stays. Else the first live replica in sync leads; else, if `unclean`, the first live
-    one at all, alone in sync: what the others had more is lost. Dead replicas leave the in-sync set
-    while it has a live one; when all of it is dead, it stays: only they have everything, so only one of
-    them may lead again.
-    """
-    isr = tuple(broker for broker in partition.isr if broker in live) or partition.isr
-    leader = partition.leader if partition.leader in live else NO_LEADER
-    recovering = partition.recovering
-    if leader == NO_LEADER:
-        leader = next(
-            (broker for broker in partition.replicas if broker in isr and broker in live), NO_LEADER
-        )
-        if leader == NO_LEADER and unclean:
-            leader = next((broker for broker in partition.replicas if broker in live), NO_LEADER)
-            if leader != NO_LEADER:
-                isr, recovering = (leader,), True
-    if leader == partition.leader and isr == partition.isr:
-        return partition
-    # Every change of leader or in-sync set by the controller counts the leader epoch up, as in Kafka: a
-    # leader that does not know of it is fenced by its followers.
-    return replace(
-        partition, leader=leader, leader_epoch=partition.leader_epoch + 1, isr=isr, recovering=recovering
-    )
-
-
-def _state_op(image: ClusterImage, topic: str, index: int, new: PartitionImage) -> Op:
-    state = replace(_state(new), controller_epoch=image.controller_epoch)
-    return Set(layout.state_path(topic, index), layout.encode_state(state), new.partition_epoch)
-
-
-def decide_elections(image: ClusterImage, unclean_topics: Collection[str] = ()) -> Ops:
-    """Give every partition a live leader where that is possible, after brokers came or went.
-
-    unclean_topics: those whose unclean.leader.election.enable is true.
-    """
-    live = image.brokers.keys()
-    ops: list[Op] = []
-    for topic in image.topics.values():
-        unclean = topic.name in unclean_topics
-        for index, partition in topic.partitions.items():
-            if partition.partition_epoch < 0:
-                # The topic's maker died between two steps of a layout that has more than one.
-                ops += _create_partition_ops(topic.name, index, _new_partition(image, partition.replicas))
-                continue
-            new = elect(partition, live, unclean)
-            if new is not partition:
-                ops.append(_state_op(image, topic.name, index, new))
-    return fenced(image, ops) if ops else ()
-
-
-def decide_unclean_restart(image: ClusterImage, broker_id: int) -> Ops:
-    """New leader epochs for what a broker leads that came back without a clean shutdown.
-
-    It may have lost its last records. Consumers and followers that saw them notice by the epoch.
-    """
-    ops = [
-        _state_op(image, topic.name, index, replace(partition, leader_epoch=partition.leader_epoch + 1))
-        for topic in image.topics.values()
-        for index, partition in topic.partitions.items()
-        if partition.leader == broker_id and partition.partition_epoch >= 0
-    ]
-    return fenced(image, ops) if ops else ()
-
-
-def decide_preferred_leader(image: ClusterImage, topic: str, index: int) -> Ops:
-    """Give leadership back to the first replica. Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION,
-    ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE.
-    """
-    partition = _require_partition(image, topic, index)
-    preferred = partition.replicas[0]
-    if partition.leader == preferred:
-        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica is the leader already.")
-    if preferred not in image.brokers or preferred not in partition.isr:
-        raise ApiError(
-            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-            f"Broker {preferred} is not alive and in sync; it cannot lead.",
-        )
-    new = replace(partition, leader=preferred, leader_epoch=partition.leader_epoch + 1)
-    return fenced(image, (_state_op(image, topic, index, new),))
-
-
-def decide_unclean_leader(image: ClusterImage, topic: str, index: int) -> Ops:
-    """Let any live replica lead a partition that has no leader. Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION,
-    ELECTION_NOT_NEEDED, ELIGIBLE_LEADERS_NOT_AVAILABLE.
-    """
-    partition = _require_partition(image, topic, index)
-    if partition.leader in image.brokers:
-        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, "The partition has a live leader.")
-    new = elect(partition, image.brokers.keys(), unclean=True)
-    if new.leader == NO_LEADER:
-        raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica of the partition is alive.")
-    return fenced(image, (_state_op(image, topic, index, new),))
-
-
-def decide_shutdown(image: ClusterImage, broker_id: int) -> Ops:
-    """Move leadership off a broker that is about to stop, where another in-sync replica is alive."""
-    live = image.brokers.keys() - {broker_id}
-    ops: list[Op] = []
-    for topic in image.topics.values():
-        for index, partition in topic.partitions.items():
-            if broker_id in partition.isr and any(broker in live for broker in partition.isr):
-                new = elect(partition, live, unclean=False)
-                if new.leader != NO_LEADER:
-                    ops.append(_state_op(image, topic.name, index, new))
-    return fenced(image, ops) if ops else ()
-
-
-@dataclass(frozen=True, slots=True)
-class AlterIsr:
-    """A leader asks for another in-sync set (AlterPartition). The epochs are those that it knows."""
-
-    broker_id: int
-    topic_id: UUID
-    partition: int
-    leader_epoch: int
-    partition_epoch: int
-    isr: Replicas
-    recovering: bool = False
-
-
-def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Ops:
-    """Raises ApiError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
-    FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA.
-    """
-    topic = image.by_id.get(event.topic_id)
-    if topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {event.topic_id}")
-    partition = _require_partition(image, topic.name, event.partition)
-    where = f"{topic.name}-{event.partition}"
-    if event.leader_epoch < partition.leader_epoch:
-        raise ApiError(
-            ErrorCode.FENCED_LEADER_EPOCH,
-            f"{where} is in leader epoch {partition.leader_epoch}, not {event.leader_epoch}",
-        )
-    if partition.leader != event.broker_id or event.leader_epoch != partition.leader_epoch:
-        raise ApiError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{where} is led by {partition.leader}, not {event.broker_id}"
-        )
-    if event.partition_epoch != partition.partition_epoch:
-        raise ApiError(
-            ErrorCode.INVALID_UPDATE_VERSION,
-            f"{where} is in partition epoch {partition.partition_epoch}, not {event.partition_epoch}",
-        )
-    if event.broker_id not in event.isr or not set(event.isr) <= set(partition.replicas):
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            f"the in-sync replicas of {where} must hold its leader, and only replicas",
-        )
-    dead = [broker for broker in event.isr if broker not in image.brokers]
-    if dead:
-        raise ApiError(
-            ErrorCode.INELIGIBLE_REPLICA, f"broker {dead[0]} is not alive; it cannot be in sync for {where}"
-        )
-    # The leader asked for it and goes on leading: no new leader epoch.
-    new = replace(partition, isr=event.isr, recovering=event.recovering)
-    return fenced(image, (_state_op(image, topic.name, event.partition, new),))
-
-
-def _require_partition(image: ClusterImage, topic: str, index: int) -> PartitionImage:
-    partition = image.partition(topic, index)
-    if partition is None or partition.partition_epoch < 0:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
-    return partition

@@ -9,15 +9,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-UNDEFINED_EPOCH: Final = -1
-UNDEFINED_OFFSET: Final = -1
+from barnabas.records.units import LeaderEpoch, Offset
+
+UNDEFINED_EPOCH: Final = LeaderEpoch(-1)
+UNDEFINED_OFFSET: Final = Offset(-1)
 
 
 class EpochEnd(NamedTuple):
     """The largest known epoch not above the one asked for, and the offset after its last record."""
 
-    epoch: int
-    end_offset: int
+    epoch: LeaderEpoch
+    end_offset: Offset
 
 
 class LeaderEpochs:
@@ -25,18 +27,19 @@ class LeaderEpochs:
 
     __slots__ = ("_epochs", "_starts", "dirty", "latest")
 
-    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
-        self._epochs: list[int] = []
-        self._starts: list[int] = []
+    def __init__(self, entries: list[tuple[LeaderEpoch, Offset]] | None = None) -> None:
+        self._epochs: list[LeaderEpoch] = []
+        self._starts: list[Offset] = []
         self.latest = UNDEFINED_EPOCH
         for epoch, start in entries or ():
             self.assign(epoch, start)
         self.dirty = False
 
-    def entries(self) -> list[tuple[int, int]]:
+    def entries(self) -> list[tuple[LeaderEpoch, Offset]]:
+        """(epoch, its first offset) of every epoch, the oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
-    def assign(self, epoch: int, start_offset: int) -> bool:
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
         """Notes that `epoch` starts at `start_offset`; True when that was new.
 
         An epoch that is known and starts no later stays as it is. Later entries that contradict the new
@@ -55,7 +58,7 @@ class LeaderEpochs:
         self.dirty = True
         return True
 
-    def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
+    def end_of(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEnd:
         """Where `epoch` ended. (-1, -1) for an epoch that is undefined or newer than all that are known."""
         if epoch == UNDEFINED_EPOCH or not self._epochs:
             return EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
@@ -69,12 +72,12 @@ class LeaderEpochs:
             return EpochEnd(epoch, self._starts[0])
         return EpochEnd(self._epochs[above - 1], self._starts[above])
 
-    def epoch_at(self, offset: int) -> int:
+    def epoch_at(self, offset: Offset) -> LeaderEpoch:
         """The epoch that wrote `offset`; -1 when it is older than all that are known."""
         above = bisect_right(self._starts, offset)
         return self._epochs[above - 1] if above else UNDEFINED_EPOCH
 
-    def truncate_from_end(self, end_offset: int) -> None:
+    def truncate_from_end(self, end_offset: Offset) -> None:
         """Drops the epochs that start at or after `end_offset`, now the end of the log."""
         while self._starts and self._starts[-1] >= end_offset:
             self._epochs.pop()
@@ -82,7 +85,7 @@ class LeaderEpochs:
             self.dirty = True
         self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
 
-    def truncate_from_start(self, start_offset: int) -> None:
+    def truncate_from_start(self, start_offset: Offset) -> None:
         """Drops what lies below `start_offset`; the epoch that spans it now starts there."""
         above = bisect_right(self._starts, start_offset)
         if above == 0 or (above == 1 and self._starts[0] == start_offset):
@@ -93,6 +96,7 @@ class LeaderEpochs:
         self.dirty = True
 
     def clear(self) -> None:
+        """Forget all epochs: the log begins again."""
         self.dirty = self.dirty or bool(self._epochs)
         self._epochs.clear()
         self._starts.clear()

@@ -18,6 +18,10 @@ INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = (1 << 31) - 1
 EVICTION_MS: Final = 120_000
 """A session used within this time is not thrown out for a new one."""
+PARTITIONS_MAX: Final = 400_000
+"""Of all sessions together: each takes about 300 bytes."""
+PARTITIONS_PER_OWNER_MAX: Final = 100_000
+LONG_AGO_MS: Final = -(1 << 62)
 
 TopicRef = Hashable
 """A topic as the request names it: a str before version 13, a UUID from then on."""
@@ -26,7 +30,7 @@ Key = tuple[TopicRef, int]
 
 @dataclass(slots=True)
 class FetchPartition:
-    """What a consumer asks of one partition, and what it was told last."""
+    """What a consumer asks of one partition, and what the last answer said."""
 
     topic: TopicRef
     partition: int
@@ -44,6 +48,7 @@ class FetchSession:
     epoch: int
     last_used_ms: int
     by_topic_id: bool
+    owner: Hashable = None
     partitions: dict[Key, FetchPartition] = field(default_factory=dict)
 
 
@@ -58,11 +63,24 @@ class FetchPlan:
 
 
 class SessionCache:
-    """The sessions of one shard; at most `slots_max` of them."""
+    """The sessions of a broker: at most `slots_max`, with at most so many partitions in all and for each owner.
 
-    def __init__(self, slots_max: int) -> None:
+    An owner is the connection that used a session last. A fetch for which there is no room is served without a session, as
+    Kafka does when its cache is full: the client then names all its partitions each time.
+    """
+
+    def __init__(
+        self,
+        slots_max: int,
+        partitions_max: int = PARTITIONS_MAX,
+        partitions_per_owner_max: int = PARTITIONS_PER_OWNER_MAX,
+    ) -> None:
         self._slots_max = slots_max
+        self._partitions_max = partitions_max
+        self._partitions_per_owner_max = partitions_per_owner_max
         self._sessions: dict[int, FetchSession] = {}
+        self.partition_count = 0
+        """Of all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -77,40 +95,72 @@ class SessionCache:
         by_topic_id: bool,
         fresh_id: int,
         now_ms: int,
+        owner: Hashable = None,
     ) -> FetchPlan:
         """Resolve what a request means; `fresh_id` is a random positive int32 for a session made now.
+
+        now_ms: of a clock that never goes back. owner: the connection.
 
         Raises ApiError FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
         FETCH_SESSION_TOPIC_ID_ERROR. Source: KIP-227, KIP-516.
         """
         if session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop(session_id, None)
-            named = tuple(partitions)
+            self._drop(session_id)
+            named = tuple({(p.topic, p.partition): p for p in partitions}.values())
             session = None
-            if session_epoch == INITIAL_EPOCH and named:
-                session = self._open(fresh_id, by_topic_id, now_ms)
+            if session_epoch == INITIAL_EPOCH:
+                session = self._open(fresh_id, by_topic_id, now_ms, owner, len(named))
             if session is not None:
                 session.partitions = {(p.topic, p.partition): p for p in named}
+                self.partition_count += len(session.partitions)
             return FetchPlan(named, session, full=True)
         session = self._continue(session_id, session_epoch, by_topic_id, now_ms)
-        self._merge(session, partitions, forgotten)
+        session.owner = owner
+        self._merge(session, partitions, forgotten, now_ms)
         return FetchPlan(tuple(session.partitions.values()), session, full=False)
 
-    def _open(self, fresh_id: int, by_topic_id: bool, now_ms: int) -> FetchSession | None:
+    def owner_gone(self, owner: Hashable) -> None:
+        """A connection has closed: its sessions stay until their room is wanted; the client may continue them."""
+        for session in self._sessions.values():
+            if session.owner == owner:
+                session.last_used_ms = LONG_AGO_MS
+
+    def _open(
+        self, fresh_id: int, by_topic_id: bool, now_ms: int, owner: Hashable, count: int
+    ) -> FetchSession | None:
         if fresh_id in self._sessions:
             return None  # a clash of random ids: this consumer is served without a session
-        if len(self._sessions) >= self._slots_max and not self._evict(now_ms):
+        if not self._make_room_of_owner(owner, count):
             return None
-        session = FetchSession(fresh_id, 1, now_ms, by_topic_id)
+        while len(self._sessions) >= self._slots_max or self.partition_count + count > self._partitions_max:
+            if not self._evict(now_ms):
+                return None
+        session = FetchSession(fresh_id, 1, now_ms, by_topic_id, owner)
         self._sessions[fresh_id] = session
         return session
+
+    def _make_room_of_owner(self, owner: Hashable, count: int) -> bool:
+        """Drop the oldest sessions of a connection that would have too many partitions; False when that is not enough."""
+        own = sorted((s for s in self._sessions.values() if s.owner == owner), key=lambda s: s.last_used_ms)
+        held = sum(len(session.partitions) for session in own)
+        for session in own:
+            if held + count <= self._partitions_per_owner_max:
+                break
+            held -= len(session.partitions)
+            self._drop(session.session_id)
+        return held + count <= self._partitions_per_owner_max
 
     def _evict(self, now_ms: int) -> bool:
         oldest = min(self._sessions.values(), key=lambda s: s.last_used_ms, default=None)
         if oldest is None or now_ms - oldest.last_used_ms < EVICTION_MS:
             return False
-        del self._sessions[oldest.session_id]
+        self._drop(oldest.session_id)
         return True
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partition_count -= len(session.partitions)
 
     def _continue(self, session_id: int, epoch: int, by_topic_id: bool, now_ms: int) -> FetchSession:
         session = self._sessions.get(session_id)
@@ -130,19 +180,35 @@ class SessionCache:
         session.last_used_ms = now_ms
         return session
 
-    @staticmethod
-    def _merge(session: FetchSession, named: Iterable[FetchPartition], forgotten: Iterable[Key]) -> None:
-        for key in forgotten:
-            session.partitions.pop(key, None)
-        for update in named:
-            known = session.partitions.get((update.topic, update.partition))
-            if known is None:
-                session.partitions[(update.topic, update.partition)] = update
-                continue
-            known.fetch_offset = update.fetch_offset
-            known.max_bytes = update.max_bytes
-            known.current_leader_epoch = update.current_leader_epoch
-            known.last_fetched_epoch = update.last_fetched_epoch
+    def _merge(
+        self, session: FetchSession, named: Iterable[FetchPartition], forgotten: Iterable[Key], now_ms: int
+    ) -> None:
+        before = len(session.partitions)
+        _update(session, named, forgotten)
+        self.partition_count += len(session.partitions) - before
+        fits = len(session.partitions) <= self._partitions_per_owner_max
+        while fits and self.partition_count > self._partitions_max:
+            fits = self._evict(now_ms) and session.session_id in self._sessions
+        if not fits:
+            self._drop(session.session_id)
+            raise ApiError(
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                f"fetch session {session.session_id} has grown past what the broker keeps; fetch without one",
+            )
+
+
+def _update(session: FetchSession, named: Iterable[FetchPartition], forgotten: Iterable[Key]) -> None:
+    for key in forgotten:
+        session.partitions.pop(key, None)
+    for update in named:
+        known = session.partitions.get((update.topic, update.partition))
+        if known is None:
+            session.partitions[(update.topic, update.partition)] = update
+            continue
+        known.fetch_offset = update.fetch_offset
+        known.max_bytes = update.max_bytes
+        known.current_leader_epoch = update.current_leader_epoch
+        known.last_fetched_epoch = update.last_fetched_epoch
 
 
 def served_last(session: FetchSession, served: Iterable[Key]) -> None:

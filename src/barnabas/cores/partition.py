@@ -7,13 +7,18 @@ The log's recovery replays batch headers through the same `apply`.
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from barnabas.cores.epochs import LeaderEpochs
 from barnabas.cores.producers import BatchSeen, CompletedTxn, Origin, Producers
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import EndTransactionMarker
+from barnabas.records.units import LeaderEpoch, Offset
 from barnabas.wire.errors import ApiError, ErrorCode
 
 __all__ = ["BatchSeen", "CompletedTxn", "Origin", "PartitionCore"]
+
+LOG_BEGINNING: Final = Offset(0)
 
 
 class PartitionCore:
@@ -28,21 +33,21 @@ class PartitionCore:
         "producers",
     )
 
-    def __init__(self, log_start_offset: int = 0, epochs: LeaderEpochs | None = None) -> None:
+    def __init__(self, log_start_offset: Offset = LOG_BEGINNING, epochs: LeaderEpochs | None = None) -> None:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_start_offset
         self.high_watermark = log_start_offset
         self.epochs = epochs if epochs is not None else LeaderEpochs()
         self.producers = Producers()
-        self._first_unstable: int | None = None
+        self._first_unstable: Offset | None = None
 
     @property
-    def leader_epoch(self) -> int:
+    def leader_epoch(self) -> LeaderEpoch:
         """The newest epoch in the log, -1 before the first."""
         return self.epochs.latest
 
     @property
-    def last_stable_offset(self) -> int:
+    def last_stable_offset(self) -> Offset:
         """Where a consumer of committed records must stop: the first record of an open transaction."""
         first = self._first_unstable
         if first is None or first >= self.high_watermark:
@@ -68,6 +73,8 @@ class PartitionCore:
             if header.is_control:
                 raise _invalid(header, "is a control batch, which only brokers write")
             if header.base_sequence < 0 or header.producer_epoch < 0:
+                if header.base_sequence >= 0 and self.producers.get(header.producer_id) is not None:
+                    self.producers.check(header, origin)  # an older epoch than this producer's
                 raise _invalid(header, f"has producer id {header.producer_id} but no sequence or epoch")
             seen = self.producers.find_duplicate(header)
             if seen is not None:
@@ -87,7 +94,7 @@ class PartitionCore:
 
     # ------------------------------------------------------------------------------------------- apply
 
-    def apply(self, header: BatchHeader, base_offset: int, leader_epoch: int, now_ms: int) -> None:
+    def apply(self, header: BatchHeader, base_offset: Offset, leader_epoch: LeaderEpoch, now_ms: int) -> None:
         """A data batch now lies at `base_offset`; the header's own offset and epoch are not looked at.
 
         now_ms: the append's time; on replay, where nobody knows it, the batch's max timestamp.
@@ -98,13 +105,14 @@ class PartitionCore:
             self.producers.apply(header, base_offset, now_ms)
             if header.is_transactional and self._first_unstable is None:
                 self._first_unstable = self.producers.first_unstable_offset()
-        self.log_end_offset = base_offset + header.last_offset_delta + 1
+        end: Any = base_offset + header.last_offset_delta + 1  # an Offset, without the cost of a call
+        self.log_end_offset = end
 
     def apply_marker(
         self,
         header: BatchHeader,
-        base_offset: int,
-        leader_epoch: int,
+        base_offset: Offset,
+        leader_epoch: LeaderEpoch,
         marker: EndTransactionMarker | None,
         now_ms: int,
     ) -> CompletedTxn | None:
@@ -114,20 +122,22 @@ class PartitionCore:
         """
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
-        self.log_end_offset = base_offset + header.last_offset_delta + 1
+        end: Any = base_offset + header.last_offset_delta + 1  # an Offset, without the cost of a call
+        self.log_end_offset = end
         if marker is None or header.producer_id < 0:
             return None
         completed = self.producers.apply_marker(header, base_offset, marker, now_ms)
         self._first_unstable = self.producers.first_unstable_offset()
         return completed
 
-    def assign_epoch(self, epoch: int, start_offset: int) -> bool:
+    def assign_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
         """A leader of `epoch` begins to write at `start_offset`; True when the checkpoint must be written."""
         return self.epochs.assign(epoch, start_offset)
 
-    def advance_high_watermark(self, high_watermark: int) -> bool:
+    def advance_high_watermark(self, high_watermark: Offset) -> bool:
         """Raises the high watermark, up to the log's end; True when it moved. It never falls here."""
-        high_watermark = min(high_watermark, self.log_end_offset)
+        if high_watermark > self.log_end_offset:
+            high_watermark = self.log_end_offset
         if high_watermark <= self.high_watermark:
             return False
         self.high_watermark = high_watermark
@@ -136,7 +146,7 @@ class PartitionCore:
             self._first_unstable = self.producers.first_unstable_offset()
         return True
 
-    def advance_log_start(self, log_start_offset: int) -> bool:
+    def advance_log_start(self, log_start_offset: Offset) -> bool:
         """Records below `log_start_offset` are gone; True when that is news.
 
         Producers stay: a producer whose records were all deleted goes on with its next sequence (KIP-360).
@@ -153,9 +163,10 @@ class PartitionCore:
         return True
 
     def forget_producers(self, producer_ids: list[int]) -> None:
+        """Drop what is known of producers; their next batch is taken as if it were their first."""
         self.producers.forget(producer_ids)
 
-    def reset(self, log_start_offset: int, log_end_offset: int) -> None:
+    def reset(self, log_start_offset: Offset, log_end_offset: Offset) -> None:
         """The log was cut: ends are set, epochs follow, producers are empty until they are replayed."""
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset

@@ -35,14 +35,17 @@ def _rack_unaware(ids: list[int], partitions: range, factor: int, seed: int) -> 
     count = len(ids)
     start, shift = seed % count, seed // count % count
     placed: dict[int, tuple[int, ...]] = {}
+    # Thousands of partitions share few different lists: the one of (first broker, shift) is made once.
+    lists: dict[tuple[int, int], tuple[int, ...]] = {}
     for at, partition in enumerate(partitions):
         if at and at % count == 0:
             shift += 1
         first = (at + start) % count
-        placed[partition] = (
-            ids[first],
-            *(ids[_shifted(first, shift, replica, count)] for replica in range(factor - 1)),
-        )
+        key = first, shift % max(count - 1, 1)
+        if key not in lists:
+            others = (ids[_shifted(first, shift, replica, count)] for replica in range(factor - 1))
+            lists[key] = (ids[first], *others)
+        placed[partition] = lists[key]
     return placed
 
 

@@ -14,11 +14,13 @@ from typing import Final, NamedTuple
 
 from barnabas.records.batch import NO_SEQUENCE, BatchHeader
 from barnabas.records.control import EndTransactionMarker
+from barnabas.records.units import CoordinatorEpoch, Offset, ProducerEpoch
 from barnabas.wire.errors import ApiError, ErrorCode
 
 BATCHES_KEPT: Final = 5
-NO_EPOCH: Final = -1
-NO_OFFSET: Final = -1
+NO_EPOCH: Final = ProducerEpoch(-1)
+NO_OFFSET: Final = Offset(-1)
+NO_COORDINATOR: Final = CoordinatorEpoch(-1)
 SEQUENCE_MAX: Final = 0x7FFFFFFF
 
 
@@ -45,13 +47,13 @@ class ProducerSnapshot(NamedTuple):
     """A producer as the `.snapshot` file keeps it: its last batch only. Names are Kafka's."""
 
     producer_id: int
-    producer_epoch: int
+    producer_epoch: ProducerEpoch
     last_sequence: int
     last_offset: int
     offset_delta: int
     timestamp: int
-    coordinator_epoch: int
-    current_txn_first_offset: int
+    coordinator_epoch: CoordinatorEpoch
+    current_txn_first_offset: Offset
 
 
 class CompletedTxn(NamedTuple):
@@ -72,20 +74,22 @@ class Producer:
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "txn_first_offset")
 
-    def __init__(self, producer_id: int, epoch: int = NO_EPOCH) -> None:
+    def __init__(self, producer_id: int, epoch: ProducerEpoch = NO_EPOCH) -> None:
         self.producer_id = producer_id
         self.epoch = epoch
-        self.coordinator_epoch = -1
+        self.coordinator_epoch = NO_COORDINATOR
         self.last_timestamp = -1
         self.txn_first_offset = NO_OFFSET
         self.batches: list[BatchSeen] = []
 
     @property
     def last_sequence(self) -> int:
+        """The sequence number of the last record that was appended; -1 before the first."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_offset(self) -> int:
+        """The offset of the last record that was appended; -1 before the first."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
 
@@ -101,8 +105,8 @@ class Producers:
 
     def __init__(self) -> None:
         self._table: dict[int, Producer] = {}
-        self.ongoing: dict[int, int] = {}
-        self.unreplicated: dict[int, int] = {}
+        self.ongoing: dict[Offset, int] = {}
+        self.unreplicated: dict[Offset, Offset] = {}
 
     def __len__(self) -> int:
         return len(self._table)
@@ -111,6 +115,7 @@ class Producers:
         return iter(self._table.values())
 
     def get(self, producer_id: int) -> Producer | None:
+        """A producer by its id, or None."""
         return self._table.get(producer_id)
 
     # ------------------------------------------------------------------------------------------ decide
@@ -184,7 +189,7 @@ class Producers:
 
     # ------------------------------------------------------------------------------------------- apply
 
-    def apply(self, header: BatchHeader, base_offset: int, seen_ms: int) -> None:
+    def apply(self, header: BatchHeader, base_offset: Offset, seen_ms: int) -> None:
         """Takes a data batch that now lies at `base_offset`."""
         producer = self._table.get(header.producer_id)
         if producer is None:
@@ -209,7 +214,7 @@ class Producers:
             self.ongoing[base_offset] = header.producer_id
 
     def apply_marker(
-        self, header: BatchHeader, base_offset: int, marker: EndTransactionMarker, seen_ms: int
+        self, header: BatchHeader, base_offset: Offset, marker: EndTransactionMarker, seen_ms: int
     ) -> CompletedTxn | None:
         """Ends a producer's transaction; None when it had none open here."""
         producer = self._table.get(header.producer_id)
@@ -229,7 +234,7 @@ class Producers:
         stable = next(iter(self.ongoing), base_offset + 1)
         return CompletedTxn(header.producer_id, first, base_offset, stable, not marker.commit)
 
-    def first_unstable_offset(self) -> int | None:
+    def first_unstable_offset(self) -> Offset | None:
         """The first record of the oldest transaction that is open or not yet replicated."""
         first = next(iter(self.ongoing), None)
         if self.unreplicated:
@@ -237,7 +242,7 @@ class Producers:
             return oldest if first is None else min(first, oldest)
         return first
 
-    def advance_high_watermark(self, high_watermark: int) -> None:
+    def advance_high_watermark(self, high_watermark: Offset) -> None:
         """Lets go of the ended transactions whose markers lie below `high_watermark`."""
         for first in [first for first, last in self.unreplicated.items() if last < high_watermark]:
             del self.unreplicated[first]
@@ -251,10 +256,12 @@ class Producers:
         ]
 
     def forget(self, producer_ids: Iterable[int]) -> None:
+        """Drop producers by their ids."""
         for producer_id in producer_ids:
             self._table.pop(producer_id, None)
 
     def clear(self) -> None:
+        """Drop all producers and transactions."""
         self._table.clear()
         self.ongoing.clear()
         self.unreplicated.clear()

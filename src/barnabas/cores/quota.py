@@ -177,7 +177,7 @@ class QuotaCore:
     def exhausted_ms(self, use: Use) -> int:
         """How long a client must wait before it may change topics again, without counting this request.
 
-        For versions that can be told THROTTLING_QUOTA_EXCEEDED: 0 lets the request through, whatever its size.
+        For versions that know THROTTLING_QUOTA_EXCEEDED: 0 lets the request through, whatever its size.
         """
         limit = self._limit(use)
         if limit is None:

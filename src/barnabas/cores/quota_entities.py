@@ -204,6 +204,8 @@ def matching_quotas(
 def _check_components(components: Sequence[Component]) -> None:
     kinds = [component.entity_type for component in components]
     for kind in kinds:
+        if not kind:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a component of the filter names no entity type")
         if kind not in (USER, CLIENT_ID, IP):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{kind}' not supported")
         if kinds.count(kind) > 1:

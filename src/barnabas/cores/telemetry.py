@@ -1,7 +1,7 @@
 """Client telemetry (KIP-714): which metrics each client shall push, how often, and which pushes are taken.
 
 Administrators name subscriptions: metrics, an interval, and which clients they are for. A client asks what
-applies to it (`subscribe`) and then pushes in that rhythm (`push`). Who asks or pushes out of turn is told so.
+applies to it (`subscribe`) and then pushes in that rhythm (`push`). A client that asks or pushes out of turn gets an error.
 What is known of a client can be lost without harm: its subscription id follows from what it subscribes to.
 Source: Kafka's ClientMetricsManager and ClientMetricsInstance.
 """
@@ -50,6 +50,7 @@ class Client:
     port: int
 
     def matchable(self) -> dict[str, str]:
+        """What subscriptions can select clients by, as names and texts."""
         return {
             "client_instance_id": str(self.instance_id),
             "client_id": self.client_id,
@@ -80,6 +81,7 @@ class Instance:
     terminating: bool = False
 
     def is_silent(self, now_ms: int) -> bool:
+        """Whether the instance has not pushed for so long that it is forgotten."""
         last_ms = max(self.asked_ms or 0, self.pushed_ms or 0)
         return now_ms - last_ms > SILENT_INTERVALS_MAX * self.wanted.interval_ms
 
@@ -101,19 +103,20 @@ class TelemetryCore:
 
     @property
     def has_subscriptions(self) -> bool:
+        """Whether anybody wants metrics at all."""
         return bool(self._subscriptions)
 
     def wanted(self, client: Client) -> Wanted:
         """What the subscriptions that match a client want of it together."""
         values = client.matchable()
         matching = [
-            one
-            for one in self._subscriptions
-            if all(pattern.fullmatch(values[key]) for key, pattern in one.match.items())
+            subscription
+            for subscription in self._subscriptions
+            if all(pattern.fullmatch(values[key]) for key, pattern in subscription.match.items())
         ]
-        names = {name for one in matching for name in one.metrics}
+        names = {name for row in matching for name in row.metrics}
         metrics = (ALL_METRICS,) if ALL_METRICS in names else tuple(sorted(names))
-        interval_ms = min((one.interval_ms for one in matching), default=INTERVAL_MS_DEFAULT)
+        interval_ms = min((row.interval_ms for row in matching), default=INTERVAL_MS_DEFAULT)
         text = f"{','.join(metrics)} {interval_ms} {client.instance_id}"
         unsigned = zlib.crc32(text.encode())
         return Wanted(metrics, interval_ms, unsigned - (1 << 32) if unsigned >> 31 else unsigned)
@@ -122,7 +125,7 @@ class TelemetryCore:
         """A client asks what it shall push. Raises ApiError(THROTTLING_QUOTA_EXCEEDED) when it asks too soon."""
         instance = self._instance(client, now_ms)
         last_ms = max(
-            (one for one in (instance.asked_ms, instance.pushed_ms) if one is not None), default=None
+            (row for row in (instance.asked_ms, instance.pushed_ms) if row is not None), default=None
         )
         too_soon = last_ms is not None and now_ms - last_ms < instance.wanted.interval_ms
         if too_soon and instance.error not in ASKS_AT_ONCE_AFTER:

@@ -35,7 +35,9 @@ DELEGATION_TOKENS: Final = "/delegation_token"
 FEATURE: Final = "/feature"
 DEFAULT_ENTITY: Final = "<default>"
 
-CONFIG_TYPES: Final = ("topics", "brokers", "users", "clients", "ips", "groups", "client-metrics")
+CONFIG_TYPES: Final = (
+    "topics", "brokers", "users", "clients", "ips", "groups", "client-metrics", "broker-loggers",
+)  # fmt: skip
 
 # Nodes that exist in every tree, parents first.
 PERSISTENT: Final = (
@@ -94,8 +96,35 @@ def config_path(kind: str, name: str) -> str:
     return f"/config/{kind}/{name}"
 
 
+def deletion_path(topic: str) -> str:
+    """The mark of a topic that is to be deleted."""
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def entity_of(path: str) -> str | None:
+    """The node that a change below or at `path` belongs to, to be read again with all below it; None for no metadata.
+
+    A topic with its partitions (also for its mark of deletion), a broker, an entity's configs, the controller.
+    """
+    parts = path.split("/")[1:]
+    if parts[:2] == ["brokers", "topics"] and len(parts) >= 3:
+        return topic_path(parts[2])
+    if parts[:2] == ["admin", "delete_topics"] and len(parts) == 3:
+        return topic_path(parts[2])
+    if parts[:2] == ["brokers", "ids"] and len(parts) == 3 and parts[2].isdecimal():
+        return path
+    if parts[0] == "config" and len(parts) >= 3 and parts[1] in CONFIG_TYPES:
+        return path
+    return CONTROLLER if path in (CONTROLLER, CONTROLLER_EPOCH) else None
+
+
 def sanitize(name: str) -> str:
-    """A user, client id or group as part of a path: everything but letters, digits and -_. is %XX."""
+    """A user, client id or group as part of a path: everything but letters, digits and -_. is %XX.
+
+    A name of one or two dots is no part of a path either.
+    """
+    if name in (".", ".."):
+        return "%2E" * len(name)
     return "".join(
         char if char in _UNRESERVED else "".join(f"%{byte:02X}" for byte in char.encode()) for char in name
     )
@@ -168,7 +197,9 @@ class Broker:
 
 def encode_broker(broker: Broker) -> bytes:
     """Payload of /brokers/ids/N, version 5."""
-    plain = next((each for each in broker.endpoints if each.security_protocol == "PLAINTEXT"), None)
+    plain = next(
+        (endpoint for endpoint in broker.endpoints if endpoint.security_protocol == "PLAINTEXT"), None
+    )
     return _dump(
         {
             "version": 5,
@@ -177,10 +208,11 @@ def encode_broker(broker: Broker) -> bytes:
             "jmx_port": -1,
             "timestamp": str(broker.timestamp_ms),
             "endpoints": [
-                f"{each.listener}://{_bracketed(each.host)}:{each.port}" for each in broker.endpoints
+                f"{endpoint.listener}://{_bracketed(endpoint.host)}:{endpoint.port}"
+                for endpoint in broker.endpoints
             ],
             "listener_security_protocol_map": {
-                each.listener: each.security_protocol for each in broker.endpoints
+                endpoint.listener: endpoint.security_protocol for endpoint in broker.endpoints
             },
             "rack": broker.rack,
             "features": {},
@@ -218,8 +250,8 @@ class Assignment:
     removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
-def _replica_map(replicas: Mapping[int, Iterable[int]]) -> dict[str, list[int]]:
-    return {str(partition): list(brokers) for partition, brokers in sorted(replicas.items())}
+def _replica_map(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    return {str(partition): replicas[partition] for partition in sorted(replicas)}
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
@@ -242,9 +274,7 @@ def decode_assignment(topic: str, data: bytes) -> Assignment:
 
     def replicas(key: str) -> dict[int, tuple[int, ...]]:
         found = value.get(key) or {}
-        return {
-            int(partition): tuple(int(broker) for broker in brokers) for partition, brokers in found.items()
-        }
+        return {int(partition): tuple(map(int, brokers)) for partition, brokers in found.items()}
 
     topic_id = parse_uuid_text(value["topic_id"]) if value.get("topic_id") else uuid.UUID(int=0)
     try:
@@ -389,7 +419,7 @@ def encode_partition_list(partitions: Iterable[tuple[str, int]]) -> bytes:
 def decode_partition_list(path: str, data: bytes) -> list[tuple[str, int]]:
     """(topic, partition) pairs. Raises BadPayload."""
     try:
-        return [(str(each["topic"]), int(each["partition"])) for each in _load(path, data)["partitions"]]
+        return [(str(row["topic"]), int(row["partition"])) for row in _load(path, data)["partitions"]]
     except (KeyError, TypeError, ValueError) as error:
         raise BadPayload(f"{path}: {error!r}") from None
 
@@ -407,8 +437,8 @@ def decode_reassignment(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
     """Target replicas by (topic, partition). Raises BadPayload."""
     try:
         return {
-            (str(each["topic"]), int(each["partition"])): tuple(int(broker) for broker in each["replicas"])
-            for each in _load(REASSIGN_PARTITIONS, data)["partitions"]
+            (str(row["topic"]), int(row["partition"])): tuple(int(broker) for broker in row["replicas"])
+            for row in _load(REASSIGN_PARTITIONS, data)["partitions"]
         }
     except (KeyError, TypeError, ValueError) as error:
         raise BadPayload(f"{REASSIGN_PARTITIONS}: {error!r}") from None

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 ANY_VERSION: Final = -1
+MULTI_BYTES_MAX: Final = 1_000_000
+"""The largest multi that every tree takes: ZooKeeper's servers close the connection at 1,048,575 bytes."""
+CHUNK_BYTES: Final = 500_000
+CHUNK_OPS: Final = 500
+LARGE_OP_BYTES: Final = 50_000
+"""A change of this size ends its list: to make it and to replay it takes a turn of the loop by itself."""
+OP_BYTES: Final = 80
+"""An upper bound of what a change takes in a request beside its path and data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +57,65 @@ class Check:
 
 
 Op = Create | Set | Delete | Check
+Ops = tuple[Op, ...]
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class LazyOps(Generic[T_co]):
+    """Changes that are made as they are asked for, each time anew: a topic of 10,000 partitions has 20,000 of them.
+
+    None among them is a place to pause, see `chunks`.
+    """
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[], Iterator[T_co]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[T_co]:
+        return self._make()
 
 
 def parent_of(path: str) -> str:
     """The path one level up; "/" for top-level nodes."""
     return path.rpartition("/")[0] or "/"
+
+
+def size_bytes(op: Op) -> int:
+    """An upper bound of the bytes that a change takes in a request to ZooKeeper."""
+    data = len(op.data) if isinstance(op, (Create, Set)) else 0
+    return OP_BYTES + len(op.path.encode()) + data
+
+
+def chunks(
+    ops: Iterable[Op | None], bytes_max: int = CHUNK_BYTES, ops_max: int = CHUNK_OPS
+) -> Iterator[list[Op]]:
+    """The changes in the same order, in lists that are small enough for one multi and for one turn of the loop.
+
+    A check that comes first guards every list, not only the first one. A change that is too large by itself gets
+    a list of its own, which the tree refuses. `ops` is read only as far as lists are asked for; an empty list stands
+    for a place to pause, where much has been looked at and nothing is to be changed yet.
+    """
+    guard: list[Op] = []
+    chunk: list[Op] = []
+    used = 0
+    for count, op in enumerate(ops):
+        if op is None:
+            yield []
+            continue
+        if count == 0 and isinstance(op, Check):
+            guard = [op]
+            continue
+        size = size_bytes(op)
+        if chunk and (used + size > bytes_max or len(chunk) >= ops_max):
+            yield [*guard, *chunk]
+            chunk, used = [], 0
+        chunk.append(op)
+        used += size
+        if size > LARGE_OP_BYTES:
+            yield [*guard, *chunk]
+            chunk, used = [], 0
+    if chunk:
+        yield [*guard, *chunk]

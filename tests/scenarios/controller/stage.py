@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from barnabas.coordination.local import LocalTree
 from barnabas.cores import znode_layout as layout
 from barnabas.cores.cluster_image import ClusterImage
 from barnabas.cores.controller import (
-    AlterIsr,
     CreatePartitions,
     CreateTopic,
-    decide_alter_isr,
     decide_bootstrap,
     decide_controller,
     decide_create_partitions,
     decide_create_topic,
-    decide_delete_topic,
+    decide_deletion,
+    decide_removal,
+)
+from barnabas.cores.elections import (
+    AlterIsr,
+    decide_alter_isr,
     decide_elections,
     decide_preferred_leader,
     decide_shutdown,
@@ -52,7 +55,7 @@ class Stage:
                 continue
             told.append(line)
             if line and not line.startswith("#"):
-                told += [f"    {each}" for each in self._play(line.split())]
+                told += [f"    {row}" for row in self._play(line.split())]
         return "\n".join(told) + "\n"
 
     def _play(self, words: list[str]) -> list[str]:
@@ -66,7 +69,7 @@ class Stage:
         changed = [text for key, text in after.items() if before.get(key) != text]
         return changed + [f"{topic}-{index} gone" for topic, index in before if (topic, index) not in after]
 
-    def _ops(self, verb: str, words: list[str]) -> Sequence[Op]:
+    def _ops(self, verb: str, words: list[str]) -> Iterable[Op | None]:
         image = self.image
         if verb == "start":
             endpoint = Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")
@@ -82,7 +85,7 @@ class Stage:
             return decide_shutdown(image, int(words[0]))
         return self._topic_ops(verb, words)
 
-    def _topic_ops(self, verb: str, words: list[str]) -> Sequence[Op]:
+    def _topic_ops(self, verb: str, words: list[str]) -> Iterable[Op | None]:
         image, name = self.image, words[0]
         if verb in ("create", "place"):
             self.made += 1
@@ -93,11 +96,13 @@ class Stage:
                 event = CreateTopic(
                     name, topic_id, assignments={at: _ids(each) for at, each in enumerate(words[1:])}
                 )
-            return decide_create_topic(image, event).ops
+            return tuple(decide_create_topic(image, event).ops)
         if verb == "grow":
-            return decide_create_partitions(image, CreatePartitions(name, int(words[1]))).ops
+            return tuple(decide_create_partitions(image, CreatePartitions(name, int(words[1]))).ops)
         if verb == "delete":
-            return decide_delete_topic(image, name)
+            nodes = asyncio.run(self.tree.subtree(layout.topic_path(name)))
+            self._change(decide_deletion(image, name))
+            return tuple(decide_removal(image, name, nodes))
         if verb == "prefer":
             return decide_preferred_leader(image, name, int(words[1]))
         assert verb == "isr", verb
@@ -108,8 +113,9 @@ class Stage:
         )
         return decide_alter_isr(image, asked)
 
-    def _change(self, ops: Sequence[Op]) -> None:
-        self.image.apply(ops, asyncio.run(self.tree.multi(ops)))
+    def _change(self, ops: Iterable[Op | None]) -> None:
+        changes = tuple(op for op in ops if op is not None)
+        self.image.apply(changes, asyncio.run(self.tree.multi(changes)))
 
     def _partitions(self) -> dict[tuple[str, int], str]:
         return {
@@ -122,8 +128,8 @@ class Stage:
 
 
 def _ids(text: str) -> tuple[int, ...]:
-    return tuple(int(each) for each in text.split(","))
+    return tuple(int(row) for row in text.split(","))
 
 
 def _text(ids: tuple[int, ...]) -> str:
-    return ",".join(str(each) for each in ids)
+    return ",".join(str(row) for row in ids)

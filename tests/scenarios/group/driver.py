@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -15,9 +16,9 @@ from barnabas.cores.group import (
     TimerKey,
     TopicInfo,
 )
-from barnabas.cores.group.classic import ClassicGroup, ClassicState
-from barnabas.cores.group.consumer import ConsumerGroup, MemberState
-from barnabas.cores.group.share import ShareGroup
+from barnabas.cores.group.classic.group import ClassicGroup, ClassicState
+from barnabas.cores.group.consumer.group import ConsumerGroup, MemberState
+from barnabas.cores.group.share.group import ShareGroup
 from barnabas.wire.errors import ErrorCode
 
 
@@ -34,6 +35,8 @@ class Driver:
         self.log: list[tuple[Any, ...]] = []
         self.timers: dict[TimerKey, int] = {}
         self.replies: list[tuple[Any, Any]] = []
+        self.waiting: dict[Any, Any] = {}
+        """The requests that have no answer yet, by token."""
         self.notes: list[Any] = []
         self.effects: list[Any] = []
         self.fail_next: ErrorCode | None = None
@@ -48,6 +51,7 @@ class Driver:
 
     def step_batch(self, events: list[Any]) -> None:
         """All events of a batch share one append: it succeeds or fails for all of them."""
+        self.waiting.update((event.token, event) for event in events if event.token is not None)
         decisions = [self.core.step(event) for event in events]
         appends = any(d.records or type(d.event) is EndTransaction for d in decisions)
         if appends and self.fail_next is not None:
@@ -73,18 +77,34 @@ class Driver:
             else:
                 self.timers[key] = deadline_ms
         self.replies.extend(decision.replies)
+        for token, _ in decision.replies:
+            self.waiting.pop(token, None)
         self.notes.extend(decision.notes)
         self.effects.extend(decision.effects)
+
+    def sweep(self, pieces: Iterable[Any]) -> None:
+        """What concerns every group, piece by piece."""
+        for event in pieces:
+            if event is not None:
+                self.step(event)
 
     def advance(self, ms: int) -> None:
         """Let time pass; timers fire in order of their deadlines."""
         end_ms = self.now_ms + ms
-        while due := [(deadline, key) for key, deadline in self.timers.items() if deadline <= end_ms]:
-            deadline_ms, key = min(due)
-            self.now_ms = max(self.now_ms, deadline_ms)
-            del self.timers[key]
-            self.step(TimerFired(self.now_ms, key, deadline_ms))
+        while self.fire_next(end_ms):
+            pass
         self.now_ms = end_ms
+
+    def fire_next(self, end_ms: int) -> bool:
+        """Fire the first timer that is due by then; False when none is."""
+        due = [(deadline, key) for key, deadline in self.timers.items() if deadline <= end_ms]
+        if not due:
+            return False
+        deadline_ms, key = min(due)
+        self.now_ms = max(self.now_ms, deadline_ms)
+        del self.timers[key]
+        self.step(TimerFired(self.now_ms, key, deadline_ms))
+        return True
 
     def set_topics(self, **partitions: int) -> None:
         """Topics by name; the id of a topic stays as long as the topic is not deleted."""
@@ -100,12 +120,15 @@ class Driver:
 
     def reload(self, core_limits: GroupLimits | None = None) -> None:
         """Lose the partition and load it again, as after a crash or a change of leader."""
-        self._take(self.core.unload())
+        refused = [(token, event.refused(ErrorCode.NOT_COORDINATOR)) for token, event in self.waiting.items()]
+        self.replies.extend(refused)
+        self.waiting.clear()
         self.timers.clear()
         self.limits = core_limits or self.limits
         self.core = self.rebuilt()
         self.core.set_topics(self.topics)
-        self._take(self.core.on_loaded(self.now_ms))
+        for decision in self.core.on_loaded(self.now_ms):
+            self._take(decision)
 
     def rebuilt(self) -> GroupCoordinatorCore:
         core = GroupCoordinatorCore(self.limits)

@@ -38,8 +38,8 @@ from barnabas.cores.group import (
     DescribeGroup,
     DescribeReply,
     DescribeShareGroup,
+    DoneReply,
     EndTransaction,
-    ExpireOffsets,
     FetchOffsets,
     FetchReply,
     Heartbeat,
@@ -59,7 +59,6 @@ from barnabas.cores.group import (
     ShareInitialized,
     SyncGroup,
     SyncReply,
-    TopicsDeleted,
 )
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.records_schemas import consumer_protocol as protocol
@@ -375,9 +374,11 @@ class Stage:
             types = frozenset(options.get("types", "").split(",")) - {""}
             self.driver.step(ListGroups(token, now_ms, states, types))
         elif verb == "expires":
-            self.driver.step(ExpireOffsets(token, now_ms))
+            self.driver.sweep(self.driver.core.expiry(now_ms))
+            self.driver.replies.append((token, DoneReply()))
         elif verb == "drops":
-            self.driver.step(TopicsDeleted(token, now_ms, frozenset(rest)))
+            self.driver.sweep(self.driver.core.topics_deleted(now_ms, frozenset(rest)))
+            self.driver.replies.append((token, DoneReply()))
         elif verb == "removes":
             leaving = tuple(LeavingMember("", instance) for instance in rest)
             self.driver.step(LeaveGroup(token, now_ms, group, leaving))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from barnabas.cores.group.share_partition import (
+from barnabas.cores.group.share.partition import (
     Ack,
     AckBatch,
     AcquireMode,
@@ -20,7 +20,7 @@ from barnabas.cores.group.share_partition import (
     SharePartitionCore,
     StateBatch,
 )
-from barnabas.cores.group.share_state import ShareKey, ShareStateCore
+from barnabas.cores.group.share.state import ShareKey, ShareStateCore
 from barnabas.wire.errors import ApiError
 
 KEY = ShareKey("g", UUID(int=1), 0)
@@ -59,7 +59,7 @@ class Stage:
             told.append(line)
             if line and not line.startswith("#"):
                 try:
-                    told += [f"    {each}" for each in self._play(line.split())]
+                    told += [f"    {row}" for row in self._play(line.split())]
                 except ApiError as error:
                     told.append(f"    {error.code.name}: {error.message}")
         return "\n".join(told) + "\n"
@@ -67,7 +67,7 @@ class Stage:
     def _play(self, words: list[str]) -> list[str]:
         match words:
             case ["log", *batches]:
-                self.batches += [(*_span(one.lstrip("!")), one.startswith("!")) for one in batches]
+                self.batches += [(*_span(batch.lstrip("!")), batch.startswith("!")) for batch in batches]
             case ["limits", *options]:
                 pairs = (option.split("=") for option in options)
                 self.limits = replace(self.limits, **{OPTIONS[name]: _number(text) for name, text in pairs})
@@ -95,13 +95,13 @@ class Stage:
         offset = self.queue.next_fetch_offset()
         if offset is None:
             return ["the window is full"]
-        found = [one for one in self.batches if one[1] >= offset]
+        found = [batch for batch in self.batches if batch[1] >= offset]
         if not found:
             return ["nothing there"]
         ranges = [(max(first, offset), last) for first, last, is_marker in found if not is_marker]
         mode = AcquireMode.RECORD_LIMIT if exactly else AcquireMode.BATCH_OPTIMIZED
         change = self.queue.acquire(
-            self.now_ms, member, offset, ranges, count, mode, max(one[1] for one in found) + 1
+            self.now_ms, member, offset, ranges, count, mode, max(item[1] for item in found) + 1
         )
         got = [f"{_text(run.first, run.last)} (try {run.delivery_count})" for run in change.acquired]
         return [f"{member} has {', '.join(got) or 'nothing'}", *self._store(change)]
@@ -115,8 +115,8 @@ class Stage:
             return ["taken back: it could not be stored"]
         self.states.write(self.now_ms, KEY, 0, 0, change.start_offset, change.writes)
         letters = [
-            f"dead letter: {one.offset}, try {one.delivery_count}, {one.reason}"
-            for one in change.dead_letters
+            f"dead letter: {letter.offset}, try {letter.delivery_count}, {letter.reason}"
+            for letter in change.dead_letters
         ]
         return [*letters, self._stored()]
 

@@ -30,7 +30,7 @@ from barnabas.cores.group import (
     SyncGroup,
     SyncReply,
 )
-from barnabas.cores.group.classic import ClassicState
+from barnabas.cores.group.classic.group import ClassicState
 from barnabas.wire.errors import ErrorCode
 from tests.scenarios.group.driver import Driver
 from tests.scenarios.group.stage import subscription

@@ -30,8 +30,8 @@ from barnabas.cores.group import (
     SyncGroup,
     SyncReply,
 )
-from barnabas.cores.group.classic import ClassicGroup, ClassicState
-from barnabas.cores.group.consumer import ConsumerGroup, ConsumerState
+from barnabas.cores.group.classic.group import ClassicGroup, ClassicState
+from barnabas.cores.group.consumer.group import ConsumerGroup, ConsumerState
 from barnabas.wire.errors import ErrorCode
 from tests.scenarios.group.driver import Driver
 from tests.scenarios.group.stage import names_of, partition_of, share, subscription

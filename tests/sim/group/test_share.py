@@ -14,6 +14,7 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.cores.decision import Decision
 from barnabas.cores.group import (
     DeleteShareState,
     GroupLimits,
@@ -22,15 +23,15 @@ from barnabas.cores.group import (
     ShareHeartbeatReply,
     ShareInitialized,
 )
-from barnabas.cores.group.share import ShareGroup
-from barnabas.cores.group.share_partition import (
+from barnabas.cores.group.share.group import ShareGroup
+from barnabas.cores.group.share.partition import (
     AckBatch,
     AcquireMode,
     ShareChange,
     ShareLimits,
     SharePartitionCore,
 )
-from barnabas.cores.group.share_state import ShareKey, ShareStateCore, StateChange
+from barnabas.cores.group.share.state import ShareKey, ShareStateCore
 from barnabas.wire.errors import ApiError, ErrorCode
 from tests.scenarios.group.driver import Driver
 
@@ -73,8 +74,8 @@ class Stored:
         self.random = chance
         self.faults = True
 
-    def append(self, change: StateChange | None) -> None:
-        if change is None:
+    def append(self, change: Decision) -> None:
+        if not change.records:
             return
         if self.faults and self.random.random() < 0.05:
             self.core.abandon([change])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
 from hypothesis import settings
@@ -16,16 +16,19 @@ from barnabas.coordination.tree import BadVersion
 from barnabas.cores import znode_layout as layout
 from barnabas.cores.cluster_image import NO_LEADER, ClusterImage
 from barnabas.cores.controller import (
-    AlterIsr,
     CreatePartitions,
     CreateTopic,
-    decide_alter_isr,
     decide_bootstrap,
     decide_config,
     decide_controller,
     decide_create_partitions,
     decide_create_topic,
-    decide_delete_topic,
+    decide_deletion,
+    decide_removal,
+)
+from barnabas.cores.elections import (
+    AlterIsr,
+    decide_alter_isr,
     decide_elections,
     decide_preferred_leader,
     decide_shutdown,
@@ -48,8 +51,14 @@ class Cluster:
         for broker in brokers:
             self.start(broker)
 
-    def change(self, ops: Sequence[Op]) -> None:
-        self.image.apply(ops, asyncio.run(self.tree.multi(ops)))
+    def change(self, ops: Iterable[Op | None]) -> None:
+        changes = tuple(op for op in ops if op is not None)
+        self.image.apply(changes, asyncio.run(self.tree.multi(changes)))
+
+    def delete(self, name: str) -> None:
+        self.change(decide_deletion(self.image, name))
+        nodes = asyncio.run(self.tree.subtree(layout.topic_path(name)))
+        self.change(decide_removal(self.image, name, nodes))
 
     def start(self, broker: int, rack: str | None = None) -> None:
         made = Broker(broker, (Endpoint("PLAINTEXT", "h", 9000 + broker, "PLAINTEXT"),), rack)
@@ -136,7 +145,7 @@ def test_defaults_and_clamping() -> None:
 )
 def test_refused_topics(name: str, fields: dict[str, object], code: ErrorCode, says: str) -> None:
     cluster = Cluster([1, 2])
-    cluster.create("have")
+    cluster.change(decide_create_topic(cluster.image, CreateTopic("have", uuid.uuid4())).ops)
     cluster.create("x_y")
     with refused(code, says):
         decide_create_topic(cluster.image, event(name, **fields))
@@ -155,11 +164,11 @@ def test_deleting_leaves_nothing_behind() -> None:
     cluster = Cluster()
     before = set(asyncio.run(cluster.tree.subtree("/")))
     cluster.create("t", num_partitions=3, configs={"retention.ms": "5"})
-    cluster.change(decide_delete_topic(cluster.image, "t"))
+    cluster.delete("t")
     assert set(asyncio.run(cluster.tree.subtree("/"))) == before
     assert (cluster.image.topics, cluster.image.by_id, cluster.image.configs) == ({}, {}, {})
     with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "does not host"):
-        decide_delete_topic(cluster.image, "t")
+        decide_deletion(cluster.image, "t")
     cluster.create("t")
 
 
@@ -171,7 +180,7 @@ def test_topics_grow() -> None:
     grown = cluster.image.topics["t"].partitions
     assert len(grown) == 4
     assert {index: grown[index] for index in first} == first
-    assert all(len(each.replicas) == 2 and each.leader == each.replicas[0] for each in grown.values())
+    assert all(len(row.replicas) == 2 and row.leader == row.replicas[0] for row in grown.values())
     cluster.change(decide_create_partitions(cluster.image, CreatePartitions("t", 5, [(2, 1)])).ops)
     assert cluster.image.topics["t"].partitions[4].leader == 2
     assert cluster.loaded() == cluster.image
@@ -315,7 +324,7 @@ def test_shutdown_moves_what_can_move_and_an_unclean_restart_counts_epochs_up() 
     cluster.create("alone", assignments={0: (1,)})
     cluster.change(decide_shutdown(cluster.image, 1))
     both = cluster.image.topics["both"].partitions
-    assert [(each.leader, each.isr) for each in both.values()] == [(2, (2,)), (2, (2,))]
+    assert [(row.leader, row.isr) for row in both.values()] == [(2, (2,)), (2, (2,))]
     alone = cluster.image.topics["alone"].partitions
     assert (alone[0].leader, alone[0].leader_epoch) == (1, 0)
     cluster.change(decide_unclean_restart(cluster.image, 1))
@@ -345,7 +354,8 @@ class Administration(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def delete(self, name: str) -> None:
-        self.request(lambda: decide_delete_topic(self.cluster.image, name))
+        if name in self.cluster.image.topics:
+            self.cluster.delete(name)
 
     @rule(name=NAMES, count=st.integers(0, 6))
     def grow(self, name: str, count: int) -> None:

@@ -27,7 +27,7 @@ def test_without_racks_replicas_differ_and_load_is_even(ids, start, count, facto
         assert len(set(replicas)) == factor
         assert set(replicas) <= set(ids)
     leaders = Counter(replicas[0] for replicas in placed.values())
-    assert max(leaders.values(), default=0) - min((leaders[each] for each in ids), default=0) <= 1
+    assert max(leaders.values(), default=0) - min((leaders[row] for row in ids), default=0) <= 1
     assert placed == assign(brokers, range(start, start + count), factor, seed)
 
 

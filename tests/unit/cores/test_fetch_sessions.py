@@ -88,3 +88,53 @@ def test_a_session_equals_a_dictionary(steps: list[tuple[set[int], set[int]]]) -
             model.pop(index, None)
         model.update(dict.fromkeys(named, epoch))
         assert {p.partition: p.fetch_offset for p in plan.partitions} == model
+
+
+def many(count: int, topic: str = "t") -> list[FetchPartition]:
+    return [part(topic, index) for index in range(count)]
+
+
+def test_partitions_of_all_sessions_are_bounded() -> None:
+    cache = SessionCache(10, partitions_max=10, partitions_per_owner_max=8)
+    assert open_for(cache, "a", 1, 6).session is not None
+    assert open_for(cache, "b", 2, 5).session is None  # no room, and nobody is old
+    assert open_for(cache, "b", 3, 4).session is not None
+    assert cache.partition_count == 10
+    assert open_for(cache, "c", 4, 5, now_ms=EVICTION_MS).session is not None
+    assert cache.partition_count <= 10
+
+
+def open_for(cache: SessionCache, owner: str, fresh_id: int, count: int, now_ms: int = 0):  # type: ignore[no-untyped-def]
+    return cache.plan(0, 0, many(count), (), by_topic_id=False, fresh_id=fresh_id, now_ms=now_ms, owner=owner)
+
+
+def test_one_connection_pushes_out_its_own_sessions_only() -> None:
+    cache = SessionCache(10, partitions_max=100, partitions_per_owner_max=8)
+    open_for(cache, "other", 1, 8)
+    open_for(cache, "a", 2, 5)
+    assert open_for(cache, "a", 3, 5).session is not None
+    assert open_for(cache, "a", 4, 9).session is None
+    assert cache.partition_count == 8
+    with pytest.raises(ApiError):
+        cache.plan(3, 1, (), (), by_topic_id=False, fresh_id=0, now_ms=1, owner="a")
+    assert cache.plan(1, 1, (), (), by_topic_id=False, fresh_id=0, now_ms=1, owner="other").session
+
+
+def test_sessions_of_closed_connections_make_room_and_can_be_continued() -> None:
+    cache = SessionCache(2)
+    open_for(cache, "a", 1, 1)
+    open_for(cache, "a", 2, 1)
+    cache.owner_gone("a")
+    assert cache.plan(2, 1, (), (), by_topic_id=False, fresh_id=0, now_ms=1, owner="b").session
+    assert open_for(cache, "c", 3, 1).session is not None
+    assert open_for(cache, "c", 4, 1).session is None
+    assert cache.partition_count == 2
+
+
+def test_a_session_that_grows_past_the_bound_ends() -> None:
+    cache = SessionCache(10, partitions_max=20, partitions_per_owner_max=8)
+    open_for(cache, "a", 1, 6)
+    with pytest.raises(ApiError) as refusal:
+        cache.plan(1, 1, many(3, "u"), (), by_topic_id=False, fresh_id=0, now_ms=1, owner="a")
+    assert refusal.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(cache), cache.partition_count) == (0, 0)

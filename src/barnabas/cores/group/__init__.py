@@ -2,21 +2,21 @@
 
     from barnabas.cores.group import GroupCoordinatorCore, GroupLimits, JoinGroup, JoinReply, ...
 
-`core` holds the entry point and says how the broker drives it; `events` what can be asked and answered;
-`turn` the Decision; `classic*` the classic protocol; `consumer*`, `reconcile`, `assignors` KIP-848;
-`migration` and `consumer_classic` members of both at once; `share*` KIP-932, of which `share_partition` (at
-the partition's leader) and `share_state` (share coordinator) are cores of their own; `offsets` committed
-offsets; `*records` the bytes.
+`core` holds the entry point and says how the broker drives it; `events` what can be asked and answered; `turn` the
+Decision. `classic/` is the classic protocol, `consumer/` KIP-848, `migration` and `consumer/classic_members` serve groups
+with members of both. `share/` is KIP-932; its `partition` (a queue, at the partition's leader) and `state` (the share
+coordinator) are cores of their own. `offsets` keeps committed offsets; the modules called `records` know the bytes.
 Rules that hold throughout:
 
 * A core is one partition of the offsets topic. No clock, no randomness: both come in with the event.
 * Tokens are opaque, never None for a request that wants an answer, and each is answered exactly once.
 * A decision's records go into the log as one batch, and its replies leave only when the high watermark
-  covers all that the shard has appended: so an answer never tells of what a crash could take back.
+  covers all that the shard has appended: so an answer never shows what a crash could take back.
 * Memory is the log plus what may be lost with the process (who waits, running rebalances): a failed append
   is undone by `abandon`, a lost leadership by `unload`.
 """
 
+from barnabas.cores.decision import Decision, DoneReply, Note, Producer, Timer, TimerFired
 from barnabas.cores.group.core import GroupCoordinatorCore
 from barnabas.cores.group.events import (
     CommitOffsets,
@@ -33,12 +33,12 @@ from barnabas.cores.group.events import (
     DescribedMember,
     DescribeGroup,
     DescribeReply,
-    DoneReply,
     EndTransaction,
     ExpireOffsets,
     FetchedOffset,
     FetchOffsets,
     FetchReply,
+    ForgetOffsets,
     Heartbeat,
     HeartbeatReply,
     JoinedMember,
@@ -53,16 +53,12 @@ from barnabas.cores.group.events import (
     ListReply,
     OffsetToCommit,
     PartitionResult,
-    Producer,
     SyncGroup,
     SyncReply,
-    Timer,
-    TimerFired,
     TimerKey,
-    TopicsDeleted,
 )
 from barnabas.cores.group.limits import GroupLimits
-from barnabas.cores.group.share_events import (
+from barnabas.cores.group.share.events import (
     AlterShareOffsets,
     AlterShareReply,
     DeleteShareOffsets,
@@ -76,7 +72,6 @@ from barnabas.cores.group.share_events import (
     ShareInitialized,
 )
 from barnabas.cores.group.state import TopicInfo
-from barnabas.cores.group.turn import Decision, Note
 
 __all__ = [
     "AlterShareOffsets",
@@ -106,6 +101,7 @@ __all__ = [
     "FetchOffsets",
     "FetchReply",
     "FetchedOffset",
+    "ForgetOffsets",
     "GroupCoordinatorCore",
     "GroupLimits",
     "Heartbeat",
@@ -135,5 +131,4 @@ __all__ = [
     "TimerFired",
     "TimerKey",
     "TopicInfo",
-    "TopicsDeleted",
 ]

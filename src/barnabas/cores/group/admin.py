@@ -1,14 +1,12 @@
-"""DescribeGroups (v0 to v6), ConsumerGroupDescribe (v0, v1), ListGroups (v0 to v5), DeleteGroups (v0 to v2)."""
+"""DescribeGroups (v0 to v6), ConsumerGroupDescribe (v0, v1), ListGroups (v0 to v5)."""
 
 from __future__ import annotations
 
 from barnabas.cores.group.assignors import ASSIGNORS, NOTHING
-from barnabas.cores.group.classic import ClassicGroup, ClassicState
-from barnabas.cores.group.consumer import ConsumerGroup
+from barnabas.cores.group.classic.group import ClassicGroup, ClassicState
+from barnabas.cores.group.consumer.group import ConsumerGroup
 from barnabas.cores.group.events import (
     ConsumerDescribeReply,
-    DeleteGroup,
-    DeleteReply,
     DescribeConsumerGroup,
     DescribedConsumer,
     DescribedMember,
@@ -18,13 +16,12 @@ from barnabas.cores.group.events import (
     ListGroups,
     ListReply,
 )
-from barnabas.cores.group.lifecycle import remove_group
-from barnabas.cores.group.offsets import forget_all
 from barnabas.cores.group.turn import Turn
-from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.errors import ErrorCode
 
 
 def decide_describe(turn: Turn, event: DescribeGroup) -> None:
+    """DescribeGroups: one classic group."""
     group = turn.find(event.group_id)
     if not isinstance(group, ClassicGroup):
         what = "not found" if group is None else "is not a classic group"
@@ -61,6 +58,7 @@ def decide_describe(turn: Turn, event: DescribeGroup) -> None:
 
 
 def decide_describe_consumer(turn: Turn, event: DescribeConsumerGroup) -> None:
+    """ConsumerGroupDescribe: one group."""
     group = turn.find(event.group_id)
     if not isinstance(group, ConsumerGroup):
         what = "not found" if group is None else "is not a consumer group"
@@ -98,6 +96,7 @@ def decide_describe_consumer(turn: Turn, event: DescribeConsumerGroup) -> None:
 
 
 def decide_list(turn: Turn, event: ListGroups) -> None:
+    """ListGroups: those of this partition."""
     states = {state.lower() for state in event.states}
     types = {group_type.lower() for group_type in event.types}
     rows = []
@@ -106,17 +105,3 @@ def decide_list(turn: Turn, event: ListGroups) -> None:
         if (not states or row.state.lower() in states) and (not types or row.group_type.lower() in types):
             rows.append(row)
     turn.reply(event.token, ListReply(ErrorCode.NONE, tuple(rows)))
-
-
-def decide_delete(turn: Turn, event: DeleteGroup) -> None:
-    if not event.group_id:
-        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
-    group = turn.require(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
-    if not group.is_empty:
-        raise ApiError(
-            ErrorCode.NON_EMPTY_GROUP, f"{event.group_id!r} has members: stop them, then delete the group"
-        )
-    forget_all(turn, event.group_id)
-    remove_group(turn, group)
-    turn.reply(event.token, DeleteReply(event.group_id))
-    turn.note("group deleted", group=event.group_id)

@@ -1,6 +1,6 @@
 """GroupCoordinatorCore: every group whose id hashes to one partition of the offsets topic.
 
-How the broker drives it, with nothing awaited inside a turn:
+How the broker drives it (`broker/coordinators/runtime.py`), with nothing awaited inside a turn:
 
     decisions = [core.step(event) for event in batch]
     offset = log.append(all their records, one batch; own batches where decision.producer is set)
@@ -8,27 +8,32 @@ How the broker drives it, with nothing awaited inside a turn:
     on failure   undone = core.abandon(decisions, error): the state is as before the batch, and every
                  request of the batch is answered with an error; arm undone.timers, give out undone.replies
 
-Loading: `replay` every record of the partition in order (`replay_marker` for control records), then
-`on_loaded` and `step` at will. Losing the partition: `unload` answers all who wait, then drop the core.
+Loading: `replay` every record of the partition in order (`replay_marker` for control records), then carry out
+`on_loaded` and `step` at will. Whoever drops a core answers the requests that still wait in it (`event.refused`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
+from barnabas.cores.decision import REFUSAL_FOR_APPEND_ERROR, Decision, Timer, TimerFired, take_back
 from barnabas.cores.group import (
     admin,
-    classic_join,
-    classic_sync,
-    consumer_heartbeat,
+    deletion,
     lifecycle,
+    moves,
     offsets,
     records,
-    share_heartbeat,
+    sweeps,
+    timers,
 )
+from barnabas.cores.group.classic import join as classic_join
+from barnabas.cores.group.classic import sync as classic_sync
+from barnabas.cores.group.consumer import heartbeat as consumer_heartbeat
+from barnabas.cores.group.consumer.group import ConsumerGroup
 from barnabas.cores.group.events import (
     CommitOffsets,
     ConsumerHeartbeat,
@@ -39,40 +44,29 @@ from barnabas.cores.group.events import (
     EndTransaction,
     ExpireOffsets,
     FetchOffsets,
+    ForgetOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     ListGroups,
     SyncGroup,
-    Timer,
-    TimerFired,
     TimerKey,
-    TopicsDeleted,
 )
 from barnabas.cores.group.limits import GroupLimits
-from barnabas.cores.group.share import ShareGroup
-from barnabas.cores.group.share_events import (
+from barnabas.cores.group.moves import AdoptGroup, DisownGroup
+from barnabas.cores.group.share import heartbeat as share_heartbeat
+from barnabas.cores.group.share.events import (
     AlterShareOffsets,
     DeleteShareOffsets,
     DescribeShareGroup,
     ShareHeartbeat,
     ShareInitialized,
+    ShareStatesLost,
 )
-from barnabas.cores.group.state import State, TopicInfo, Topics, take_back
-from barnabas.cores.group.turn import Decision, Turn
+from barnabas.cores.group.share.group import ShareGroup
+from barnabas.cores.group.state import State, TopicInfo, Topics
+from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
-
-# What a client is told when the append of its change failed: it looks for the coordinator again or retries.
-REFUSAL_FOR_APPEND_ERROR: Final[Mapping[ErrorCode, ErrorCode]] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
 
 Decider = Callable[[Turn, Any], None]
 
@@ -83,21 +77,24 @@ DECIDERS: Final[Mapping[type, Decider]] = {
     LeaveGroup: classic_sync.decide_leave,
     DescribeGroup: admin.decide_describe,
     ListGroups: admin.decide_list,
-    DeleteGroup: admin.decide_delete,
+    DeleteGroup: deletion.decide_delete,
     CommitOffsets: offsets.decide_commit,
     FetchOffsets: offsets.decide_fetch,
     DeleteOffsets: offsets.decide_delete,
     EndTransaction: offsets.decide_end_transaction,
-    TopicsDeleted: offsets.decide_topics_deleted,
+    ForgetOffsets: offsets.decide_forget,
     ExpireOffsets: offsets.decide_expire,
-    TimerFired: lifecycle.decide_timer,
+    TimerFired: timers.decide_timer,
     ConsumerHeartbeat: consumer_heartbeat.decide_consumer_heartbeat,
     ShareHeartbeat: share_heartbeat.decide_share_heartbeat,
     DescribeShareGroup: share_heartbeat.decide_describe_share,
     ShareInitialized: share_heartbeat.decide_initialized,
+    ShareStatesLost: share_heartbeat.decide_states_lost,
     AlterShareOffsets: share_heartbeat.decide_alter_offsets,
     DeleteShareOffsets: share_heartbeat.decide_delete_offsets,
     DescribeConsumerGroup: admin.decide_describe_consumer,
+    AdoptGroup: moves.decide_adopt,
+    DisownGroup: moves.decide_disown,
 }
 
 
@@ -111,8 +108,12 @@ def _refusal_of(event: Any, error: ErrorCode) -> ErrorCode:
 
 
 class GroupCoordinatorCore:
+    """See the module."""
+
     def __init__(self, limits: GroupLimits | None = None) -> None:
         self.state = State(limits or GroupLimits())
+        self.topology = -1
+        """The broker's count of topic changes that `set_topics` was last called for."""
 
     def set_limits(self, limits: GroupLimits) -> None:
         """New values of options; what runs already keeps its old deadlines."""
@@ -129,6 +130,11 @@ class GroupCoordinatorCore:
         """The topics that exist now. Groups notice at their members' next heartbeats. Not part of the log."""
         self.state.topics = Topics(self.state.topics.version + 1, topics)
 
+    def patterns_of(self, group_id: str) -> Collection[str]:
+        """The regular expressions by which members of a group subscribe."""
+        group = self.state.groups.get(group_id)
+        return group.regexes if isinstance(group, ConsumerGroup) else ()
+
     def keeps_share_state(self, group_id: str, topic_id: UUID, index: int) -> bool:
         """Whether a share group has, or has asked for, the state of a partition."""
         group = self.state.groups.get(group_id)
@@ -143,9 +149,19 @@ class GroupCoordinatorCore:
         """What `event` wants. Reads only: nothing has happened until the Turn is applied."""
         turn = Turn(self.state, event.now_ms)
         try:
+            deletion.require_not_deleting(turn, event)
             DECIDERS[type(event)](turn, event)
         except ApiError as refusal:
             turn = Turn(self.state, event.now_ms)
+            if refusal.code is ErrorCode.INVALID_REQUEST:
+                # A client that keeps the protocol never sends one: its author will want to know what was wrong.
+                turn.note(
+                    "an invalid request was refused",
+                    request=type(event).__name__,
+                    group=event.group_id,
+                    member=getattr(event, "member_id", ""),
+                    reason=refusal.message,
+                )
             reply = event.refused(refusal.code)
             if hasattr(reply, "message"):
                 reply = replace(reply, message=refusal.message)
@@ -179,7 +195,30 @@ class GroupCoordinatorCore:
         timers = tuple(Timer(key, self.state.deadlines.get(key)) for key in sorted(touched))
         return Decision(replies=tuple(replies), timers=timers)
 
+    # --- what concerns every group
+
+    def topics_deleted(self, now_ms: int, topics: frozenset[str]) -> Iterator[ForgetOffsets | None]:
+        """The events to step, one after another, when topics have been deleted."""
+        return sweeps.topics_deleted(self.state, now_ms, topics)
+
+    def states_lost(self, now_ms: int) -> Iterator[ShareStatesLost]:
+        """The events to step when the share coordinator has lost all states."""
+        return sweeps.states_lost(self.state, now_ms)
+
+    def expiry(self, now_ms: int) -> Iterator[ExpireOffsets]:
+        """The events to step every offsets.retention.check.interval.ms."""
+        return sweeps.expiry(self.state, now_ms)
+
     # --- loading and unloading
+
+    @property
+    def deadlines(self) -> Mapping[TimerKey, int]:
+        """When each armed timer fires."""
+        return self.state.deadlines
+
+    def names(self) -> Iterable[str]:
+        """The groups of this partition: by their names the partition of each is found."""
+        return self.state.groups.keys() | self.state.committed.keys()
 
     def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
         """Take over one record of the log; `producer_id` that of its batch where the batch is transactional.
@@ -195,16 +234,17 @@ class GroupCoordinatorCore:
         offsets.end_transaction(turn, producer_id, committed)
         turn.apply(None)
 
-    def on_loaded(self, now_ms: int) -> Decision:
-        """Every member gets a whole session to report back; groups over the size limit rebalance."""
-        turn = Turn(self.state, now_ms)
-        for group in list(self.state.groups.values()):
-            lifecycle.on_loaded(turn, group)
-        return turn.apply(None)
+    def on_loaded(self, now_ms: int) -> Iterator[Decision]:
+        """Carry out each: every member gets a whole session to report back; groups over the size limit rebalance."""
+        for group_id in list(self.state.groups):
+            turn = Turn(self.state, now_ms)
+            lifecycle.on_loaded(turn, self.state.groups[group_id])
+            yield turn.apply(None)
 
-    def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> Decision:
-        """Answers for all who wait in this shard; the core is not to be used afterwards."""
-        replies = lifecycle.refuse_all_waiting(list(self.state.groups.values()), error)
-        timers = tuple(Timer(key, None) for key in self.state.deadlines)
-        self.state = State(self.state.limits)
-        return Decision(replies=replies, timers=timers)
+    def export(self, name: str, now_ms: int) -> Iterator[AdoptGroup]:
+        """The events that make the group, as it is now, in another core: in the first one all but most offsets."""
+        return moves.export(self.state, name, now_ms)
+
+    def disown(self, name: str, now_ms: int) -> Iterator[DisownGroup]:
+        """The events that remove the group here, when another core has it."""
+        return moves.disown(self.state, name, now_ms)

@@ -8,10 +8,11 @@ the other members). `refused` makes the answer of an event's kind that carries n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 from uuid import UUID
 
+from barnabas.cores.decision import DoneReply, Producer
 from barnabas.wire.errors import ErrorCode
 
 NO_GENERATION = -1
@@ -28,6 +29,9 @@ class JoinedMember(NamedTuple):
     member_id: str
     group_instance_id: str | None
     metadata: bytes
+
+
+MEMBER_NAME_MAX: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,14 @@ class JoinGroup:
     requires_member_id: bool = True  # JoinGroup v4 and newer
     can_skip_assignment: bool = True  # JoinGroup v9 and newer
 
+    @property
+    def new_member_id(self) -> str:
+        """The id of a member that joins with this event; short enough to be sent however long the client's name is."""
+        name = self.client_id if self.group_instance_id is None else self.group_instance_id
+        return f"{name[:MEMBER_NAME_MAX]}-{self.fresh_id}"
+
     def refused(self, error: ErrorCode) -> JoinReply:
+        """The answer that carries nothing but an error."""
         return JoinReply(error, self.member_id)
 
 
@@ -91,6 +102,7 @@ class SyncGroup:
     protocol_name: str | None = None
 
     def refused(self, error: ErrorCode) -> SyncReply:
+        """The answer that carries nothing but an error."""
         return SyncReply(error)
 
 
@@ -109,6 +121,7 @@ class Heartbeat:
     group_instance_id: str | None = None
 
     def refused(self, error: ErrorCode) -> HeartbeatReply:
+        """The answer that carries nothing but an error."""
         return HeartbeatReply(error)
 
 
@@ -142,6 +155,7 @@ class LeaveGroup:
     members: tuple[LeavingMember, ...]
 
     def refused(self, error: ErrorCode) -> LeaveReply:
+        """The answer that carries nothing but an error."""
         return LeaveReply(error)
 
 
@@ -182,6 +196,7 @@ class DescribeGroup:
     group_id: str
 
     def refused(self, error: ErrorCode) -> DescribeReply:
+        """The answer that carries nothing but an error."""
         return DescribeReply(self.group_id, error)
 
 
@@ -208,6 +223,7 @@ class ListGroups:
     types: frozenset[str] = frozenset()
 
     def refused(self, error: ErrorCode) -> ListReply:
+        """The answer that carries nothing but an error."""
         return ListReply(error)
 
 
@@ -226,6 +242,7 @@ class DeleteGroup:
     group_id: str
 
     def refused(self, error: ErrorCode) -> DeleteReply:
+        """The answer that carries nothing but an error."""
         return DeleteReply(self.group_id, error)
 
 
@@ -249,13 +266,6 @@ class PartitionResult(NamedTuple):
     error: ErrorCode
 
 
-class Producer(NamedTuple):
-    """Marks records as part of a transaction: the broker writes them in a transactional batch of this id."""
-
-    producer_id: int
-    producer_epoch: int
-
-
 @dataclass(frozen=True, slots=True)
 class CommitReply:
     """When `error` is set, no partition was looked at: it is the error of each of them."""
@@ -268,8 +278,8 @@ class CommitReply:
 class CommitOffsets:
     """OffsetCommit, or TxnOffsetCommit where `producer` is given.
 
-    `generation_id` is the member epoch for groups of the consumer protocol. `knows_member_epoch` tells
-    OffsetCommit v9 and newer (they are told GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH).
+    `generation_id` is the member epoch for groups of the consumer protocol. `knows_member_epoch` marks
+    OffsetCommit v9 and newer (they get GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH).
     """
 
     token: object
@@ -284,6 +294,7 @@ class CommitOffsets:
     knows_member_epoch: bool = True
 
     def refused(self, error: ErrorCode) -> CommitReply:
+        """The answer that carries nothing but an error."""
         return CommitReply(error)
 
 
@@ -316,6 +327,7 @@ class FetchOffsets:
     require_stable: bool = False
 
     def refused(self, error: ErrorCode) -> FetchReply:
+        """The answer that carries nothing but an error."""
         return FetchReply(self.group_id, error)
 
 
@@ -333,15 +345,8 @@ class DeleteOffsets:
     partitions: tuple[tuple[str, int], ...]
 
     def refused(self, error: ErrorCode) -> DeleteOffsetsReply:
+        """The answer that carries nothing but an error."""
         return DeleteOffsetsReply(error)
-
-
-@dataclass(frozen=True, slots=True)
-class DoneReply:
-    """The answer to events that only have to be carried out; `more`: step the same event again."""
-
-    error: ErrorCode = ErrorCode.NONE
-    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,29 +362,44 @@ class EndTransaction:
     committed: bool
 
     def refused(self, error: ErrorCode) -> DoneReply:
+        """The answer that carries nothing but an error."""
         return DoneReply(error)
 
 
 @dataclass(frozen=True, slots=True)
-class TopicsDeleted:
-    """Drops the offsets of deleted topics in every group of the shard."""
+class ForgetOffsets:
+    """A piece of what the deletion of `topics` leads to in one group (sweeps.topics_deleted).
+
+    Drops the offsets of `partitions` that are not newer than `newest_sequence`; a share group forgets the topics.
+    """
 
     token: object
     now_ms: int
+    group_id: str
+    partitions: tuple[tuple[str, int], ...]
     topics: frozenset[str]
+    newest_sequence: int
 
     def refused(self, error: ErrorCode) -> DoneReply:
+        """The answer that carries nothing but an error."""
         return DoneReply(error)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
-    """Sent every offsets.retention.check.interval.ms: drops old offsets, then groups with nothing left."""
+    """A piece of the regular expiry in one group (sweeps.expiry): drops those of `partitions` whose time has run out.
+
+    With the last piece, a group that is empty and has nothing left is removed.
+    """
 
     token: object
     now_ms: int
+    group_id: str
+    partitions: tuple[tuple[str, int], ...]
+    is_last: bool
 
     def refused(self, error: ErrorCode) -> DoneReply:
+        """The answer that carries nothing but an error."""
         return DoneReply(error)
 
 
@@ -388,7 +408,7 @@ class ExpireOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatReply:
-    """`assignment` None tells the member that its assignment is what it was."""
+    """`assignment` None means that the assignment is what it was."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -421,6 +441,7 @@ class ConsumerHeartbeat:
     owned: frozenset[tuple[UUID, int]] | None = None
 
     def refused(self, error: ErrorCode) -> ConsumerHeartbeatReply:
+        """The answer that carries nothing but an error."""
         return ConsumerHeartbeatReply(error)
 
 
@@ -459,6 +480,7 @@ class DescribeConsumerGroup:
     group_id: str
 
     def refused(self, error: ErrorCode) -> ConsumerDescribeReply:
+        """The answer that carries nothing but an error."""
         return ConsumerDescribeReply(self.group_id, error)
 
 
@@ -469,23 +491,3 @@ class TimerKey(NamedTuple):
     group_id: str
     member_id: str  # empty for timers of the whole group
     kind: str
-
-
-class Timer(NamedTuple):
-    """Arm `key` (again); a deadline of None cancels. One deadline per key: the latest wins."""
-
-    key: TimerKey
-    deadline_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class TimerFired:
-    """`deadline_ms` is that of the Timer which fired; one that was moved or cancelled since does nothing."""
-
-    now_ms: int
-    key: TimerKey
-    deadline_ms: int
-    token: object = field(default=None)
-
-    def refused(self, error: ErrorCode) -> DoneReply:
-        return DoneReply(error)

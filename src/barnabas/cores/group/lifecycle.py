@@ -1,19 +1,18 @@
-"""What is the same for groups of every type: removal, timers, loading, waiting requests."""
+"""What is the same for groups of every type: removal and loading."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from barnabas.cores.group import classic_rebalance, consumer_records, records, share_heartbeat, share_records
-from barnabas.cores.group import consumer_epochs as epochs
-from barnabas.cores.group.classic import ClassicGroup
-from barnabas.cores.group.consumer import ConsumerGroup
-from barnabas.cores.group.events import JoinReply, SyncReply, TimerFired
-from barnabas.cores.group.migration import fence_members
-from barnabas.cores.group.share import ShareGroup
+from barnabas.cores.group import records
+from barnabas.cores.group.classic import rebalance as classic_rebalance
+from barnabas.cores.group.classic.group import ClassicGroup
+from barnabas.cores.group.consumer import epochs as epochs
+from barnabas.cores.group.consumer import records as consumer_records
+from barnabas.cores.group.consumer.group import ConsumerGroup
+from barnabas.cores.group.share import heartbeat as share_heartbeat
+from barnabas.cores.group.share import records as share_records
+from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.state import Group
 from barnabas.cores.group.turn import Turn
-from barnabas.wire.errors import ErrorCode
 
 
 def is_removable(group: Group) -> bool:
@@ -36,22 +35,6 @@ def remove_group(turn: Turn, group: Group) -> None:
         share_records.write_group_gone(turn, draft)
 
 
-def decide_timer(turn: Turn, event: TimerFired) -> None:
-    """The deadline is still the armed one: GroupCoordinatorCore.step drops stale timers."""
-    group_id, member_id, kind = event.key
-    turn.disarm(group_id, member_id, kind)
-    stored = turn.find(group_id)
-    if kind == epochs.ASSIGN:
-        if isinstance(stored, ConsumerGroup):
-            epochs.refresh(turn, turn.edit(stored), subscriptions_changed=False)
-    elif isinstance(stored, ClassicGroup):
-        classic_rebalance.timer_ended(turn, turn.edit(stored), member_id, kind)
-    elif isinstance(stored, ConsumerGroup) and member_id in stored.members:
-        fence_members(turn, turn.edit(stored), [member_id], f"{kind} time ended")
-    elif isinstance(stored, ShareGroup) and member_id in stored.members:
-        share_heartbeat.fence_members(turn, turn.edit(stored), [member_id], f"{kind} time ended")
-
-
 def on_loaded(turn: Turn, group: Group) -> None:
     """Every member gets a whole session, or its whole time to revoke, to report back."""
     if isinstance(group, ClassicGroup):
@@ -67,17 +50,3 @@ def on_loaded(turn: Turn, group: Group) -> None:
         if member.revoking:
             deadline_ms = turn.now_ms + member.rebalance_timeout_ms
             turn.arm(group.group_id, member.member_id, epochs.REVOKE, deadline_ms)
-
-
-def refuse_all_waiting(groups: list[Group], error: ErrorCode) -> tuple[tuple[Any, Any], ...]:
-    """Answers for the requests that wait in classic groups; the newer protocols never let one wait."""
-    replies: list[tuple[Any, Any]] = []
-    for group in groups:
-        if not isinstance(group, ClassicGroup):
-            continue
-        for member in group.members.values():
-            if member.join_token is not None:
-                replies.append((member.join_token, JoinReply(error, member.member_id)))
-            if member.sync_token is not None:
-                replies.append((member.sync_token, SyncReply(error)))
-    return tuple(replies)

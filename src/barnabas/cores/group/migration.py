@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from barnabas.cores.group import classic_rebalance
-from barnabas.cores.group import consumer_epochs as epochs
-from barnabas.cores.group import consumer_records as records
 from barnabas.cores.group import records as classic_records
 from barnabas.cores.group.assignors import Assignment
-from barnabas.cores.group.classic import ClassicGroup, ClassicMember, ClassicState
-from barnabas.cores.group.consumer import ClassicSide, ConsumerGroup, ConsumerMember
+from barnabas.cores.group.classic import rebalance as classic_rebalance
+from barnabas.cores.group.classic.group import ClassicGroup, ClassicMember, ClassicState
+from barnabas.cores.group.consumer import epochs as epochs
+from barnabas.cores.group.consumer import records as records
+from barnabas.cores.group.consumer.group import ClassicSide, ConsumerGroup, ConsumerMember
 from barnabas.cores.group.events import JoinReply, SyncReply
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -27,11 +27,18 @@ UPGRADES = frozenset({"bidirectional", "upgrade"})
 DOWNGRADES = frozenset({"bidirectional", "downgrade"})
 
 
-def consumer_group_for(turn: Turn, group_id: str, *, create: bool) -> ConsumerGroup:
-    """A draft of the consumer group; made, or made of a classic one, where a member wants to join."""
+def consumer_group_for(turn: Turn, group_id: str, *, create: bool, is_member: bool = False) -> ConsumerGroup:
+    """A draft of the consumer group; made, or made of a classic one, where a member wants to join.
+
+    is_member: who asks was a member before, and will join again where the group is not there any more.
+    """
     group = turn.find(group_id)
     if isinstance(group, ConsumerGroup):
         return turn.edit(group)
+    if group is None and is_member:
+        # The coordinator lost the group, with the topic that kept it. Kafka says GROUP_ID_NOT_FOUND, at which clients
+        # give up; at this they join again, and the group begins anew.
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} not found: join again.")
     if not create:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     if group is None:
@@ -109,6 +116,7 @@ def _upgraded_member(turn: Turn, classic: ClassicGroup, member: ClassicMember) -
 
 
 def should_become_classic(turn: Turn, group: ConsumerGroup) -> bool:
+    """Whether only members of the classic protocol are left, and the policy allows a downgrade."""
     return (
         bool(group.members)
         and turn.state.limits.consumer_migration_policy in DOWNGRADES
@@ -118,6 +126,7 @@ def should_become_classic(turn: Turn, group: ConsumerGroup) -> bool:
 
 
 def become_classic(turn: Turn, group: ConsumerGroup) -> None:
+    """Replace the group by a classic one with the same members, which then rebalances."""
     members = list(group.members.values())
     epoch = group.epoch
     for member in members:

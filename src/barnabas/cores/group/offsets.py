@@ -9,43 +9,41 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.cores.decision import DoneReply
 from barnabas.cores.group import records
-from barnabas.cores.group.classic import ClassicGroup, ClassicState
-from barnabas.cores.group.classic_rebalance import arm_session
-from barnabas.cores.group.consumer import ConsumerGroup, ConsumerMember
-from barnabas.cores.group.consumer_epochs import arm_session as arm_consumer_session
+from barnabas.cores.group.classic.group import ClassicGroup, ClassicState
+from barnabas.cores.group.classic.rebalance import arm_session
+from barnabas.cores.group.consumer.epochs import arm_session as arm_consumer_session
+from barnabas.cores.group.consumer.group import ConsumerGroup, ConsumerMember
 from barnabas.cores.group.events import (
     CommitOffsets,
     CommitReply,
     DeleteOffsets,
     DeleteOffsetsReply,
-    DoneReply,
     EndTransaction,
     ExpireOffsets,
     FetchedOffset,
     FetchOffsets,
     FetchReply,
+    ForgetOffsets,
     OffsetToCommit,
     PartitionResult,
-    TopicsDeleted,
 )
 from barnabas.cores.group.lifecycle import is_removable, remove_group
-from barnabas.cores.group.share import ShareGroup
-from barnabas.cores.group.share_heartbeat import forget_topics
+from barnabas.cores.group.share.group import ShareGroup
+from barnabas.cores.group.share.heartbeat import forget_topics
 from barnabas.cores.group.state import Committed, Group, Partition
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
-TOMBSTONES_PER_STEP_MAX: Final = 5_000
-"""Bounds the batch that one clean-up step writes; the step's answer says whether there is more to do."""
+INT64_MAX: Final = (1 << 63) - 1
 
 
 # --- commit
 
 
 def decide_commit(turn: Turn, event: CommitOffsets) -> None:
-    if not event.group_id:
-        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
+    """The empty group id is one too here, as with Kafka: whoever commits under it is no member of anything."""
     group = turn.find(event.group_id)
     if group is None:
         if event.generation_id >= 0:
@@ -136,7 +134,7 @@ def _committed(turn: Turn, event: CommitOffsets, wanted: OffsetToCommit) -> Comm
         wanted.leader_epoch,
         wanted.metadata or "",
         turn.now_ms if wanted.commit_timestamp_ms < 0 else wanted.commit_timestamp_ms,
-        -1 if event.retention_ms < 0 else turn.now_ms + event.retention_ms,
+        -1 if event.retention_ms < 0 else min(turn.now_ms + event.retention_ms, INT64_MAX),
         turn.state.next_sequence(),
     )
 
@@ -159,11 +157,13 @@ def _store(
 
 
 def decide_end_transaction(turn: Turn, event: EndTransaction) -> None:
+    """The marker of a transaction has come: what it holds becomes visible or is dropped."""
     end_transaction(turn, event.producer.producer_id, event.committed)
     turn.reply(event.token, DoneReply())
 
 
 def end_transaction(turn: Turn, producer_id: int, committed: bool) -> None:
+    """Make what a producer holds visible, unless a newer commit came meanwhile, or drop it."""
     for group_id, held in turn.state.pending.get(producer_id, {}).items():
         turn.hold(producer_id, group_id, None)
         if not committed:
@@ -181,8 +181,7 @@ def end_transaction(turn: Turn, producer_id: int, committed: bool) -> None:
 
 
 def decide_fetch(turn: Turn, event: FetchOffsets) -> None:
-    if not event.group_id:
-        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
+    """OffsetFetch of one group."""
     group = turn.find(event.group_id)
     if group is None and event.member_epoch >= 0:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"no group {event.group_id!r} on this coordinator")
@@ -194,10 +193,11 @@ def decide_fetch(turn: Turn, event: FetchOffsets) -> None:
     unstable = set(turn.state.pending_of(event.group_id)) if event.require_stable else set()
     wanted = event.partitions
     if wanted is None:
-        wanted = tuple(offsets) + tuple(sorted(unstable - offsets.keys()))
+        stable = (p for p in offsets if turn.state.visible(event.group_id, p) is not None)
+        wanted = (*stable, *sorted(unstable - offsets.keys()))
     found = []
     for partition in wanted:
-        committed = offsets.get(partition)
+        committed = turn.state.visible(event.group_id, partition)
         if partition in unstable:
             found.append(FetchedOffset(*partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
         elif committed is None:
@@ -213,6 +213,7 @@ def decide_fetch(turn: Turn, event: FetchOffsets) -> None:
 
 
 def decide_delete(turn: Turn, event: DeleteOffsets) -> None:
+    """OffsetDelete: forget offsets of topics that nobody in the group reads."""
     if not event.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
     group = turn.require(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -228,12 +229,12 @@ def decide_delete(turn: Turn, event: DeleteOffsets) -> None:
         subscribed = not group.is_empty and group.subscribes_to(partition[0])
         error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
         if not subscribed:
-            _forget(turn, event.group_id, partition)
+            forget(turn, event.group_id, partition)
         results.append(PartitionResult(*partition, error))
     turn.reply(event.token, DeleteOffsetsReply(ErrorCode.NONE, tuple(results)))
 
 
-def _forget(turn: Turn, group_id: str, partition: Partition) -> bool:
+def forget(turn: Turn, group_id: str, partition: Partition) -> bool:
     """A tombstone, if there is anything to forget; it also drops what open transactions hold."""
     if partition not in turn.state.offsets_of(group_id) and partition not in turn.state.pending_of(group_id):
         return False
@@ -242,57 +243,52 @@ def _forget(turn: Turn, group_id: str, partition: Partition) -> bool:
     return True
 
 
-def forget_all(turn: Turn, group_id: str) -> None:
-    """Tombstones for every offset of the group, also for those that open transactions hold."""
-    for partition in _all_partitions(turn, group_id):
-        _forget(turn, group_id, partition)
-
-
-def _all_partitions(turn: Turn, group_id: str) -> dict[Partition, None]:
-    return dict.fromkeys(turn.state.offsets_of(group_id)) | dict.fromkeys(turn.state.pending_of(group_id))
-
-
-def decide_topics_deleted(turn: Turn, event: TopicsDeleted) -> None:
-    for group_id, group in list(turn.state.groups.items()):
-        if isinstance(group, ShareGroup):
-            gone = {
-                i: t for i, t in {**group.initialized, **group.initializing}.items() if t.name in event.topics
-            }
-            if gone:
-                forget_topics(turn, turn.edit(group), gone)
-        for partition in _all_partitions(turn, group_id):
-            if partition[0] not in event.topics:
-                continue
-            if len(turn.records) >= TOMBSTONES_PER_STEP_MAX:
-                turn.reply(event.token, DoneReply(more=True))
-                return
-            _forget(turn, group_id, partition)
+def decide_forget(turn: Turn, event: ForgetOffsets) -> None:
+    """Topics are deleted: a piece of what one group has to forget with them."""
+    group = turn.find(event.group_id)
+    if isinstance(group, ShareGroup):
+        known = {**group.initialized, **group.initializing}
+        gone = {topic_id: topic for topic_id, topic in known.items() if topic.name in event.topics}
+        forget_topics(turn, turn.edit(group), gone)
+    else:
+        for partition in event.partitions:
+            if not _has_newer(turn, event, partition):
+                forget(turn, event.group_id, partition)
     turn.reply(event.token, DoneReply())
+
+
+def _has_newer(turn: Turn, event: ForgetOffsets, partition: Partition) -> bool:
+    """Whether something was committed after the deletion: to a new topic of the same name."""
+    committed = turn.state.offsets_of(event.group_id).get(partition)
+    if committed is not None and committed.sequence > event.newest_sequence:
+        return True
+    held = (by_group.get(event.group_id, {}).get(partition) for by_group in turn.state.pending.values())
+    return any(offset is not None and offset.sequence > event.newest_sequence for offset in held)
 
 
 # --- expiry
 
 
 def decide_expire(turn: Turn, event: ExpireOffsets) -> None:
-    """Drop offsets older than offsets.retention.minutes, then groups that are empty and hold none."""
-    for group_id, group in list(turn.state.groups.items()):
-        if len(turn.records) >= TOMBSTONES_PER_STEP_MAX:
-            turn.reply(event.token, DoneReply(more=True))
-            return
-        offsets = turn.state.offsets_of(group_id)
-        held = set(turn.state.pending_of(group_id))
+    """A piece of one group: drop what is too old, and the group itself when nothing is left of it."""
+    group = turn.find(event.group_id)
+    if group is not None:
+        offsets = turn.state.offsets_of(event.group_id)
+        held = set(turn.state.pending_of(event.group_id))
         expired = [
             partition
-            for partition, committed in offsets.items()
-            if partition not in held and _is_expired(turn, group, partition, committed)
+            for partition in event.partitions
+            if partition in offsets
+            and partition not in held
+            and _is_expired(turn, group, partition, offsets[partition])
         ]
         for partition in expired:
-            _forget(turn, group_id, partition)
+            forget(turn, event.group_id, partition)
         if expired:
-            turn.note("offsets expired", group=group_id, partitions=len(expired))
-        if len(expired) == len(offsets) and not held and is_removable(group):
+            turn.note("offsets expired", group=event.group_id, partitions=len(expired))
+        if event.is_last and len(expired) == len(offsets) and not held and is_removable(group):
             remove_group(turn, group)
-            turn.note("empty group without offsets removed", group=group_id)
+            turn.note("empty group without offsets removed", group=event.group_id)
     turn.reply(event.token, DoneReply())
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from barnabas.cores.group import consumer_records, share_records
-from barnabas.cores.group.classic import ClassicGroup, ClassicMember, ClassicState
-from barnabas.cores.group.consumer import ConsumerGroup
-from barnabas.cores.group.share import ShareGroup
-from barnabas.cores.group.state import MISSING, Committed, Partition, State, put, put_held, put_offset
+from barnabas.cores.decision import MISSING, CorruptRecord, put
+from barnabas.cores.group.classic.group import ClassicGroup, ClassicMember, ClassicState
+from barnabas.cores.group.consumer import records as consumer_records
+from barnabas.cores.group.consumer.group import ConsumerGroup
+from barnabas.cores.group.share import records as share_records
+from barnabas.cores.group.share.group import ShareGroup
+from barnabas.cores.group.state import Committed, Partition, State, put_held, put_offset
 from barnabas.wire.primitives import WireError
 from barnabas.wire.records_schemas import group_log as formats
 
@@ -27,14 +29,11 @@ GROUP_METADATA_KEY_VERSION: Final = 2
 GROUP_METADATA_VALUE_VERSION: Final = 3
 
 
-class CorruptRecord(Exception):
-    """A record of a known kind that cannot be decoded."""
-
-
 # --- encoding
 
 
 def offset_commit(group_id: str, partition: Partition, committed: Committed) -> Record:
+    """The record of a committed offset."""
     version = OFFSET_COMMIT_VALUE_VERSION
     if committed.expire_timestamp_ms >= 0:
         version = OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY
@@ -49,6 +48,7 @@ def offset_commit(group_id: str, partition: Partition, committed: Committed) -> 
 
 
 def offset_tombstone(group_id: str, partition: Partition) -> Record:
+    """The record that forgets a committed offset."""
     return _offset_key(group_id, partition), None
 
 
@@ -58,6 +58,7 @@ def _offset_key(group_id: str, partition: Partition) -> bytes:
 
 
 def group_metadata(group: ClassicGroup) -> Record:
+    """The record of a classic group with its members."""
     value = formats.GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,
@@ -82,6 +83,7 @@ def group_metadata(group: ClassicGroup) -> Record:
 
 
 def group_tombstone(group_id: str) -> Record:
+    """The record that removes a classic group."""
     return _group_key(group_id), None
 
 

@@ -1,28 +1,25 @@
-"""All that one shard holds in memory, and the log of undone writes that takes a failed append back.
+"""All that one partition of the group coordinator holds in memory.
 
 Groups and committed offsets are values: a change puts a new value in place of the old one and never edits
-what is stored. So an undo entry is (mapping, key, old value), and undoing in reverse order gives back
-exactly the state from before, whatever happened in between.
+what is stored, so that cores/decision.py can take it back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from barnabas.cores.group.classic import ClassicGroup
-from barnabas.cores.group.consumer import ConsumerGroup
+from barnabas.cores.decision import MISSING, Undo, put
+from barnabas.cores.group.classic.group import ClassicGroup
+from barnabas.cores.group.consumer.group import ConsumerGroup
 from barnabas.cores.group.events import TimerKey
 from barnabas.cores.group.limits import GroupLimits
-from barnabas.cores.group.share import ShareGroup
+from barnabas.cores.group.share.group import ShareGroup
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup
 Partition = tuple[str, int]  # (topic, partition)
-
-MISSING: Final = object()
-Undo = list[tuple[dict[Any, Any], Any, Any]]
 
 
 class Committed(NamedTuple):
@@ -60,6 +57,7 @@ class Topics:
         return self._names
 
     def partitions(self, topic_id: UUID) -> int:
+        """How many partitions a topic has."""
         return self.by_name[self.names[topic_id]].partitions
 
 
@@ -74,6 +72,10 @@ class State:
     pending: dict[int, dict[str, dict[Partition, Committed]]] = field(default_factory=dict)
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
     sequence: int = 0
+    # topic -> commits up to this sequence are being forgotten, because the topic was deleted
+    doomed: dict[str, int] = field(default_factory=dict)
+    # group id -> the requests that wait until the group is deleted, which takes many events (deletion.py)
+    deleting: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def limits_of(self, group_id: str) -> GroupLimits:
         """What holds for one group: an administrator may set some limits for it alone."""
@@ -84,32 +86,23 @@ class State:
         self.sequence += 1
         return self.sequence
 
+    def visible(self, group_id: str, partition: Partition) -> Committed | None:
+        """A committed offset, unless it is about to be forgotten with its topic or its group."""
+        if group_id in self.deleting:
+            return None
+        committed = self.committed.get(group_id, {}).get(partition)
+        if committed is None or committed.sequence > self.doomed.get(partition[0], -1):
+            return committed
+        return None
+
     def offsets_of(self, group_id: str) -> dict[Partition, Committed]:
+        """Everything that the group has committed, outside of open transactions."""
         return self.committed.get(group_id, {})
 
     def pending_of(self, group_id: str) -> Iterator[Partition]:
         """Partitions of the group that open transactions have committed offsets for."""
         for by_group in self.pending.values():
             yield from by_group.get(group_id, ())
-
-
-def put(mapping: dict[Any, Any], key: Any, value: Any, undo: Undo | None) -> None:
-    """Write `value` (MISSING removes the key) and remember what was there."""
-    if undo is not None:
-        undo.append((mapping, key, mapping.get(key, MISSING)))
-    if value is MISSING:
-        mapping.pop(key, None)
-    else:
-        mapping[key] = value
-
-
-def take_back(undo: Undo) -> None:
-    for mapping, key, old in reversed(undo):
-        if old is MISSING:
-            mapping.pop(key, None)
-        else:
-            mapping[key] = old
-    undo.clear()
 
 
 def put_offset(

@@ -6,61 +6,22 @@ state itself is untouched until `Turn.apply`, so an event that is refused half-w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from barnabas.cores.group.classic import ClassicGroup
-from barnabas.cores.group.events import Producer, Timer, TimerKey
-from barnabas.cores.group.state import (
-    MISSING,
-    Committed,
-    Group,
-    Partition,
-    State,
-    Undo,
-    put,
-    put_held,
-    put_offset,
-)
+from barnabas.cores.decision import MISSING, Decision, Entry, Note, Producer, Timer, Undo, put
+from barnabas.cores.group.classic.group import ClassicGroup
+from barnabas.cores.group.events import TimerKey
+from barnabas.cores.group.state import Committed, Group, Partition, State, put_held, put_offset
 from barnabas.wire.errors import ApiError, ErrorCode
 
-Record = tuple[bytes, bytes | None]
 AnyGroup = TypeVar("AnyGroup", bound=Group)
-
-
-class Note(NamedTuple):
-    """One line for the broker's log: constant text and fields."""
-
-    text: str
-    fields: Mapping[str, Any]
-
-
-@dataclass(slots=True)
-class Decision:
-    """What the broker does for one event: append `records`, then give out `replies` and set `timers`.
-
-    records: (key, value) pairs, value None for a tombstone; all of one event go into one batch.
-    producer: set when the records are part of a transaction; they need a transactional batch of their own.
-    replies: (token, reply) pairs, also for requests that earlier events left waiting; to be held until the
-        high watermark covers everything that this shard has appended so far.
-    effects: requests to the share coordinator, to be made once the records are committed (share_events).
-    """
-
-    event: Any = None
-    records: tuple[Record, ...] = ()
-    replies: tuple[tuple[Any, Any], ...] = ()
-    timers: tuple[Timer, ...] = ()
-    producer: Producer | None = None
-    notes: tuple[Note, ...] = ()
-    effects: tuple[Any, ...] = ()
-    undo: Undo = field(default_factory=list, repr=False)
 
 
 class Turn:
     """Drafts and effects of one event."""
 
     __slots__ = (
+        "_deleting",
         "_drafts",
         "_offsets",
         "_pending",
@@ -77,7 +38,7 @@ class Turn:
     def __init__(self, state: State, now_ms: int) -> None:
         self.state = state
         self.now_ms = now_ms
-        self.records: list[Record] = []
+        self.records: list[Entry] = []
         self.replies: list[tuple[Any, Any]] = []
         self.timers: dict[TimerKey, int | None] = {}
         self.producer: Producer | None = None
@@ -85,11 +46,13 @@ class Turn:
         self.effects: list[Any] = []
         self._drafts: dict[str, Group | None] = {}
         self._offsets: list[tuple[str, Partition, Committed | None]] = []
+        self._deleting: dict[str, tuple[Any, ...] | None] = {}
         self._pending: list[tuple[int, str, dict[Partition, Committed] | None]] = []
 
     # --- groups
 
     def find(self, group_id: str) -> Group | None:
+        """The group to read, as this event has changed it so far; None when there is none."""
         if group_id in self._drafts:
             return self._drafts[group_id]
         return self.state.groups.get(group_id)
@@ -122,9 +85,11 @@ class Turn:
         return group
 
     def create(self, group_id: str) -> ClassicGroup:
+        """A new classic group, as a draft."""
         return self.put(ClassicGroup(group_id, state_since_ms=self.now_ms))
 
     def remove(self, group_id: str) -> None:
+        """The group is gone when this event is applied."""
         self._drafts[group_id] = None
 
     # --- offsets
@@ -137,22 +102,31 @@ class Turn:
         """Replace what a transaction holds for a group; None drops it."""
         self._pending.append((producer_id, group_id, offsets))
 
+    def set_deleting(self, group_id: str, tokens: tuple[Any, ...] | None) -> None:
+        """The group is being deleted, and these requests wait for it; None: it is not any more."""
+        self._deleting[group_id] = tokens
+
     # --- effects
 
-    def record(self, record: Record) -> None:
+    def record(self, record: Entry) -> None:
+        """Append `record` with this event."""
         self.records.append(record)
 
     def reply(self, token: Any, reply: Any) -> None:
+        """Answer a request; a token of None wants no answer."""
         if token is not None:
             self.replies.append((token, reply))
 
     def arm(self, group_id: str, member_id: str, kind: str, deadline_ms: int) -> None:
+        """Set a timer, or move it."""
         self.timers[TimerKey(group_id, member_id, kind)] = deadline_ms
 
     def disarm(self, group_id: str, member_id: str, kind: str) -> None:
+        """Cancel a timer, if it is set."""
         self.timers[TimerKey(group_id, member_id, kind)] = None
 
     def is_armed(self, group_id: str, member_id: str, kind: str) -> bool:
+        """Whether a timer is set, counting what this event did so far."""
         key = TimerKey(group_id, member_id, kind)
         return self.timers.get(key, self.state.deadlines.get(key)) is not None
 
@@ -161,6 +135,7 @@ class Turn:
         self.effects.append(effect)
 
     def note(self, text: str, **fields: Any) -> None:
+        """A line for the broker's log."""
         self.notes.append(Note(text, fields))
 
     # --- the only writes
@@ -175,6 +150,8 @@ class Turn:
             put_offset(state, group_id, partition, committed, undo)
         for producer_id, group_id, held in self._pending:
             put_held(state, producer_id, group_id, held, undo)
+        for group_id, tokens in self._deleting.items():
+            put(state.deleting, group_id, MISSING if tokens is None else tokens, undo)
         timers = []
         for key, deadline_ms in self.timers.items():
             if deadline_ms is None and key not in state.deadlines:

@@ -7,7 +7,12 @@ import struct
 import pytest
 
 from barnabas.cores.group import records
-from barnabas.cores.group.classic import ClassicGroup, ClassicMember, ClassicState, read_subscription_topics
+from barnabas.cores.group.classic.group import (
+    ClassicGroup,
+    ClassicMember,
+    ClassicState,
+    read_subscription_topics,
+)
 from barnabas.cores.group.core import GroupCoordinatorCore
 from barnabas.cores.group.state import Committed
 

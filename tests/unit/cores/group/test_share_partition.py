@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from barnabas.cores.group.share_partition import (
+from barnabas.cores.group.share.partition import (
     AckBatch,
     AcquireMode,
     Delivery,
@@ -15,7 +15,7 @@ from barnabas.cores.group.share_partition import (
     SharePartitionCore,
     StateBatch,
 )
-from barnabas.cores.group.share_state import merge
+from barnabas.cores.group.share.state import merge
 from barnabas.wire.errors import ApiError, ErrorCode
 
 ACCEPT, RELEASE, REJECT, RENEW = (1,), (2,), (3,), (4,)
@@ -186,3 +186,30 @@ def test_every_record_is_worked_off_whatever_happens(seed: int) -> None:
             break
     assert core.start == total, f"seed {seed}: the queue is stuck at {core.start}"
     assert finished | dead == set(range(total))
+
+
+def test_on_its_last_delivery_a_batch_comes_alone() -> None:
+    """What consumers cannot read is given up without what lies beside it."""
+    core = queue(delivery_count_limit=3, record_lock_duration_ms=10)
+    batches = [(0, 2), (3, 3), (4, 6)]
+
+    def take_all(now_ms: int, first: int) -> list[tuple[int, ...]]:
+        rest = [batch for batch in batches if batch[1] >= first]
+        return [tuple(run) for run in core.acquire(now_ms, "a", first, rest, 500).acquired]
+
+    for now_ms in (0, 100):
+        assert [run[:2] for run in take_all(now_ms, 0)] == [(0, 6)]
+        core.release_expired(now_ms + 50)
+    assert take_all(200, 0) == [(0, 2, 3)]
+    assert take_all(200, 3) == [(3, 3, 3)]
+    assert take_all(200, 4) == [(4, 6, 3)]
+    core.acknowledge(201, "a", [AckBatch(0, 2, ACCEPT), AckBatch(4, 6, ACCEPT)])
+    assert [letter.offset for letter in core.release_expired(300).dead_letters] == [3]
+
+
+def test_fresh_records_do_not_come_with_a_last_delivery() -> None:
+    core = queue(delivery_count_limit=2, record_lock_duration_ms=10)
+    take(core, "a", 1)
+    core.release_expired(50)
+    assert [tuple(run) for run in core.acquire(60, "a", 0, [(0, 1), (2, 3)], 500).acquired] == [(0, 1, 2)]
+    assert [tuple(run) for run in core.acquire(60, "b", 2, [(2, 3)], 500).acquired] == [(2, 3, 1)]

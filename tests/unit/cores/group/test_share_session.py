@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.cores.group.share_session import SessionKey, ShareSessions
+from barnabas.cores.group.share.session import SessionKey, ShareSessions
 from barnabas.wire.errors import ApiError, ErrorCode
 
 TOPIC = UUID(int=1)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from barnabas.cores.group import consumer_epochs as epochs
-from barnabas.cores.group import consumer_records as records
 from barnabas.cores.group.assignors import NOTHING
-from barnabas.cores.group.consumer import (
+from barnabas.cores.group.consumer import epochs as epochs
+from barnabas.cores.group.consumer import records as records
+from barnabas.cores.group.consumer.group import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,
     ClassicSide,
@@ -40,6 +40,7 @@ from barnabas.wire.records_schemas import consumer_protocol as protocol
 
 
 def decide_join(turn: Turn, stored: ConsumerGroup, event: JoinGroup) -> None:
+    """JoinGroup by a member of the classic protocol."""
     limits = turn.state.limits_of(stored.group_id)
     if event.member_id not in stored.members and len(stored.members) >= limits.consumer_max_size:
         raise ApiError(
@@ -52,7 +53,7 @@ def decide_join(turn: Turn, stored: ConsumerGroup, event: JoinGroup) -> None:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"unreadable subscription: {error}") from error
     member_id = event.member_id
     if not member_id:
-        member_id = f"{event.group_instance_id or event.client_id}-{event.fresh_id}"
+        member_id = event.new_member_id
         if event.requires_member_id and event.group_instance_id is None:
             turn.reply(event.token, JoinReply(ErrorCode.MEMBER_ID_REQUIRED, member_id))
             return
@@ -140,6 +141,7 @@ def _require_classic_member(
 
 
 def decide_sync(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> None:
+    """SyncGroup: what the server assigned, in the classic form."""
     member = _require_classic_member(group, event.member_id, event.group_instance_id, event.generation_id)
     assert member.classic is not None
     name = member.classic.protocols[0][0]
@@ -160,6 +162,7 @@ def decide_sync(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> None:
 
 
 def decide_heartbeat(turn: Turn, group: ConsumerGroup, event: Heartbeat) -> None:
+    """Heartbeat: REBALANCE_IN_PROGRESS when there is something new for the member."""
     member = _require_classic_member(group, event.member_id, event.group_instance_id, event.generation_id)
     epochs.arm_session(turn, group, member)
     waiting_for = group.target.get(member.member_id, NOTHING) - member.assigned
@@ -179,13 +182,14 @@ def decide_heartbeat(turn: Turn, group: ConsumerGroup, event: Heartbeat) -> None
 
 
 def _expect_join(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """The member was told to join again: from now on its rebalance timeout runs, once."""
+    """The member has been asked to join again: from now on its rebalance timeout runs, once."""
     if not turn.is_armed(group.group_id, member.member_id, epochs.MEMBER_JOIN):
         deadline_ms = turn.now_ms + member.rebalance_timeout_ms
         turn.arm(group.group_id, member.member_id, epochs.MEMBER_JOIN, deadline_ms)
 
 
 def decide_leave(turn: Turn, stored: ConsumerGroup, event: LeaveGroup) -> None:
+    """LeaveGroup of classic members, or by an administrator."""
     group = turn.edit(stored)
     leaving: list[str] = []
     results = []

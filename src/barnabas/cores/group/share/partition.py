@@ -55,6 +55,9 @@ class Record(NamedTuple):
     lock_until_ms: int = 0
 
 
+UNTOUCHED: Final = Record(Delivery.AVAILABLE, 0)
+
+
 class StateBatch(NamedTuple):
     first: int
     last: int
@@ -159,8 +162,9 @@ class SharePartitionCore:
     ) -> ShareChange:
         """Lock records for the member, of the (first, last) ranges that were read; counts one delivery each.
 
-        Locks are not stored; but offsets from `fetched_from` up to `read_to` (-1: the end of the last range)
-        at which the log has no record for consumers are done with, and that is.
+        A batch with records on their last delivery comes alone: one that consumers cannot read would otherwise take
+        its neighbours along when it is given up. Locks are not stored; but offsets from `fetched_from` up to `read_to`
+        (-1: the end of the last range) at which the log has no record for consumers are done with, and that is.
         """
         lock_until_ms = now_ms + self.limits.record_lock_duration_ms
         taken: list[tuple[int, int]] = []
@@ -169,24 +173,49 @@ class SharePartitionCore:
         for first, last in batches:
             if len(taken) >= max_records:
                 break
-            for offset in range(max(first, self.start), last + 1):
+            comes_alone = self._is_last_delivery(first, last)
+            if comes_alone and taken:
+                break
+            known_to = min(last + 1, self.end)
+            for offset in range(max(first, self.start), known_to):
                 if mode is AcquireMode.RECORD_LIMIT and len(taken) >= max_records:
                     break
                 before = self.records.get(offset)
-                if offset >= self.end:
-                    if offset - self.start >= self.limits.partition_max_record_locks:
-                        break
-                    self.end = offset + 1  # offsets that were skipped hold no record
-                    before = Record(Delivery.AVAILABLE, 0)
                 if before is None or before.state is not Delivery.AVAILABLE:
                     continue
                 count = before.delivery_count + 1
                 self._set(change, offset, before, Record(Delivery.ACQUIRED, count, member_id, lock_until_ms))
                 taken.append((offset, count))
+            end = min(last + 1, self.start + self.limits.partition_max_record_locks)
+            if mode is AcquireMode.RECORD_LIMIT:
+                end = min(end, max(first, self.start, known_to) + max_records - len(taken))
+            fresh = range(max(first, self.start, known_to), end)
+            if fresh:
+                self._acquire_fresh(change, fresh, Record(Delivery.ACQUIRED, 1, member_id, lock_until_ms))
+                taken.extend([(offset, 1) for offset in fresh])
+            if comes_alone and taken:
+                break
         if fetched_from <= self.end and all(last < self.end for _, last in batches):
             self.end = max(self.end, read_to)
         change.acquired = tuple(Acquired(*run) for run in _runs(taken))
         return self._finish(change)
+
+    def _is_last_delivery(self, first: int, last: int) -> bool:
+        """Whether a batch holds a record that was given back and may be delivered only once more."""
+        tried = self.limits.delivery_count_limit - 1
+        if tried < 1:
+            return False
+        for offset in range(max(first, self.start), min(last + 1, self.end)):
+            record = self.records.get(offset)
+            if record is not None and record.state is Delivery.AVAILABLE and record.delivery_count >= tried:
+                return True
+        return False
+
+    def _acquire_fresh(self, change: ShareChange, offsets: range, lock: Record) -> None:
+        """Lock records that nobody had yet, all with one value. Offsets that were skipped before them hold no record."""
+        self.records.update(dict.fromkeys(offsets, lock))
+        change.done.extend([(offset, UNTOUCHED, lock) for offset in offsets])
+        self.end = offsets.stop
 
     def _skip_gaps(
         self, change: ShareChange, fetched_from: int, batches: Sequence[tuple[int, int]], read_to: int
@@ -209,11 +238,15 @@ class SharePartitionCore:
     def acknowledge(self, now_ms: int, member_id: str, acks: Sequence[AckBatch]) -> ShareChange:
         """All or nothing. Raises INVALID_REQUEST, or INVALID_RECORD_STATE where the member holds no lock."""
         change = ShareChange(self.start)
-        for offset, ack in self._checked(member_id, acks):
-            before = self.records[offset]
+        accepted: dict[int, Record] = {}
+        """By how often a record was delivered: most of a batch are equal."""
+        for offset, before, ack in self._checked(member_id, acks):
             match ack:
                 case Ack.ACCEPT:
-                    after = Record(Delivery.ACKNOWLEDGED, before.delivery_count)
+                    count = before.delivery_count
+                    after = accepted.get(count) or accepted.setdefault(
+                        count, Record(Delivery.ACKNOWLEDGED, count)
+                    )
                 case Ack.RENEW:
                     after = before._replace(lock_until_ms=now_ms + self.limits.record_lock_duration_ms)
                 case Ack.RELEASE:
@@ -225,8 +258,8 @@ class SharePartitionCore:
             self._set(change, offset, before, after)
         return self._finish(change)
 
-    def _checked(self, member_id: str, acks: Sequence[AckBatch]) -> list[tuple[int, Ack]]:
-        checked: list[tuple[int, Ack]] = []
+    def _checked(self, member_id: str, acks: Sequence[AckBatch]) -> list[tuple[int, Record, Ack]]:
+        checked: list[tuple[int, Record, Ack]] = []
         previous = -1
         for batch in acks:
             count = batch.last - batch.first + 1
@@ -237,22 +270,28 @@ class SharePartitionCore:
             previous = batch.last
             if batch.last >= self.end:
                 raise ApiError(ErrorCode.INVALID_RECORD_STATE, f"offset {batch.last} was never handed out")
+            ack = Ack.GAP
             for index in range(
                 max(0, self.start - batch.first), count
             ):  # earlier ones are done with meanwhile
-                offset, kind = batch.first + index, batch.types[index if len(batch.types) > 1 else 0]
-                if kind not in Ack._value2member_map_ or (
-                    kind == Ack.RENEW and not self.limits.renew_acknowledge_enable
-                ):
-                    raise ApiError(ErrorCode.INVALID_REQUEST, f"acknowledge type {kind} is not allowed")
+                if len(batch.types) > 1 or not checked or checked[-1][0] < batch.first:
+                    ack = self._checked_type(batch.types[index if len(batch.types) > 1 else 0])
+                offset = batch.first + index
                 record = self.records.get(offset)
                 if record is None or record.state is not Delivery.ACQUIRED or record.member_id != member_id:
                     raise ApiError(
                         ErrorCode.INVALID_RECORD_STATE,
                         f"offset {offset} is not locked by member {member_id!r}",
                     )
-                checked.append((offset, Ack(kind)))
+                checked.append((offset, record, ack))
         return checked
+
+    def _checked_type(self, kind: int) -> Ack:
+        if kind not in Ack._value2member_map_ or (
+            kind == Ack.RENEW and not self.limits.renew_acknowledge_enable
+        ):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"acknowledge type {kind} is not allowed")
+        return Ack(kind)
 
     def _given_back(self, change: ShareChange, offset: int, before: Record, why: str) -> Record:
         if before.delivery_count < self.limits.delivery_count_limit:

@@ -57,6 +57,7 @@ class ShareGroup:
     topics_seen: int = -1
 
     def copy(self) -> Self:
+        """A draft."""
         return replace(
             self,
             members=dict(self.members),
@@ -67,27 +68,34 @@ class ShareGroup:
 
     @property
     def group_type(self) -> str:
+        """As ListGroups names it."""
         return "share"
 
     @property
     def protocol_type(self) -> str:
+        """As ListGroups names it."""
         return "share"
 
     @property
     def is_empty(self) -> bool:
+        """Whether nobody is in the group."""
         return not self.members
 
     @property
     def state(self) -> ShareGroupState:
+        """What ShareGroupDescribe shows."""
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
 
     def subscribes_to(self, topic: str) -> bool:
+        """Whether any member wants a topic."""
         return any(topic in member.topics for member in self.members.values())
 
     def subscribed_topics(self) -> frozenset[str]:
+        """Topics that any member wants."""
         return frozenset().union(*(member.topics for member in self.members.values()))
 
     def require_member(self, member_id: str) -> ShareMember:
+        """Raises ApiError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member {member_id!r} in {self.group_id!r}")

@@ -9,7 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.cores.group import records
-from barnabas.cores.group.classic import CAN_REBALANCE, ClassicGroup, ClassicMember, ClassicState
+from barnabas.cores.group.classic.group import (
+    CAN_REBALANCE,
+    ClassicGroup,
+    ClassicMember,
+    ClassicState,
+)
 from barnabas.cores.group.events import JoinedMember, JoinReply, SyncReply
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ErrorCode
@@ -21,6 +26,7 @@ SYNC: Final = "sync"
 
 
 def rebalance_or_complete_join(turn: Turn, group: ClassicGroup, reason: str) -> None:
+    """Begin a rebalance, or end the one that now has everybody."""
     if group.state in CAN_REBALANCE:
         prepare_rebalance(turn, group, reason)
     else:
@@ -132,6 +138,7 @@ def _answer_joins(turn: Turn, group: ClassicGroup) -> None:
 
 
 def joined_members(group: ClassicGroup) -> tuple[JoinedMember, ...]:
+    """The rows that the leader receives."""
     return tuple(
         JoinedMember(m.member_id, m.group_instance_id, m.metadata_for(group.protocol_name))
         for m in group.members.values()
@@ -139,11 +146,12 @@ def joined_members(group: ClassicGroup) -> tuple[JoinedMember, ...]:
 
 
 def arm_session(turn: Turn, group: ClassicGroup, member: ClassicMember) -> None:
+    """The member's session begins again."""
     turn.arm(group.group_id, member.member_id, SESSION, turn.now_ms + member.session_timeout_ms)
 
 
 def drop_member(turn: Turn, group: ClassicGroup, member_id: str) -> None:
-    """Remove a member; requests of it that still wait are told that it is unknown, so that it joins anew."""
+    """Remove a member; requests of it that still wait get UNKNOWN_MEMBER_ID, so that it joins again."""
     member = group.remove(member_id)
     turn.disarm(group.group_id, member_id, SESSION)
     if member is not None:
@@ -152,6 +160,7 @@ def drop_member(turn: Turn, group: ClassicGroup, member_id: str) -> None:
 
 
 def end_sync_phase_if_all_synced(turn: Turn, group: ClassicGroup) -> None:
+    """The group is stable when nobody has to sync any more."""
     if not group.pending_sync_ids:
         turn.disarm(group.group_id, "", SYNC)
 
@@ -160,6 +169,7 @@ def end_sync_phase_if_all_synced(turn: Turn, group: ClassicGroup) -> None:
 
 
 def timer_ended(turn: Turn, group: ClassicGroup, member_id: str, kind: str) -> None:
+    """A timer of the group or of one member has fired."""
     if kind == SESSION:
         _session_ended(turn, group, member_id)
     elif kind == INITIAL:
@@ -212,6 +222,7 @@ def _sync_time_ended(turn: Turn, group: ClassicGroup) -> None:
 
 
 def on_loaded(turn: Turn, stored: ClassicGroup) -> None:
+    """After loading: sessions begin anew; a group over the size limit rebalances."""
     if not stored.members:
         return
     for member in stored.members.values():

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from barnabas.cores.group.assignors import NOTHING, Assignment, TopicPartition
-from barnabas.cores.group.consumer import ConsumerMember, MemberState
+from barnabas.cores.group.consumer.group import ConsumerMember, MemberState
 from barnabas.wire.errors import ApiError, ErrorCode
 
 
@@ -33,7 +33,7 @@ def reconcile(
             if _still_owns(owned, member.revoking):
                 return member
             # It has let go of everything: that alone is an epoch further, so that a commit that it sent
-            # before is told from one that it sends now.
+            # before is distinguished from one that it sends now.
             return _next(member, member.epoch + 1, target_epoch, target, owners, owned)
         case _:
             if owned is None or owned:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from barnabas.cores.group import consumer_classic, records
-from barnabas.cores.group.classic import ClassicGroup, ClassicState
-from barnabas.cores.group.classic_rebalance import (
+from barnabas.cores.group import records
+from barnabas.cores.group.classic.group import ClassicGroup, ClassicState
+from barnabas.cores.group.classic.rebalance import (
     SESSION,
     arm_session,
     complete_join_if_all_joined,
@@ -12,7 +12,8 @@ from barnabas.cores.group.classic_rebalance import (
     end_sync_phase_if_all_synced,
     rebalance_or_complete_join,
 )
-from barnabas.cores.group.consumer import ConsumerGroup
+from barnabas.cores.group.consumer import classic_members as consumer_classic
+from barnabas.cores.group.consumer.group import ConsumerGroup
 from barnabas.cores.group.events import (
     Heartbeat,
     HeartbeatReply,
@@ -23,7 +24,7 @@ from barnabas.cores.group.events import (
     SyncGroup,
     SyncReply,
 )
-from barnabas.cores.group.share import ShareGroup
+from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -51,6 +52,7 @@ def _require_generation(group: ClassicGroup, generation_id: int) -> None:
 
 
 def decide_sync(turn: Turn, event: SyncGroup) -> None:
+    """SyncGroup: the leader's assignment is given out when everybody has asked for it."""
     stored = _require_group(turn, event.group_id)
     if isinstance(stored, ConsumerGroup):
         consumer_classic.decide_sync(turn, stored, event)
@@ -113,6 +115,7 @@ def _sync_completing(turn: Turn, group: ClassicGroup, event: SyncGroup) -> None:
 
 
 def decide_heartbeat(turn: Turn, event: Heartbeat) -> None:
+    """Heartbeat: the member lives on, and learns of a rebalance."""
     group = _require_group(turn, event.group_id)
     if isinstance(group, ConsumerGroup):
         consumer_classic.decide_heartbeat(turn, group, event)
@@ -132,6 +135,7 @@ def decide_heartbeat(turn: Turn, event: Heartbeat) -> None:
 
 
 def decide_leave(turn: Turn, event: LeaveGroup) -> None:
+    """LeaveGroup: members go, one by one or several that an administrator names."""
     stored = _require_group(turn, event.group_id)
     if isinstance(stored, ConsumerGroup):
         consumer_classic.decide_leave(turn, stored, event)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from barnabas.cores.group.events import DoneReply
+from barnabas.cores.decision import DoneReply
 from barnabas.wire.errors import ErrorCode
 
 
@@ -36,6 +36,7 @@ class ShareHeartbeat:
     topics: frozenset[str] | None = None
 
     def refused(self, error: ErrorCode) -> ShareHeartbeatReply:
+        """The answer that carries nothing but an error."""
         return ShareHeartbeatReply(error)
 
 
@@ -72,6 +73,7 @@ class DescribeShareGroup:
     group_id: str
 
     def refused(self, error: ErrorCode) -> ShareDescribeReply:
+        """The answer that carries nothing but an error."""
         return ShareDescribeReply(self.group_id, error)
 
 
@@ -85,6 +87,20 @@ class ShareInitialized:
     topics: Mapping[UUID, frozenset[int]]
 
     def refused(self, error: ErrorCode) -> DoneReply:
+        """The answer that carries nothing but an error."""
+        return DoneReply(error)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStatesLost:
+    """The share coordinator has lost all states, because its topic was deleted: the group asks for them anew."""
+
+    token: object
+    now_ms: int
+    group_id: str
+
+    def refused(self, error: ErrorCode) -> DoneReply:
+        """The answer that carries nothing but an error."""
         return DoneReply(error)
 
 
@@ -107,6 +123,7 @@ class AlterShareOffsets:
     topics: Mapping[UUID, frozenset[int]]
 
     def refused(self, error: ErrorCode) -> AlterShareReply:
+        """The answer that carries nothing but an error."""
         return AlterShareReply(error)
 
 
@@ -120,6 +137,7 @@ class DeleteShareOffsets:
     topics: frozenset[UUID]
 
     def refused(self, error: ErrorCode) -> AlterShareReply:
+        """The answer that carries nothing but an error."""
         return AlterShareReply(error)
 
 

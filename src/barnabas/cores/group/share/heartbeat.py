@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 from uuid import UUID
 
-from barnabas.cores.group import share_records as records
+from barnabas.cores.decision import DoneReply
 from barnabas.cores.group.assignors import NOTHING, AssignSpec
-from barnabas.cores.group.classic_rebalance import SESSION
-from barnabas.cores.group.consumer import JOIN_EPOCH, LEAVE_EPOCH
-from barnabas.cores.group.consumer_epochs import hash_of_topics
-from barnabas.cores.group.events import DoneReply
-from barnabas.cores.group.share import ShareGroup, ShareMember, ShareTopic, assign_simple
-from barnabas.cores.group.share_events import (
+from barnabas.cores.group.classic.rebalance import SESSION
+from barnabas.cores.group.consumer.epochs import hash_of_topics
+from barnabas.cores.group.consumer.group import JOIN_EPOCH, LEAVE_EPOCH
+from barnabas.cores.group.share import records as records
+from barnabas.cores.group.share.events import (
     AlterShareOffsets,
     AlterShareReply,
     DeleteShareOffsets,
@@ -25,12 +25,23 @@ from barnabas.cores.group.share_events import (
     ShareHeartbeat,
     ShareHeartbeatReply,
     ShareInitialized,
+    ShareStatesLost,
+)
+from barnabas.cores.group.share.group import (
+    ShareGroup,
+    ShareMember,
+    ShareTopic,
+    assign_simple,
 )
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
+INITIALIZE: Final = "initialize"
+"""The timer of a topic, with its id in place of a member's: while it is set, its states are not asked for again."""
+
 
 def decide_share_heartbeat(turn: Turn, event: ShareHeartbeat) -> None:
+    """ShareGroupHeartbeat: join, stay, leave."""
     if not event.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
     if not event.member_id or event.member_epoch < LEAVE_EPOCH or event.rack_id == "":
@@ -47,6 +58,8 @@ def decide_share_heartbeat(turn: Turn, event: ShareHeartbeat) -> None:
         return
     if stored is None and joins:
         group = turn.put(ShareGroup(event.group_id))
+    elif stored is None:  # lost with the topic that kept it; see migration.consumer_group_for
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {event.group_id} not found: join again.")
     else:
         group = turn.edit(_require_share(stored, event.group_id))
     before = _identify(turn, group, event, joins=joins)
@@ -129,9 +142,10 @@ def _initialize_missing(turn: Turn, group: ShareGroup) -> None:
         ready = group.initialized.get(topic_id)
         missing = frozenset(range(count)) - (ready.partitions if ready else frozenset())
         asked = group.initializing.get(topic_id)
-        fresh_enough = asked is not None and turn.now_ms - asked.since_ms < retry_ms
-        if not missing or (asked is not None and missing <= asked.partitions and fresh_enough):
+        waits = turn.is_armed(group.group_id, str(topic_id), INITIALIZE)
+        if not missing or (waits and asked is not None and missing <= asked.partitions):
             continue
+        turn.arm(group.group_id, str(topic_id), INITIALIZE, turn.now_ms + retry_ms)
         group.initializing[topic_id] = ShareTopic(name, missing, turn.now_ms)
         turn.effect(InitializeShareState(group.group_id, topic_id, missing, group.epoch))
         changed = True
@@ -174,11 +188,13 @@ def _follow_target(turn: Turn, group: ShareGroup, member: ShareMember) -> ShareM
 
 
 def arm_session(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
+    """The member's session begins again."""
     timeout_ms = turn.state.limits_of(group.group_id).share_session_timeout_ms
     turn.arm(group.group_id, member.member_id, SESSION, turn.now_ms + timeout_ms)
 
 
 def fence_members(turn: Turn, group: ShareGroup, member_ids: list[str], reason: str) -> None:
+    """Remove members; what they had is given to the others by the next target."""
     for member_id in member_ids:
         turn.disarm(group.group_id, member_id, SESSION)
         records.write_member_gone(turn, group, member_id)
@@ -190,7 +206,7 @@ def fence_members(turn: Turn, group: ShareGroup, member_ids: list[str], reason: 
 
 
 def decide_initialized(turn: Turn, event: ShareInitialized) -> None:
-    """The group's next epoch may give these partitions out. Harmless when it was told already."""
+    """The group's next epoch may give these partitions out. Harmless when this is repeated."""
     group = turn.find(event.group_id)
     if isinstance(group, ShareGroup):
         draft = turn.edit(group)
@@ -203,7 +219,9 @@ def decide_initialized(turn: Turn, event: ShareInitialized) -> None:
 
 def ask_again(turn: Turn, group: ShareGroup) -> None:
     """After a restart: nobody knows whether the states that were asked for have been made."""
+    retry_ms = turn.state.limits.share_initialize_retry_interval_ms
     for topic_id, topic in group.initializing.items():
+        turn.arm(group.group_id, str(topic_id), INITIALIZE, turn.now_ms + retry_ms)
         turn.effect(InitializeShareState(group.group_id, topic_id, topic.partitions, group.epoch))
 
 
@@ -215,6 +233,8 @@ def _mark_initialized(turn: Turn, group: ShareGroup, topic_id: UUID, partitions:
     group.initialized[topic_id] = ShareTopic(name, all_ready, turn.now_ms)
     if asked is not None and asked.partitions - partitions:
         group.initializing[topic_id] = asked._replace(partitions=asked.partitions - partitions)
+    else:
+        turn.disarm(group.group_id, str(topic_id), INITIALIZE)
 
 
 def forget_topics(turn: Turn, group: ShareGroup, topic_ids: Mapping[UUID, object] | frozenset[UUID]) -> None:
@@ -226,6 +246,7 @@ def forget_topics(turn: Turn, group: ShareGroup, topic_ids: Mapping[UUID, object
     ]
     for topic_id in gone:
         ready, asked = group.initialized.pop(topic_id, None), group.initializing.pop(topic_id, None)
+        turn.disarm(group.group_id, str(topic_id), INITIALIZE)
         partitions = (ready.partitions if ready else frozenset()) | (
             asked.partitions if asked else frozenset()
         )
@@ -236,6 +257,20 @@ def forget_topics(turn: Turn, group: ShareGroup, topic_ids: Mapping[UUID, object
         records.write_epoch(turn, group, group.epoch + 1, group.metadata_hash)
 
 
+def decide_states_lost(turn: Turn, event: ShareStatesLost) -> None:
+    """With its next heartbeats the group asks for the states again, and begins where it is configured to."""
+    group = turn.find(event.group_id)
+    if isinstance(group, ShareGroup) and (group.initialized or group.initializing):
+        draft = turn.edit(group)
+        for topic_id in draft.initializing:
+            turn.disarm(group.group_id, str(topic_id), INITIALIZE)
+        draft.initialized, draft.initializing = {}, {}
+        records.write_topics(turn, draft)
+        if draft.members:
+            records.write_epoch(turn, draft, draft.epoch + 1, draft.metadata_hash)
+    turn.reply(event.token, DoneReply())
+
+
 def _require_empty(turn: Turn, group_id: str) -> ShareGroup:
     group = turn.edit(_require_share(turn.find(group_id), group_id))
     if not group.is_empty:
@@ -244,7 +279,14 @@ def _require_empty(turn: Turn, group_id: str) -> ShareGroup:
 
 
 def decide_alter_offsets(turn: Turn, event: AlterShareOffsets) -> None:
-    """A new group epoch is the states' epoch: whatever an old leader still writes is fenced by it."""
+    """Where a group without members begins; one that is not there yet is made, so that its members begin there.
+
+    A new group epoch is the states' epoch: whatever an old leader still writes is fenced by it.
+    """
+    if not event.group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
+    if turn.find(event.group_id) is None:
+        turn.put(ShareGroup(event.group_id))
     group = _require_empty(turn, event.group_id)
     records.write_epoch(turn, group, group.epoch + 1, group.metadata_hash)
     for topic_id, partitions in event.topics.items():
@@ -254,12 +296,14 @@ def decide_alter_offsets(turn: Turn, event: AlterShareOffsets) -> None:
 
 
 def decide_delete_offsets(turn: Turn, event: DeleteShareOffsets) -> None:
+    """DeleteShareGroupOffsets of an empty group."""
     group = _require_empty(turn, event.group_id)
     forget_topics(turn, group, event.topics)
     turn.reply(event.token, AlterShareReply())
 
 
 def decide_describe_share(turn: Turn, event: DescribeShareGroup) -> None:
+    """ShareGroupDescribe: one group."""
     group = _require_share(turn.find(event.group_id), event.group_id)
     members = tuple(
         DescribedSharer(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from barnabas.cores.group.assignors import NOTHING, Assignment
-from barnabas.cores.group.consumer import (
+from barnabas.cores.group.consumer.group import (
     ClassicSide,
     ConsumerGroup,
     ConsumerMember,
@@ -33,6 +33,7 @@ def _record(turn: Turn, key: Data, kind: int, value: Data | None) -> None:
 
 
 def write_epoch(turn: Turn, group: ConsumerGroup, epoch: int, metadata_hash: int) -> None:
+    """A new group epoch, with the topics that it was computed for."""
     group.epoch, group.metadata_hash = epoch, metadata_hash
     value = schemas.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     _record(turn, schemas.ConsumerGroupMetadataKey(group_id=group.group_id), 3, value)
@@ -66,6 +67,7 @@ def write_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> No
 
 
 def write_target_member(turn: Turn, group: ConsumerGroup, member_id: str, target: Assignment) -> None:
+    """What a member should have."""
     group.target[member_id] = target
     value = schemas.ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
@@ -78,6 +80,7 @@ def write_target_member(turn: Turn, group: ConsumerGroup, member_id: str, target
 
 
 def write_target_epoch(turn: Turn, group: ConsumerGroup, epoch: int) -> None:
+    """All targets of an epoch are written."""
     group.target_epoch = epoch
     value = schemas.ConsumerGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=turn.now_ms
@@ -114,6 +117,7 @@ def write_regex(turn: Turn, group: ConsumerGroup, regex: str, resolved: Resolved
 
 
 def write_member_gone(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
+    """Tombstones for a member."""
     names = {"group_id": group.group_id, "member_id": member_id}
     _record(turn, schemas.ConsumerGroupCurrentMemberAssignmentKey(**names), 8, None)
     _record(turn, schemas.ConsumerGroupTargetAssignmentMemberKey(**names), 7, None)

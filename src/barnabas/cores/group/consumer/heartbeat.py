@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from barnabas.cores.group import consumer_epochs as epochs
-from barnabas.cores.group import consumer_records as records
 from barnabas.cores.group.assignors import ASSIGNORS, NOTHING
-from barnabas.cores.group.consumer import (
+from barnabas.cores.group.consumer import epochs as epochs
+from barnabas.cores.group.consumer import records as records
+from barnabas.cores.group.consumer.group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -26,6 +26,7 @@ from barnabas.wire.errors import ApiError, ErrorCode
 
 
 def decide_consumer_heartbeat(turn: Turn, event: ConsumerHeartbeat) -> None:
+    """ConsumerGroupHeartbeat: join, stay, leave."""
     _check_request(event)
     if event.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
         _leave(turn, event)
@@ -89,7 +90,7 @@ def _nothing_changes(turn: Turn, event: ConsumerHeartbeat) -> bool:
 
 def _heartbeat(turn: Turn, event: ConsumerHeartbeat) -> None:
     joins = event.member_epoch == JOIN_EPOCH
-    group = consumer_group_for(turn, event.group_id, create=joins)
+    group = consumer_group_for(turn, event.group_id, create=joins, is_member=not joins)
     limits = turn.state.limits_of(group.group_id)
     if event.member_id not in group.members and len(group.members) >= limits.consumer_max_size:
         raise ApiError(

@@ -48,6 +48,7 @@ class ShareSessions:
         return len(self._sessions)
 
     def get(self, key: SessionKey) -> ShareSession | None:
+        """The session of a member; None when there is none."""
         return self._sessions.get(key)
 
     def has_group(self, group_id: str) -> bool:
@@ -91,6 +92,7 @@ class ShareSessions:
         return self.require(key) if epoch == FINAL_EPOCH else self._continued(key, epoch)
 
     def require(self, key: SessionKey) -> ShareSession:
+        """The session of a member. Raises ApiError SHARE_SESSION_NOT_FOUND."""
         session = self._sessions.get(key)
         if session is None:
             raise ApiError(
@@ -126,7 +128,7 @@ class ShareSessions:
 
     def served_last(self, session: ShareSession, served: Iterable[ShareTopicPartition]) -> None:
         """Move partitions that gave records to the end, so that under a limit each gets its turn."""
-        for one in served:
-            if one in session.partitions:
-                del session.partitions[one]
-                session.partitions[one] = None
+        for partition in served:
+            if partition in session.partitions:
+                del session.partitions[partition]
+                session.partitions[partition] = None

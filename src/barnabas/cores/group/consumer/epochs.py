@@ -6,12 +6,17 @@ import hashlib
 from typing import Final
 from uuid import UUID
 
-from barnabas.cores.group import consumer_records as records
 from barnabas.cores.group.assignors import ASSIGNORS, NOTHING, Assignment, AssignSpec
-from barnabas.cores.group.classic_rebalance import SESSION
-from barnabas.cores.group.consumer import ConsumerGroup, ConsumerMember, MemberState, ResolvedRegex
-from barnabas.cores.group.reconcile import reconcile
-from barnabas.cores.group.topic_regex import InvalidRegex, compile_topic_regex
+from barnabas.cores.group.classic.rebalance import SESSION
+from barnabas.cores.group.consumer import records as records
+from barnabas.cores.group.consumer.group import (
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    ResolvedRegex,
+)
+from barnabas.cores.group.consumer.reconcile import reconcile
+from barnabas.cores.group.consumer.topic_regex import InvalidRegex, compile_topic_regex
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -36,6 +41,7 @@ def update_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> N
 
 
 def refresh(turn: Turn, group: ConsumerGroup, *, subscriptions_changed: bool) -> None:
+    """A new group epoch and a new target where topics or subscriptions have changed."""
     version = turn.state.topics.version
     if subscriptions_changed or group.topics_seen != version:
         if group.topics_seen != version:
@@ -65,23 +71,25 @@ def _resolve_regex(turn: Turn, group: ConsumerGroup, regex: str | None) -> None:
     if not regex:
         return
     try:
-        matches = compile_topic_regex(regex)
+        pattern = compile_topic_regex(regex)
     except InvalidRegex as error:
         raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
     topics = turn.state.topics
-    found = frozenset(name for name in topics.by_name if not name.startswith("__") and matches(name))
+    found = pattern.among(topics.by_name)
     resolved = group.regexes.get(regex)
     if resolved is None or resolved.topics != found:
         records.write_regex(turn, group, regex, ResolvedRegex(found, topics.version, turn.now_ms))
 
 
 def drop_unused_regexes(turn: Turn, group: ConsumerGroup) -> None:
+    """Forget expressions that no member uses any more."""
     used = {member.regex for member in group.members.values()}
     for regex in [regex for regex in group.regexes if regex not in used]:
         records.write_regex(turn, group, regex, None)
 
 
 def metadata_hash(turn: Turn, group: ConsumerGroup) -> int:
+    """The hash of the topics that the group wants now."""
     return hash_of_topics(turn, group.subscribed_topics())
 
 
@@ -142,11 +150,13 @@ def follow_target(
 
 
 def drop_timers(turn: Turn, group_id: str, member_id: str) -> None:
+    """Cancel every timer of a member."""
     for kind in (SESSION, REVOKE, MEMBER_JOIN, MEMBER_SYNC):
         turn.disarm(group_id, member_id, kind)
 
 
 def arm_session(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """The member's session begins again."""
     timeout_ms = turn.state.limits_of(group.group_id).consumer_session_timeout_ms
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms

@@ -4,7 +4,7 @@ Three epochs. The group's grows whenever members, subscriptions or topics change
 the group epoch that it was computed for. Each member has the epoch up to which it has followed: it first
 gives up what the target takes from it, and only then gets what the target gives it and others have released.
 
-Everything here is in the log: a group is exactly what its records say (consumer_records), except for
+Everything here is in the log: a group is exactly what its records say (records.py), except for
 `topics_seen` and `assigned_ms`, which only spare work.
 """
 
@@ -93,6 +93,7 @@ class ConsumerGroup:
     assigned_ms: int = 0  # when the target was computed, by this coordinator
 
     def copy(self) -> Self:
+        """A draft."""
         return replace(
             self,
             members=dict(self.members),
@@ -106,18 +107,22 @@ class ConsumerGroup:
 
     @property
     def group_type(self) -> str:
+        """As ListGroups names it."""
         return "consumer"
 
     @property
     def protocol_type(self) -> str:
+        """As ListGroups names it."""
         return "consumer"
 
     @property
     def is_empty(self) -> bool:
+        """Whether nobody is in the group."""
         return not self.members
 
     @property
     def state(self) -> ConsumerState:
+        """What ConsumerGroupDescribe shows."""
         if not self.members:
             return ConsumerState.EMPTY
         if self.epoch > self.target_epoch:
@@ -127,6 +132,7 @@ class ConsumerGroup:
         return ConsumerState.RECONCILING
 
     def is_reconciled(self, member: ConsumerMember) -> bool:
+        """Whether the member has what the target gives it, at the epoch of the target."""
         return member.state is MemberState.STABLE and member.epoch == self.target_epoch
 
     def subscribed_topics(self) -> frozenset[str]:
@@ -134,19 +140,23 @@ class ConsumerGroup:
         return frozenset().union(*{self.topics_of(member) for member in self.members.values()})
 
     def subscribes_to(self, topic: str) -> bool:
+        """Whether any member wants a topic."""
         return any(topic in self.topics_of(member) for member in self.members.values())
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """What a member wants, by name or expression."""
         resolved = self.regexes.get(member.regex) if member.regex else None
         return member.topics | resolved.topics if resolved else member.topics
 
     def require_member(self, member_id: str) -> ConsumerMember:
+        """Raises ApiError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member {member_id!r} in {self.group_id!r}")
         return member
 
     def require_static(self, instance_id: str, member_id: str) -> ConsumerMember:
+        """The member with an instance id. Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         current_id = self.static_ids.get(instance_id)
         if current_id is None:
             raise ApiError(
@@ -167,6 +177,7 @@ class ConsumerGroup:
     # --- changing a draft, or while replaying: one method per kind of record
 
     def put_member(self, member: ConsumerMember) -> None:
+        """Add a member, or replace it by its new value; owners follow."""
         old = self.members.get(member.member_id)
         if old is not None:
             self._release(old)
@@ -179,6 +190,7 @@ class ConsumerGroup:
             self.owners[partition] = member.member_id
 
     def remove_member(self, member_id: str) -> None:
+        """Remove a member, with what it owned."""
         old = self.members.pop(member_id, None)
         if old is not None:
             self._release(old)

@@ -61,6 +61,7 @@ class ClassicMember:
 
     @property
     def is_static(self) -> bool:
+        """Whether the member keeps its place while it is away for a while."""
         return self.group_instance_id is not None
 
     @property
@@ -73,6 +74,7 @@ class ClassicMember:
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
+        """What the member said under one protocol; empty when it does not know it."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
@@ -90,14 +92,14 @@ class ClassicGroup:
     group_id: str
     state: ClassicState = ClassicState.EMPTY
     previous_state: ClassicState = ClassicState.EMPTY
-    state_since_ms: int = -1  # -1: loaded from a record that did not tell
+    state_since_ms: int = -1  # -1: loaded from a record that did not say
     protocol_type: str | None = None
     protocol_name: str | None = None
     generation_id: int = 0
     leader_id: str | None = None
     members: dict[str, ClassicMember] = field(default_factory=dict)  # in the order of joining
     static_ids: dict[str, str] = field(default_factory=dict)  # group instance id -> member id
-    pending_ids: frozenset[str] = frozenset()  # were told their member id, have not joined with it yet
+    pending_ids: frozenset[str] = frozenset()  # have got their member id, have not joined with it yet
     pending_sync_ids: frozenset[str] = frozenset()  # know of the new generation, have not synced yet
     in_initial_delay: bool = False  # the first rebalance waits for more members (INITIAL is armed)
     new_member_added: bool = False  # during that delay
@@ -106,24 +108,29 @@ class ClassicGroup:
     subscribed_topics: frozenset[str] | None = None  # None: not known (no consumers, or unreadable metadata)
 
     def copy(self) -> Self:
+        """A draft."""
         return replace(self, members=dict(self.members), static_ids=dict(self.static_ids))
 
     # --- reading
 
     @property
     def group_type(self) -> str:
+        """As ListGroups names it."""
         return "classic"
 
     @property
     def is_empty(self) -> bool:
+        """Whether nobody is in the group."""
         return self.state is ClassicState.EMPTY
 
     @property
     def awaiting_join(self) -> int:
+        """The members that have not joined the running rebalance yet."""
         return sum(member.join_token is not None for member in self.members.values())
 
     @property
     def all_members_joined(self) -> bool:
+        """Whether the running rebalance waits for nobody."""
         return not self.pending_ids and all(member.join_token is not None for member in self.members.values())
 
     @property
@@ -133,9 +140,11 @@ class ClassicGroup:
 
     @property
     def uses_consumer_protocol(self) -> bool:
+        """Whether the members are consumers, whose topics are known."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_leader(self, member_id: str) -> bool:
+        """Whether a member leads the group."""
         return self.leader_id == member_id
 
     def subscribes_to(self, topic: str) -> bool:
@@ -190,10 +199,12 @@ class ClassicGroup:
     # --- changing a draft
 
     def move_to(self, state: ClassicState, now_ms: int) -> None:
+        """Change the state; only along CLASSIC_NEXT."""
         assert state in CLASSIC_NEXT[self.state], f"{self.group_id}: {self.state} -> {state}"
         self.previous_state, self.state, self.state_since_ms = self.state, state, now_ms
 
     def add(self, member: ClassicMember, protocol_type: str | None) -> None:
+        """A new member."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader_id is None:
@@ -204,6 +215,7 @@ class ClassicGroup:
         self.pending_ids -= {member.member_id}
 
     def change(self, member_id: str, **changes: Any) -> ClassicMember:
+        """Replace fields of a member."""
         member = replace(self.members[member_id], **changes)
         self.members[member_id] = member
         return member

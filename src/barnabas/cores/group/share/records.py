@@ -7,8 +7,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from barnabas.cores.group.assignors import NOTHING, Assignment
-from barnabas.cores.group.consumer_records import by_topic
-from barnabas.cores.group.share import ShareGroup, ShareMember, ShareTopic
+from barnabas.cores.group.consumer.records import by_topic
+from barnabas.cores.group.share.group import ShareGroup, ShareMember, ShareTopic
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.records_schemas import share_group as schemas
 from barnabas.wire.schema import Data
@@ -21,12 +21,14 @@ def _record(turn: Turn, key: Data, kind: int, value: Data | None) -> None:
 
 
 def write_epoch(turn: Turn, group: ShareGroup, epoch: int, metadata_hash: int) -> None:
+    """A new group epoch, with the topics that it was computed for."""
     group.epoch, group.metadata_hash = epoch, metadata_hash
     value = schemas.ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     _record(turn, schemas.ShareGroupMetadataKey(group_id=group.group_id), 11, value)
 
 
 def write_member(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
+    """What a member says of itself."""
     group.members[member.member_id] = member
     value = schemas.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
@@ -39,6 +41,7 @@ def write_member(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
 
 
 def write_target_member(turn: Turn, group: ShareGroup, member_id: str, target: Assignment) -> None:
+    """What a member should have."""
     group.target[member_id] = target
     value = schemas.ShareGroupTargetAssignmentMemberValue(topic_partitions=_rows(target))
     key = schemas.ShareGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
@@ -46,12 +49,14 @@ def write_target_member(turn: Turn, group: ShareGroup, member_id: str, target: A
 
 
 def write_target_epoch(turn: Turn, group: ShareGroup, epoch: int) -> None:
+    """All targets of an epoch are written."""
     group.target_epoch = epoch
     value = schemas.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
     _record(turn, schemas.ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), 12, value)
 
 
 def write_current(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
+    """What a member has, and at which epoch."""
     group.members[member.member_id] = member
     value = schemas.ShareGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -72,6 +77,7 @@ def write_topics(turn: Turn, group: ShareGroup) -> None:
 
 
 def write_member_gone(turn: Turn, group: ShareGroup, member_id: str) -> None:
+    """Tombstones for a member."""
     group_id = group.group_id
     _record(
         turn, schemas.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), 14, None
@@ -85,6 +91,7 @@ def write_member_gone(turn: Turn, group: ShareGroup, member_id: str) -> None:
 
 
 def write_group_gone(turn: Turn, group: ShareGroup) -> None:
+    """Tombstones for all that the group has; the group itself is removed."""
     for member_id in list(group.members):
         write_member_gone(turn, group, member_id)
     _record(turn, schemas.ShareGroupStatePartitionMetadataKey(group_id=group.group_id), 15, None)

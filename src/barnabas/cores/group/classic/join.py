@@ -6,9 +6,9 @@ already knows. The join itself waits (`join_token`) until `classic_rebalance` co
 
 from __future__ import annotations
 
-from barnabas.cores.group import consumer_classic, records
-from barnabas.cores.group.classic import ClassicGroup, ClassicMember, ClassicState
-from barnabas.cores.group.classic_rebalance import (
+from barnabas.cores.group import records
+from barnabas.cores.group.classic.group import ClassicGroup, ClassicMember, ClassicState
+from barnabas.cores.group.classic.rebalance import (
     SESSION,
     arm_session,
     complete_join_if_all_joined,
@@ -16,15 +16,17 @@ from barnabas.cores.group.classic_rebalance import (
     prepare_rebalance,
     rebalance_or_complete_join,
 )
-from barnabas.cores.group.consumer import ConsumerGroup
-from barnabas.cores.group.consumer_records import write_group_gone
+from barnabas.cores.group.consumer import classic_members as consumer_classic
+from barnabas.cores.group.consumer.group import ConsumerGroup
+from barnabas.cores.group.consumer.records import write_group_gone
 from barnabas.cores.group.events import JoinGroup, JoinReply, SyncReply
-from barnabas.cores.group.share import ShareGroup
+from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
 
 def decide_join(turn: Turn, event: JoinGroup) -> None:
+    """JoinGroup: a new member, a known one, or a static one that is back."""
     limits = turn.state.limits
     if not event.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
@@ -87,13 +89,13 @@ def _has_room(turn: Turn, group: ClassicGroup, member_id: str) -> bool:
 
 def _join_new_member(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
     if event.group_instance_id is not None:
-        member_id = f"{event.group_instance_id}-{event.fresh_id}"
+        member_id = event.new_member_id
         if event.group_instance_id in group.static_ids:
             _replace_static_member(turn, group, event, member_id)
         else:
             _add_member(turn, group, event, member_id)
         return
-    member_id = f"{event.client_id}-{event.fresh_id}"
+    member_id = event.new_member_id
     if not event.requires_member_id:
         _add_member(turn, group, event, member_id)
         return
@@ -119,7 +121,7 @@ def _join_known_member(turn: Turn, group: ClassicGroup, event: JoinGroup) -> Non
             _update_member(turn, group, event)
             rebalance_or_complete_join(turn, group, f"member {event.member_id} joins again")
         case ClassicState.COMPLETING_REBALANCE if same:
-            # The member did not get the answer to its first join: tell it the same again.
+            # The member did not get the answer to its first join: answer the same again.
             _reply_current(turn, group, event, leader_gets_members=True)
         case ClassicState.STABLE if same and not group.is_leader(event.member_id):
             _reply_current(turn, group, event, leader_gets_members=False)
@@ -152,7 +154,7 @@ def _add_member(turn: Turn, group: ClassicGroup, event: JoinGroup, member_id: st
 
 
 def _update_member(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
-    """The member waits with this request now; one of it that still waits is told to try again."""
+    """The member waits with this request now; an earlier one that still waits gets a retriable error."""
     member = group.members[event.member_id]
     if member.join_token is not None:
         turn.reply(member.join_token, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))

@@ -1,0 +1,1 @@
+"""PURE: the classic group protocol."""

@@ -1,0 +1,1 @@
+"""PURE: the consumer group protocol (KIP-848)."""

@@ -1,0 +1,92 @@
+"""DeleteGroups (v0 to v2): a group without members, with all its offsets.
+
+A group with many offsets is deleted in pieces, so that no event takes long: a timer that is due at once carries on
+after each piece, and the request is answered after the last one, which removes the group itself. Meanwhile the
+group's offsets are invisible, and whoever wants to use the group is asked to try again. A crash in between
+leaves the group with the rest of its offsets; nobody has got an answer that it is gone.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, islice
+from typing import Any, Final
+
+from barnabas.cores.group.events import (
+    CommitOffsets,
+    ConsumerHeartbeat,
+    DeleteGroup,
+    DeleteOffsets,
+    DeleteReply,
+    JoinGroup,
+    LeaveGroup,
+    SyncGroup,
+)
+from barnabas.cores.group.lifecycle import remove_group
+from barnabas.cores.group.offsets import forget
+from barnabas.cores.group.share.events import AlterShareOffsets, DeleteShareOffsets, ShareHeartbeat
+from barnabas.cores.group.sweeps import PIECE
+from barnabas.cores.group.turn import Turn
+from barnabas.wire.errors import ApiError, ErrorCode
+
+DELETE: Final = "delete"
+"""The timer of a group, with no member in its key, that carries on with its deletion."""
+
+USERS: Final = frozenset(
+    (
+        JoinGroup,
+        SyncGroup,
+        LeaveGroup,
+        CommitOffsets,
+        DeleteOffsets,
+        ConsumerHeartbeat,
+        ShareHeartbeat,
+        AlterShareOffsets,
+        DeleteShareOffsets,
+    )
+)
+"""Events that would put something into a group that is being deleted, or take something from it."""
+
+
+def require_not_deleting(turn: Turn, event: Any) -> None:
+    """Raises ApiError COORDINATOR_LOAD_IN_PROGRESS, after which clients try again, for a group that is on its way out."""
+    if turn.state.deleting and type(event) in USERS and event.group_id in turn.state.deleting:
+        raise ApiError(
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            f"{event.group_id!r} is being deleted: try again in a moment",
+        )
+
+
+def decide_delete(turn: Turn, event: DeleteGroup) -> None:
+    """DeleteGroups: one group without members."""
+    if not event.group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
+    group = turn.require(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+    if not group.is_empty:
+        raise ApiError(
+            ErrorCode.NON_EMPTY_GROUP, f"{event.group_id!r} has members: stop them, then delete the group"
+        )
+    begun = turn.state.deleting.get(event.group_id)
+    if begun is None:
+        delete_piece(turn, event.group_id, (event.token,))
+    else:
+        turn.set_deleting(event.group_id, (*begun, event.token))
+
+
+def delete_piece(turn: Turn, group_id: str, tokens: tuple[Any, ...]) -> None:
+    """Forget as many offsets as one event may, and with the last of them the group; then the requests are answered."""
+    state = turn.state
+    partitions = tuple(islice(chain(state.offsets_of(group_id), state.pending_of(group_id)), PIECE + 1))
+    for partition in dict.fromkeys(partitions[:PIECE]):
+        forget(turn, group_id, partition)
+    if len(partitions) > PIECE:
+        turn.set_deleting(group_id, tokens)
+        turn.arm(group_id, "", DELETE, turn.now_ms)
+        return
+    group = turn.find(group_id)
+    if group is not None:
+        remove_group(turn, group)
+        turn.note("group deleted", group=group_id)
+    if group_id in state.deleting:
+        turn.set_deleting(group_id, None)
+    for token in tokens:
+        turn.reply(token, DeleteReply(group_id))

@@ -1,0 +1,142 @@
+"""Groups that lie in a partition of the offsets topic that is not theirs, and how they get home.
+
+Versions before this one computed the partition of a group otherwise than Kafka does. When such a partition is loaded,
+the group is written to its own partition first (AdoptGroup) and removed from the wrong one afterwards (DisownGroup).
+A crash in between leaves it in both; the move is then made again, and what the right partition has by then wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from barnabas.cores.decision import DoneReply
+from barnabas.cores.group import records
+from barnabas.cores.group.classic.group import ClassicGroup
+from barnabas.cores.group.consumer import records as consumer_records
+from barnabas.cores.group.consumer.group import ConsumerGroup
+from barnabas.cores.group.share import records as share_records
+from barnabas.cores.group.share.group import ShareGroup
+from barnabas.cores.group.state import Committed, Group, Partition, State
+from barnabas.cores.group.turn import Turn
+from barnabas.wire.errors import ErrorCode
+
+PIECE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptGroup:
+    """A group of another partition, or (`group` None) more of its offsets."""
+
+    token: object
+    now_ms: int
+    group_id: str
+    group: Group | None
+    offsets: Mapping[Partition, Committed]
+
+    def refused(self, error: ErrorCode) -> DoneReply:
+        """The answer that carries nothing but an error."""
+        return DoneReply(error)
+
+
+@dataclass(frozen=True, slots=True)
+class DisownGroup:
+    """Offsets of a group that another partition has now; with `is_last` the group itself."""
+
+    token: object
+    now_ms: int
+    group_id: str
+    partitions: tuple[Partition, ...]
+    is_last: bool
+
+    def refused(self, error: ErrorCode) -> DoneReply:
+        """The answer that carries nothing but an error."""
+        return DoneReply(error)
+
+
+def export(state: State, group_id: str, now_ms: int) -> Iterator[AdoptGroup]:
+    """The group and its offsets; what open transactions hold is left out."""
+    offsets = list(state.offsets_of(group_id).items())
+    group = state.groups.get(group_id)
+    for begin in range(0, max(len(offsets), 1), PIECE):
+        yield AdoptGroup(
+            None, now_ms, group_id, None if begin else group, dict(offsets[begin : begin + PIECE])
+        )
+
+
+def disown(state: State, group_id: str, now_ms: int) -> Iterator[DisownGroup]:
+    """Offsets first: what is left after a crash is still known to be the group's."""
+    partitions = [*state.offsets_of(group_id), *state.pending_of(group_id)]
+    for begin in range(0, max(len(partitions), 1), PIECE):
+        piece = tuple(partitions[begin : begin + PIECE])
+        yield DisownGroup(None, now_ms, group_id, piece, begin + PIECE >= len(partitions))
+
+
+def decide_adopt(turn: Turn, event: AdoptGroup) -> None:
+    """What is here already is as new as what comes, or newer."""
+    present = turn.find(event.group_id)
+    is_nothing = event.group is None or (_is_placeholder(event.group) and not event.offsets)
+    if event.group is not None and not is_nothing and (present is None or _is_placeholder(present)):
+        _write_group(turn, event.group)
+    known = turn.state.offsets_of(event.group_id)
+    for partition, committed in event.offsets.items():
+        old = known.get(partition)
+        if old is None or old.commit_timestamp_ms < committed.commit_timestamp_ms:
+            adopted = committed._replace(sequence=turn.state.next_sequence())
+            turn.record(records.offset_commit(event.group_id, partition, adopted))
+            turn.commit(event.group_id, partition, adopted)
+    turn.reply(event.token, DoneReply())
+
+
+def _is_placeholder(group: Group) -> bool:
+    """Made for offsets only: nothing is known of members."""
+    return isinstance(group, ClassicGroup) and group.generation_id == 0 and group.is_empty
+
+
+def _write_group(turn: Turn, group: Group) -> None:
+    """The group with all its records, in one batch."""
+    draft = turn.put(group.copy())
+    if isinstance(draft, ClassicGroup):
+        if not _is_placeholder(draft):
+            turn.record(records.group_metadata(draft))
+    elif isinstance(draft, ConsumerGroup):
+        _write_consumer(turn, draft)
+    else:
+        share_records.write_epoch(turn, draft, draft.epoch, draft.metadata_hash)
+        for sharer in list(draft.members.values()):
+            share_records.write_member(turn, draft, sharer)
+        for member_id, target in list(draft.target.items()):
+            share_records.write_target_member(turn, draft, member_id, target)
+        share_records.write_target_epoch(turn, draft, draft.target_epoch)
+        for sharer in list(draft.members.values()):
+            share_records.write_current(turn, draft, sharer)
+        share_records.write_topics(turn, draft)
+
+
+def _write_consumer(turn: Turn, draft: ConsumerGroup) -> None:
+    consumer_records.write_epoch(turn, draft, draft.epoch, draft.metadata_hash)
+    for member in list(draft.members.values()):
+        consumer_records.write_member(turn, draft, member)
+    for regex, resolved in list(draft.regexes.items()):
+        consumer_records.write_regex(turn, draft, regex, resolved)
+    for member_id, target in list(draft.target.items()):
+        consumer_records.write_target_member(turn, draft, member_id, target)
+    consumer_records.write_target_epoch(turn, draft, draft.target_epoch)
+    for member in list(draft.members.values()):
+        consumer_records.write_current(turn, draft, member)
+
+
+def decide_disown(turn: Turn, event: DisownGroup) -> None:
+    """Tombstones and nothing else: no effects, since the group lives on elsewhere."""
+    for partition in event.partitions:
+        turn.record(records.offset_tombstone(event.group_id, partition))
+        turn.commit(event.group_id, partition, None)
+    group = turn.find(event.group_id)
+    if event.is_last and isinstance(group, ConsumerGroup):
+        consumer_records.write_group_gone(turn, turn.edit(group))
+    elif event.is_last and isinstance(group, ShareGroup):
+        share_records.write_group_gone(turn, turn.edit(group))
+    if event.is_last:
+        turn.record(records.group_tombstone(event.group_id))
+        turn.remove(event.group_id)
+    turn.reply(event.token, DoneReply())

@@ -1,0 +1,1 @@
+"""PURE: share groups (KIP-932): membership, queues, sessions and their stored state."""

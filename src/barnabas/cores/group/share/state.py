@@ -1,0 +1,459 @@
+"""The share coordinator: delivery states of share partitions in `__share_group_state` (KIP-932).
+
+One core for each partition of that topic. A change is written as a delta (ShareUpdate) and every so often as
+the whole (ShareSnapshot), in Kafka's formats; what lies before the oldest snapshot that counts may go.
+Stale leaders and stale groups are distinguished from current ones by the leader epoch and the state epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from barnabas.cores.decision import (
+    MISSING,
+    REFUSAL_FOR_APPEND_ERROR,
+    CorruptRecord,
+    Decision,
+    Entry,
+    Undo,
+    put,
+    take_back,
+)
+from barnabas.cores.group.share.partition import Delivery, StateBatch
+from barnabas.cores.znode_layout import parse_uuid_text, uuid_text
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.primitives import WireError
+from barnabas.wire.records_schemas import share_state as schemas
+
+UPDATES_PER_SNAPSHOT: Final = 500
+NO_START_OFFSET: Final = -1
+_SNAPSHOT_KIND: Final = b"\x00\x00"
+
+
+class ShareKey(NamedTuple):
+    group_id: str
+    topic_id: UUID
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareState:
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    batches: tuple[StateBatch, ...] = ()
+    delivery_complete_count: int = -1
+    snapshot_epoch: int = 0
+    updates: int = 0  # deltas since the snapshot
+    created_ms: int = -1
+
+
+class StateReply(NamedTuple):
+    """`state` as it is after the event; None where there is none."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    state: ShareState | None = None
+
+
+class _Event:
+    """What all events on one state have in common."""
+
+    __slots__ = ()
+
+    def refused(self, error: ErrorCode) -> StateReply:
+        """The answer that carries nothing but an error."""
+        return StateReply(error, f"the share coordinator says {error.name}: try again")
+
+
+@dataclass(frozen=True, slots=True)
+class InitializeState(_Event):
+    """InitializeShareGroupState."""
+
+    token: object
+    now_ms: int
+    key: ShareKey
+    state_epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadState(_Event):
+    """ReadShareGroupState, by a leader of the partition: from now on only that leader may write."""
+
+    token: object
+    now_ms: int
+    key: ShareKey
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteState(_Event):
+    """WriteShareGroupState; a start offset of -1 leaves it as it is."""
+
+    token: object
+    now_ms: int
+    key: ShareKey
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    batches: Sequence[StateBatch]
+    delivery_complete_count: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteState(_Event):
+    """DeleteShareGroupState; also of a state that another partition of the topic has now."""
+
+    token: object
+    now_ms: int
+    key: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotState(_Event):
+    """Write a state as a whole, so that the records before are not needed for it."""
+
+    token: object
+    now_ms: int
+    key: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptState(_Event):
+    """A state that lay in a partition of the topic that is not its own."""
+
+    token: object
+    now_ms: int
+    key: ShareKey
+    state: ShareState
+
+
+class ShareStateCore:
+    """See the module. `step` answers events; the methods that it calls raise ApiError, with nothing changed, to refuse."""
+
+    def __init__(self, updates_per_snapshot: int = UPDATES_PER_SNAPSHOT) -> None:
+        self.updates_per_snapshot = updates_per_snapshot
+        self.states: dict[ShareKey, ShareState] = {}
+        self.deadlines: Mapping[object, int] = {}
+        self.snapshot_offsets: dict[bytes, int] = {}
+        """Where the newest snapshot of each state lies, by the raw key of its record."""
+
+    def step(self, event: Any) -> Decision:
+        """Decide and apply one event."""
+        reply = StateReply()
+        try:
+            decision = self._decide(event)
+        except ApiError as refusal:
+            decision = Decision()
+            reply = StateReply(refusal.code, refusal.message)
+        decision.event = event
+        if event.token is not None:
+            if reply.error is ErrorCode.NONE:
+                reply = StateReply(state=self.states.get(event.key))
+            decision.replies = ((event.token, reply),)
+        return decision
+
+    def _decide(self, event: Any) -> Decision:
+        match event:
+            case WriteState():
+                return self.write(
+                    event.now_ms,
+                    event.key,
+                    event.state_epoch,
+                    event.leader_epoch,
+                    event.start_offset,
+                    event.batches,
+                    event.delivery_complete_count,
+                )
+            case ReadState():
+                return self.read(event.now_ms, event.key, event.leader_epoch)[1]
+            case InitializeState():
+                return self.initialize(event.now_ms, event.key, event.state_epoch, event.start_offset)
+            case DeleteState():
+                return self.delete(event.key)
+            case SnapshotState():
+                return self.snapshot(event.now_ms, event.key)
+            case AdoptState():
+                return self.adopt(event.now_ms, event.key, event.state)
+            case _:
+                raise AssertionError(f"no event of share states: {type(event).__name__}")
+
+    # --- requests (InitializeShareGroupState to ReadShareGroupStateSummary)
+
+    def initialize(self, now_ms: int, key: ShareKey, state_epoch: int, start_offset: int) -> Decision:
+        """Begin a state, or begin it anew."""
+        old = self.states.get(key)
+        if old is not None and state_epoch < old.state_epoch:
+            raise _fenced(ErrorCode.FENCED_STATE_EPOCH, key, old.state_epoch, state_epoch)
+        epoch = 0 if old is None else old.snapshot_epoch + 1
+        leader_epoch = 0 if old is None else old.leader_epoch
+        fresh = ShareState(state_epoch, leader_epoch, start_offset, snapshot_epoch=epoch, created_ms=now_ms)
+        return self._store(key, fresh, _snapshot(now_ms, key, fresh))
+
+    def read(self, now_ms: int, key: ShareKey, leader_epoch: int) -> tuple[ShareState, Decision]:
+        """The state for a new leader of the partition; from now on only that leader may write."""
+        state = self.states.get(key)
+        if state is None:
+            # Not initialized yet: the leader starts where share.auto.offset.reset says.
+            return ShareState(0, leader_epoch, NO_START_OFFSET), Decision()
+        if leader_epoch < state.leader_epoch:
+            raise _fenced(ErrorCode.FENCED_LEADER_EPOCH, key, state.leader_epoch, leader_epoch)
+        if leader_epoch == state.leader_epoch:
+            return state, Decision()
+        decision = self._update(now_ms, key, replace(state, leader_epoch=leader_epoch), ())
+        return self.states[key], decision
+
+    def write(
+        self,
+        now_ms: int,
+        key: ShareKey,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        batches: Sequence[StateBatch],
+        delivery_complete_count: int = -1,
+    ) -> Decision:
+        """Merge `batches` over what is there; a start offset of -1 leaves it as it is."""
+        old = self.states.get(key)
+        if old is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no share state of {_name(key)}")
+        if leader_epoch < old.leader_epoch:
+            raise _fenced(ErrorCode.FENCED_LEADER_EPOCH, key, old.leader_epoch, leader_epoch)
+        if state_epoch < old.state_epoch:
+            raise _fenced(ErrorCode.FENCED_STATE_EPOCH, key, old.state_epoch, state_epoch)
+        start = old.start_offset if start_offset < 0 else max(start_offset, old.start_offset)
+        changed = replace(
+            old,
+            leader_epoch=leader_epoch,
+            start_offset=start,
+            batches=merge(old.batches, batches, start),
+            delivery_complete_count=delivery_complete_count,
+        )
+        return self._update(now_ms, key, changed, batches)
+
+    def delete(self, key: ShareKey) -> Decision:
+        """Tombstones, if there is anything to delete."""
+        if key not in self.states:
+            return Decision()
+        return self._store(key, None, (_snapshot_key(key), None), (_update_key(key), None))
+
+    def snapshot(self, now_ms: int, key: ShareKey) -> Decision:
+        """Write a state that is there as a whole, so that the records before are not needed for it."""
+        old = self.states.get(key)
+        if old is None:
+            return Decision()
+        state = replace(old, updates=0, snapshot_epoch=old.snapshot_epoch + 1)
+        return self._store(key, state, _snapshot(now_ms, key, state))
+
+    def adopt(self, now_ms: int, key: ShareKey, state: ShareState) -> Decision:
+        """Take over a state from another partition of the topic; what is here already is as new, or newer."""
+        if key in self.states:
+            return Decision()
+        return self._store(key, replace(state, updates=0), _snapshot(now_ms, key, state))
+
+    def summary(self, key: ShareKey) -> ShareState | None:
+        """The state as it is; None when there is none."""
+        return self.states.get(key)
+
+    # --- writing
+
+    def _update(
+        self, now_ms: int, key: ShareKey, state: ShareState, batches: Sequence[StateBatch]
+    ) -> Decision:
+        if state.updates + 1 >= self.updates_per_snapshot:
+            whole = replace(state, updates=0, snapshot_epoch=state.snapshot_epoch + 1)
+            return self._store(key, whole, _snapshot(now_ms, key, whole))
+        state = replace(state, updates=state.updates + 1)
+        value = schemas.ShareUpdateValue(
+            snapshot_epoch=state.snapshot_epoch,
+            leader_epoch=state.leader_epoch,
+            start_offset=state.start_offset,
+            delivery_complete_count=state.delivery_complete_count,
+            state_batches=_rows(batches),
+        )
+        return self._store(key, state, (_update_key(key), value.encode_versioned(0)))
+
+    def _store(self, key: ShareKey, state: ShareState | None, *records: Entry) -> Decision:
+        undo: Undo = []
+        put(self.states, key, MISSING if state is None else state, undo)
+        return Decision(records=records, undo=undo)
+
+    def abandon(
+        self,
+        decisions: Sequence[Decision],
+        error: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        now_ms: int = 0,
+    ) -> Decision:
+        """Take back decisions whose records could not be appended: the newest of this core, in their order."""
+        for decision in reversed(decisions):
+            take_back(decision.undo)
+        refusal = REFUSAL_FOR_APPEND_ERROR.get(error, error)
+        events = (decision.event for decision in decisions)
+        waiting = (event for event in events if event is not None and event.token is not None)
+        return Decision(replies=tuple((event.token, event.refused(refusal)) for event in waiting))
+
+    def note_offsets(self, offset: int, entries: Sequence[Entry]) -> None:
+        """Called for records in the order of the log, when they are in it; `offset` is that of the first."""
+        for number, (raw_key, value) in enumerate(entries):
+            if raw_key[:2] != _SNAPSHOT_KIND:
+                continue
+            if value is None:
+                self.snapshot_offsets.pop(raw_key, None)
+            else:
+                self.snapshot_offsets[raw_key] = offset + number
+
+    # --- loading
+
+    def names(self) -> Iterable[str]:
+        """The names by which the partition of each state is found."""
+        return [coordinator_name(key) for key in self.states]
+
+    def export(self, name: str, now_ms: int) -> Iterator[AdoptState]:
+        """The event that makes a state, as it is now, in another core."""
+        key = key_of(name)
+        yield AdoptState(None, now_ms, key, self.states[key])
+
+    def disown(self, name: str, now_ms: int) -> Iterator[DeleteState]:
+        """The event that removes a state here, when another core has it."""
+        yield DeleteState(None, now_ms, key_of(name))
+
+    def on_loaded(self, now_ms: int) -> Iterator[Decision]:
+        """States wait for nobody."""
+        return iter(())
+
+    def replay_marker(self, producer_id: int, committed: bool) -> None:
+        """States are never part of a transaction."""
+
+    def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
+        """Take over one record of the log. Raises CorruptRecord, also for a kind that this version does not know."""
+        try:
+            self._replay(key, value)
+        except WireError as error:
+            raise CorruptRecord(f"record of the share states with key {key[:80]!r}: {error}") from error
+
+    def _replay(self, raw_key: bytes, raw_value: bytes | None) -> None:
+        key, value = schemas.decode_share_state_record(raw_key, raw_value)
+        share_key = ShareKey(key.group_id, key.topic_id, key.partition)  # type: ignore[attr-defined]
+        old = self.states.get(share_key)
+        if isinstance(value, schemas.ShareSnapshotValue):
+            self.states[share_key] = ShareState(
+                value.state_epoch,
+                value.leader_epoch,
+                value.start_offset,
+                _batches(value.state_batches),
+                value.delivery_complete_count,
+                value.snapshot_epoch,
+                created_ms=value.create_timestamp,
+            )
+        elif isinstance(value, schemas.ShareUpdateValue):
+            if old is not None and value.snapshot_epoch == old.snapshot_epoch:
+                start = max(value.start_offset, old.start_offset)
+                self.states[share_key] = replace(
+                    old,
+                    leader_epoch=value.leader_epoch,
+                    start_offset=start,
+                    batches=merge(old.batches, _batches(value.state_batches), start),
+                    delivery_complete_count=value.delivery_complete_count,
+                    updates=old.updates + 1,
+                )
+        elif isinstance(key, schemas.ShareSnapshotKey):
+            self.states.pop(share_key, None)
+
+
+def merge(old: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    """`new` laid over `old`, from `start_offset` on; neighbours that say the same become one."""
+    pieces: list[StateBatch] = list(old)
+    for batch in new:
+        kept: list[StateBatch] = []
+        for piece in pieces:
+            if piece.first < batch.first:
+                kept.append(piece._replace(last=min(piece.last, batch.first - 1)))
+            if piece.last > batch.last:
+                kept.append(piece._replace(first=max(piece.first, batch.last + 1)))
+        kept.append(batch)
+        pieces = kept
+    merged: list[StateBatch] = []
+    for piece in sorted(pieces):
+        if piece.last < start_offset:
+            continue
+        piece = piece._replace(first=max(piece.first, start_offset))
+        last = merged[-1] if merged else None
+        if last is not None and last.last + 1 == piece.first and last[2:] == piece[2:]:
+            merged[-1] = last._replace(last=piece.last)
+        else:
+            merged.append(piece)
+    return tuple(merged)
+
+
+def coordinator_name(key: ShareKey) -> str:
+    """By which Kafka finds the partition that keeps a state."""
+    return f"{key.group_id}:{uuid_text(key.topic_id)}:{key.partition}"
+
+
+def key_of(name: str) -> ShareKey:
+    """The inverse of `coordinator_name`; group ids may hold colons."""
+    group_id, topic_id, partition = name.rsplit(":", 2)
+    return ShareKey(group_id, parse_uuid_text(topic_id), int(partition))
+
+
+def _snapshot(now_ms: int, key: ShareKey, state: ShareState) -> Entry:
+    value = schemas.ShareSnapshotValue(
+        snapshot_epoch=state.snapshot_epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+        create_timestamp=state.created_ms,
+        write_timestamp=now_ms,
+        state_batches=_rows(state.batches),
+    )
+    return _snapshot_key(key), value.encode_versioned(0)
+
+
+def record_key(raw_key: bytes) -> ShareKey:
+    """Whose a record is. Raises WireError."""
+    key, _ = schemas.decode_share_state_record(raw_key, None)
+    return ShareKey(key.group_id, key.topic_id, key.partition)  # type: ignore[attr-defined]
+
+
+def _snapshot_key(key: ShareKey) -> bytes:
+    record_key = schemas.ShareSnapshotKey(
+        group_id=key.group_id, topic_id=key.topic_id, partition=key.partition
+    )
+    return record_key.encode_versioned(0)
+
+
+def _update_key(key: ShareKey) -> bytes:
+    record_key = schemas.ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
+    return record_key.encode_versioned(1)
+
+
+def _rows(batches: Iterable[StateBatch]) -> list[schemas.StateBatch]:
+    return [
+        schemas.StateBatch(
+            first_offset=b.first,
+            last_offset=b.last,
+            delivery_state=int(b.state),
+            delivery_count=b.delivery_count,
+        )
+        for b in batches
+    ]
+
+
+def _batches(rows: Iterable[schemas.StateBatch]) -> tuple[StateBatch, ...]:
+    return tuple(
+        StateBatch(row.first_offset, row.last_offset, Delivery(row.delivery_state), row.delivery_count)
+        for row in rows
+    )
+
+
+def _name(key: ShareKey) -> str:
+    return f"group {key.group_id!r}, topic {key.topic_id}, partition {key.partition}"
+
+
+def _fenced(code: ErrorCode, key: ShareKey, current: int, given: int) -> ApiError:
+    return ApiError(code, f"{_name(key)} is at epoch {current}, not {given}")

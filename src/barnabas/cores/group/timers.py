@@ -1,0 +1,36 @@
+"""What happens when a timer of a group fires, for groups of every type."""
+
+from __future__ import annotations
+
+from barnabas.cores.decision import TimerFired
+from barnabas.cores.group.classic import rebalance as classic_rebalance
+from barnabas.cores.group.classic.group import ClassicGroup
+from barnabas.cores.group.consumer import epochs as epochs
+from barnabas.cores.group.consumer.group import ConsumerGroup
+from barnabas.cores.group.deletion import DELETE, delete_piece
+from barnabas.cores.group.migration import fence_members
+from barnabas.cores.group.share import heartbeat as share_heartbeat
+from barnabas.cores.group.share.group import ShareGroup
+from barnabas.cores.group.turn import Turn
+
+
+def decide_timer(turn: Turn, event: TimerFired) -> None:
+    """The deadline is still the armed one: GroupCoordinatorCore.step drops stale timers."""
+    group_id, member_id, kind = event.key
+    turn.disarm(group_id, member_id, kind)
+    stored = turn.find(group_id)
+    if kind == share_heartbeat.INITIALIZE:
+        return  # the next heartbeat asks again
+    if kind == DELETE:
+        if group_id in turn.state.deleting:
+            delete_piece(turn, group_id, turn.state.deleting[group_id])
+        return
+    if kind == epochs.ASSIGN:
+        if isinstance(stored, ConsumerGroup):
+            epochs.refresh(turn, turn.edit(stored), subscriptions_changed=False)
+    elif isinstance(stored, ClassicGroup):
+        classic_rebalance.timer_ended(turn, turn.edit(stored), member_id, kind)
+    elif isinstance(stored, ConsumerGroup) and member_id in stored.members:
+        fence_members(turn, turn.edit(stored), [member_id], f"{kind} time ended")
+    elif isinstance(stored, ShareGroup) and member_id in stored.members:
+        share_heartbeat.fence_members(turn, turn.edit(stored), [member_id], f"{kind} time ended")
