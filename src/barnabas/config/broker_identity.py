@@ -62,9 +62,8 @@ LISTENERS: Final = IDENTITY.strings(
 )
 ADVERTISED_LISTENERS: Final = IDENTITY.strings_or_null(
     "advertised.listeners",
-    "Addresses told to clients. Without it each connection is told the address that it connected to.",
+    "Addresses that clients are given. Without it each client is given the address that it connected to.",
     check=listener_list,
-    mode=Mode.PER_BROKER,
     mark=WORKS,
 )
 LISTENER_SECURITY_PROTOCOL_MAP: Final = IDENTITY.string(

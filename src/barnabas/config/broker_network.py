@@ -67,13 +67,18 @@ SOCKET_REQUEST_MAX_BYTES: Final = NETWORK.integer(
     mark=WORKS,
 )
 SOCKET_SEND_BUFFER_BYTES: Final = NETWORK.integer(
-    "socket.send.buffer.bytes", 102_400, "SO_SNDBUF of client sockets; -1 leaves the system's default.", lo=-1
+    "socket.send.buffer.bytes",
+    102_400,
+    "SO_SNDBUF of client sockets where it is set; else, and with -1, the system adapts it as it goes.",
+    lo=-1,
+    mark=WORKS,
 )
 SOCKET_RECEIVE_BUFFER_BYTES: Final = NETWORK.integer(
     "socket.receive.buffer.bytes",
     102_400,
-    "SO_RCVBUF of client sockets; -1 leaves the system's default.",
+    "SO_RCVBUF of client sockets where it is set; else, and with -1, the system adapts it as it goes.",
     lo=-1,
+    mark=WORKS,
 )
 SOCKET_LISTEN_BACKLOG_SIZE: Final = NETWORK.integer(
     "socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", lo=1, mark=WORKS

@@ -13,9 +13,10 @@ from barnabas.config.broker_network import NETWORK
 from barnabas.config.broker_replication import REPLICATION
 from barnabas.config.broker_security import SECURITY
 from barnabas.config.broker_share import SHARE
+from barnabas.config.broker_zookeeper import ZOOKEEPER
 from barnabas.config.option import OptionTable
 
-AREAS: Final = (IDENTITY, NETWORK, LOG, REPLICATION, GROUPS, SHARE, SECURITY, METRICS)
+AREAS: Final = (IDENTITY, NETWORK, LOG, REPLICATION, GROUPS, SHARE, SECURITY, METRICS, ZOOKEEPER)
 BROKER: Final = OptionTable("Broker options", *AREAS)
 
 # Topic config -> the broker option that is its default.
@@ -62,7 +63,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
     return (name,) if base is None else (name, base)
 
 
-_ZOOKEEPER: Final = "a single broker keeps its metadata itself"
+_ZOOKEEPER: Final = "connections to ZooKeeper are plain TCP, without authentication"
 _OLD_FORMAT: Final = "batches are always kept in format 2"
 
 # Options of older Kafka that are still found in property files, with what to know about each.
@@ -77,8 +78,6 @@ RETIRED: Final = {
     "offsets.commit.required.acks": "offset commits always wait for all in-sync replicas",
     "delegation.token.master.key": "use delegation.token.secret.key",
     "leader.imbalance.per.broker.percentage": "leadership is given back whenever it is not balanced",
-    "host.name": "use listeners",
-    "port": "use listeners",
     "advertised.host.name": "use advertised.listeners",
     "advertised.port": "use advertised.listeners",
     "quota.producer.default": "use `barnabas` quota commands or kafka-configs --entity-default",

@@ -263,12 +263,14 @@ TRANSACTION_STATE_LOG_NUM_PARTITIONS: Final = SHARE.integer(
     50,
     "Partitions of __transaction_state; must not change once it exists.",
     lo=1,
+    mark=WORKS,
 )
 TRANSACTION_STATE_LOG_REPLICATION_FACTOR: Final = SHARE.short(
     "transaction.state.log.replication.factor",
     3,
     "Replicas of __transaction_state; fewer brokers than that give as many as there are.",
     lo=1,
+    mark=WORKS,
 )
 TRANSACTION_STATE_LOG_MIN_ISR: Final = SHARE.integer(
     "transaction.state.log.min.isr",
@@ -281,30 +283,43 @@ TRANSACTION_STATE_LOG_SEGMENT_BYTES: Final = SHARE.integer(
     104_857_600,
     "Segment size of __transaction_state.",
     lo=1,
+    mark=WORKS,
 )
-SHARE.integer(
+TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE: Final = SHARE.integer(
     "transaction.state.log.load.buffer.size",
     5_242_880,
     "Bytes read at a time when transactions are loaded.",
     lo=1,
+    mark=WORKS,
 )
 TRANSACTIONAL_ID_EXPIRATION_MS: Final = SHARE.integer(
-    "transactional.id.expiration.ms", 604_800_000, "How long an unused transactional id is remembered.", lo=1
+    "transactional.id.expiration.ms",
+    604_800_000,
+    "How long an unused transactional id is remembered.",
+    lo=1,
+    mark=WORKS,
 )
 TRANSACTION_MAX_TIMEOUT_MS: Final = SHARE.integer(
-    "transaction.max.timeout.ms", 900_000, "Longest transaction time-out that a producer may ask.", lo=1
+    "transaction.max.timeout.ms",
+    900_000,
+    "Longest transaction time-out that a producer may ask.",
+    lo=1,
+    mark=WORKS,
 )
 TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS: Final = SHARE.integer(
     "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     10_000,
-    "How often timed-out transactions are looked for.",
+    "How soon an abort of a timed-out transaction that could not be written is tried again. A transaction is aborted as "
+    "soon as its time is up, not at the next tick of this interval.",
     lo=1,
+    mark=WORKS,
 )
 TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS: Final = SHARE.integer(
     "transaction.remove.expired.transaction.cleanup.interval.ms",
     3_600_000,
     "How often unused transactional ids are looked for.",
     lo=1,
+    mark=WORKS,
 )
 PRODUCER_ID_EXPIRATION_MS: Final = SHARE.integer(
     "producer.id.expiration.ms",
@@ -327,6 +342,7 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE: Final = SHARE.boolean(
     True,
     "Check that a partition was added to its transaction before records are accepted.",
     mode=CLUSTER,
+    mark=WORKS,
 )
 SHARE.boolean(
     "transaction.two.phase.commit.enable", False, "Let transactions be decided by an outside coordinator."

@@ -137,7 +137,7 @@ def _broker_entry(broker: BrokerConfig, name: str, option: Option[Any]) -> Entry
     value = broker[name] if name in broker else option.parse(broker.texts(name) or "")
     synonyms = _broker_synonyms(broker, name)
     if option.sensitive:
-        synonyms = tuple(Synonym(each.name, None, each.source) for each in synonyms)
+        synonyms = tuple(Synonym(synonym.name, None, synonym.source) for synonym in synonyms)
     entry = _entry(option, value, synonyms, read_only=option.read_only)
     return entry if entry.name == name else _renamed(entry, name)
 

@@ -210,8 +210,8 @@ def _checked_broker(texts: dict[str, str]) -> dict[str, str]:
     try:
         for name, text in texts.items():
             option = _BROKER_OR_LISTENER.find(name)
-            if option is not None:
-                option.parse(text)
+            if option is not None and option.parse(text) == 0 and name == "log.cleaner.threads":
+                raise ConfigError("log.cleaner.threads=0: a running broker keeps at least one")
     except ConfigError as error:
         # INVALID_CONFIG would say it better, but clients know this one.
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
@@ -262,7 +262,7 @@ def altered_client_metrics(current: Mapping[str, str], changes: Sequence[Change]
     """A subscription after IncrementalAlterConfigs. Raises ApiError: INVALID_CONFIG, INVALID_REQUEST."""
     for change in changes:
         if change.name not in CLIENT_METRICS and change.operation != Operation.DELETE:
-            raise _invalid(f"Unknown client metrics configuration: {change.name}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {change.name}")
     texts = _altered(
         CLIENT_METRICS, current, changes, lambda name: format_value(CLIENT_METRICS[name].default)
     )

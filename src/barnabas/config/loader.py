@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
-from barnabas.config import broker_groups, broker_identity, broker_log
+from barnabas.config import broker_groups, broker_identity, broker_log, log_levels
 from barnabas.config.broker_options import BROKER, TOPIC_SYNONYM, listener_base_name, retired_reason
 from barnabas.config.listeners import Listener, parse_listeners, parse_protocol_map
 from barnabas.config.option import ConfigError, Option, refused
@@ -22,6 +22,9 @@ from barnabas.config.topic_options import TOPIC
 
 T = TypeVar("T")
 
+OLD_ADDRESSES: Final = ("port", "host.name", "advertised.port", "advertised.host.name")
+DEFAULT_PORT: Final = 9092
+PORT_MAX: Final = 65535
 MS_PER_MINUTE: Final = 60_000
 MS_PER_HOUR: Final = 3_600_000
 EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
@@ -104,12 +107,17 @@ class BrokerConfig:
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """Addresses told to clients; empty when each connection is told the address it connected to."""
+        """Addresses that clients receive; empty when each connection receives the address it connected to."""
         return self._listeners(broker_identity.ADVERTISED_LISTENERS)
 
     def _listeners(self, option: Option[Any]) -> tuple[Listener, ...]:
         protocols = parse_protocol_map(self.get(broker_identity.LISTENER_SECURITY_PROTOCOL_MAP))
         return parse_listeners(option.name, self.get(option) or (), protocols)
+
+    @property
+    def logger_levels(self) -> dict[str, int]:
+        """The levels of single loggers, by their names (logger.NAME)."""
+        return log_levels.levels_in(self.static)
 
     @property
     def retention_ms(self) -> int:
@@ -209,10 +217,24 @@ def load(file: Path | None = None, overrides: Mapping[str, str] = EMPTY) -> Brok
             _take(where, name, text, static, warnings)
     for name, text in overrides.items():
         _take("command line", name, text, static, warnings)
+    _honour_old_addresses(static)
     try:
         return BrokerConfig(static, tuple(warnings))
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}" if file is not None else str(error)) from None
+
+
+def _honour_old_addresses(static: dict[str, str]) -> None:
+    """`port` and `host.name`, as books have them, mean a listener where none is named. They leave `static`."""
+    for prefix in ("advertised.", ""):
+        host, port = static.pop(f"{prefix}host.name", None), static.pop(f"{prefix}port", None)
+        if (host is None and port is None) or f"{prefix}listeners" in static:
+            continue
+        if port is not None and not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
+            raise refused(f"{prefix}port", port, f"must be a whole number from 0 to {PORT_MAX}")
+        if prefix and host is None:
+            host = static.get("host.name") or "localhost"
+        static[f"{prefix}listeners"] = f"PLAINTEXT://{host or ''}:{port or DEFAULT_PORT}"
 
 
 def _read(file: Path) -> list[tuple[str, str, int]]:
@@ -229,6 +251,16 @@ def _read(file: Path) -> list[tuple[str, str, int]]:
 
 def _take(where: str, name: str, text: str, static: dict[str, str], warnings: list[str]) -> None:
     """Check one setting and add it to `static`, or to `warnings` when it has no effect."""
+    if name in OLD_ADDRESSES:
+        static[name] = text.strip()
+        return
+    if log_levels.logger_name(name) is not None:
+        try:
+            log_levels.parse_level(name, text)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from None
+        static[name] = text.strip()
+        return
     option = BROKER.find(name) or BROKER.find(listener_base_name(name) or "")
     if option is None:
         warnings.append(f"{where}: {_why_unknown(name)}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Any, Final, Generic, NotRequired, TypedDict, TypeVar, Unpack, cast
 
@@ -196,9 +197,20 @@ def format_value(value: object) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
-    if isinstance(value, float) and value == LONG_MAX:
-        return "9.223372036854775807E18"
+    if isinstance(value, float):
+        return double_text(value)
     return str(value)
+
+
+def double_text(value: float) -> str:
+    """A double as Java's Double.toString writes it: 0.5, 1.0E-5, 1.0E7."""
+    if value == LONG_MAX:
+        return "9.223372036854775807E18"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    digits, _, exponent = f"{Decimal(repr(value)):E}".partition("E")
+    mantissa = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return f"{mantissa}{'' if '.' in mantissa else '.0'}E{int(exponent)}"
 
 
 class OptionTable:

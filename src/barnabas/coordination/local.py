@@ -1,19 +1,22 @@
 """The embedded znode tree: one SQLite file in this process.
 
 Each change is one transaction with the write-ahead log forced to disk (synchronous=FULL), so what was
-acknowledged survives a power cut and what was not leaves no trace. Calls run in the caller's thread:
-a read takes some ten microseconds, a change as long as the disk takes to sync.
+acknowledged survives a power cut and what was not leaves no trace. Every call runs in the store's own
+thread, one after the other: the event loop never waits for SQLite or for the disk, and a read that was asked for
+after a change sees that change.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from barnabas.coordination.tree import (
     BadVersion,
@@ -30,6 +33,7 @@ from barnabas.coordination.tree import (
     TreeInUse,
     Watcher,
     ZnodeTree,
+    check_multi,
     check_path,
 )
 from barnabas.cores.znode_ops import ANY_VERSION, Check, Create, Delete, Op, Set, parent_of
@@ -57,6 +61,11 @@ INSERT INTO znode VALUES ('/', '', x'', 0, 0, 0, 0, 0, 0, 0);
 STAT_COLUMNS: Final = "version, czxid, mzxid, ctime_ms, mtime_ms, owner"
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+NewPool = Callable[[int, str], Executor]
+
+
 def wall_clock_ms() -> int:
     """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
@@ -65,8 +74,13 @@ def wall_clock_ms() -> int:
 class LocalStore:
     """The file, shared by the sessions of this process (a broker has one; tests and simulations more)."""
 
-    def __init__(self, path: Path | None, now_ms: Callable[[], int] = wall_clock_ms) -> None:
-        """path: the file, made when missing; None keeps the tree in memory.
+    def __init__(
+        self,
+        path: Path | None,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        new_pool: NewPool = ThreadPoolExecutor,
+    ) -> None:
+        """path: the file, made when missing; None keeps the tree in memory. new_pool: makes the store's thread.
 
         Raises TreeInUse when another process, or another store in this one, has it open;
         TreeError when it is not such a file.
@@ -74,6 +88,8 @@ class LocalStore:
         self._now_ms = now_ms
         self._name = str(path) if path is not None else ":memory:"
         self._sessions: dict[int, LocalTree] = {}
+        self._thread = new_pool(1, "znodes")
+        self._copied_zxid = -1
         self._db = sqlite3.connect(self._name, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             self._open()
@@ -100,6 +116,8 @@ class LocalStore:
             raise sqlite3.DatabaseError(
                 f"written by a newer version (schema {version}, known {SCHEMA_VERSION})"
             )
+        if version > 0:
+            require_whole(self._db)
         if version == 0:
             for statement in SCHEMA.split(";"):
                 self._db.execute(statement)
@@ -108,19 +126,82 @@ class LocalStore:
         self._db.execute("DELETE FROM znode WHERE owner != 0")
         self._db.execute("COMMIT")
 
+    # --- called by any thread --------------------------------------------------------------------------
+
     def session(self) -> LocalTree:
-        """A new session."""
-        with self._transaction():
-            session_id = self._count("session")
-        tree = LocalTree(self, session_id)
-        self._sessions[session_id] = tree
+        """A new session. Waits for the file."""
+        tree = LocalTree(self, self._thread.submit(self._begin_session).result())
+        self._sessions[tree.session_id] = tree
         return tree
 
     def expire(self, session_id: int) -> None:
-        """End a session as if its holder had been silent for too long."""
+        """End a session as if its holder had been silent for too long. Waits for the file."""
         tree = self._sessions[session_id]
-        self.end(session_id)
+        self._thread.submit(self.end, session_id).result()
         tree.deliver([Event(EventKind.EXPIRED)])
+
+    def close(self) -> None:
+        """End all sessions and release the file. Waits for it; harmless when it was closed before."""
+        with contextlib.suppress(RuntimeError):  # the thread has ended
+            self._thread.submit(self.end_all).result()
+        self._thread.shutdown()
+
+    async def call(self, session_id: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The result of `function`, called in the store's thread. Raises SessionExpired, TreeError."""
+        self.require_session(session_id)
+        try:
+            called = self._thread.submit(lambda: self._checked(lambda: function(*args, **kwargs)))
+        except RuntimeError:
+            raise SessionExpired("session", "the file is closed") from None
+        return await asyncio.wrap_future(called)
+
+    def require_session(self, session_id: int) -> None:
+        """Raises SessionExpired when the session has ended."""
+        if session_id not in self._sessions:
+            raise SessionExpired("session", f"session {session_id} has ended")
+
+    # --- called by the store's thread ------------------------------------------------------------------
+
+    def _checked(self, function: Callable[[], T]) -> T:
+        try:
+            return function()
+        except sqlite3.Error as error:
+            raise TreeError(self._name, f"cannot be read: {error}") from error
+
+    def copy_to(self, paths: Sequence[Path]) -> bool:
+        """Put a copy of the tree to each path, unless nothing has changed since the last time; False when so.
+
+        A copy is written beside, checked and synced, then renamed. Raises OSError, TreeError.
+        """
+        (zxid,) = self._db.execute("SELECT value FROM counter WHERE name = 'zxid'").fetchone()
+        if zxid == self._copied_zxid:
+            return False
+        failed: list[OSError | sqlite3.Error] = []
+        for path in paths:
+            try:
+                self._copy(path)
+            except (OSError, sqlite3.Error) as error:  # a dir that is away keeps no other from its copy
+                failed.append(error)
+        self._copied_zxid = zxid
+        if failed:
+            raise failed[0]
+        return True
+
+    def _copy(self, path: Path) -> None:
+        fresh = path.with_suffix(".new")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(str(fresh))
+        with contextlib.closing(sqlite3.connect(fresh, isolation_level=None)) as copy:
+            self._db.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, whatever happens to it next
+            require_whole(copy)
+        sync_file(fresh)
+        os.replace(str(fresh), str(path))
+        sync_file(path.parent)
+
+    def _begin_session(self) -> int:
+        with self._transaction():
+            return self._count("session")
 
     def end(self, session_id: int) -> None:
         """End a session: its ephemeral nodes go. Harmless when it has ended before."""
@@ -132,18 +213,13 @@ class LocalStore:
         if rows:
             self.apply([Delete(path) for (path,) in rows], 0)
 
-    def close(self) -> None:
-        """End all sessions and release the file."""
+    def end_all(self) -> None:
+        """End all sessions and close the file."""
         for session_id in list(self._sessions):
             # On a full disk nothing can be deleted; whoever opens the file next removes what is left.
             with contextlib.suppress(TreeError):
                 self.end(session_id)
         self._db.close()
-
-    def require_session(self, session_id: int) -> None:
-        """Raises SessionExpired when the session has ended."""
-        if session_id not in self._sessions:
-            raise SessionExpired("session", f"session {session_id} has ended")
 
     def row(self, path: str) -> tuple[bytes, Stat] | None:
         """Data and stat of a node, or None."""
@@ -151,7 +227,9 @@ class LocalStore:
         return None if row is None else (row[0], Stat._make(row[1:]))
 
     def children(self, path: str) -> list[str]:
-        """Names of a node's children, sorted."""
+        """Names of a node's children, sorted. Raises NoNode."""
+        if self.row(path) is None:
+            raise NoNode(path, "no such node")
         rows = self._db.execute("SELECT path FROM znode WHERE parent = ? ORDER BY path", (path,))
         return [child.rpartition("/")[2] for (child,) in rows]
 
@@ -167,7 +245,7 @@ class LocalStore:
         return {row[0]: (row[1], Stat._make(row[2:])) for row in rows}
 
     def apply(self, ops: Sequence[Op], session_id: int) -> list[Result]:
-        """Apply all changes or none, and tell the watchers. Raises TreeError."""
+        """Apply all changes or none, and notify the watchers. Raises TreeError."""
         events: list[Event] = []
         with self._transaction():
             zxid = self._count("zxid")
@@ -256,6 +334,22 @@ class LocalStore:
         return found[1]
 
 
+def require_whole(db: sqlite3.Connection) -> None:
+    """Raises sqlite3.DatabaseError when pages of the file are damaged."""
+    found = [row[0] for row in db.execute("PRAGMA quick_check(1)")]
+    if found != ["ok"]:
+        raise sqlite3.DatabaseError(f"damaged: {' '.join(found[0].split())}")
+
+
+def sync_file(path: Path) -> None:
+    """Force a file, or a folder's names, to disk. Raises OSError."""
+    fd = os.open(str(path), os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 class LocalTree(ZnodeTree):
     """One session with a LocalStore."""
 
@@ -267,9 +361,14 @@ class LocalTree(ZnodeTree):
         self._owns_store = False
 
     @classmethod
-    def open(cls, path: Path | None, now_ms: Callable[[], int] = wall_clock_ms) -> LocalTree:
+    def open(
+        cls,
+        path: Path | None,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        new_pool: NewPool = ThreadPoolExecutor,
+    ) -> LocalTree:
         """A session with a store of its own, closed with it. Raises TreeInUse, TreeError."""
-        tree = LocalStore(path, now_ms).session()
+        tree = LocalStore(path, now_ms, new_pool).session()
         tree._owns_store = True
         return tree
 
@@ -278,31 +377,41 @@ class LocalTree(ZnodeTree):
         return self._session_id
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
-        self._store.require_session(self._session_id)
-        found = self._store.row(path)
+        check_path(path)
+        found = await self._store.call(self._session_id, self._store.row, path)
         if found is None:
             raise NoNode(path, "no such node")
         return found
 
     async def exists(self, path: str) -> Stat | None:
-        self._store.require_session(self._session_id)
-        found = self._store.row(path)
+        check_path(path)
+        found = await self._store.call(self._session_id, self._store.row, path)
         return None if found is None else found[1]
 
     async def children(self, path: str) -> list[str]:
-        if await self.exists(path) is None:
-            raise NoNode(path, "no such node")
-        return self._store.children(path)
+        check_path(path)
+        return await self._store.call(self._session_id, self._store.children, path)
 
     async def subtree(self, path: str) -> dict[str, tuple[bytes, Stat]]:
-        self._store.require_session(self._session_id)
-        return self._store.subtree(path)
+        check_path(path)
+        return await self._store.call(self._session_id, self._store.subtree, path)
 
     async def multi(self, ops: Sequence[Op]) -> list[Result]:
         self._store.require_session(self._session_id)
-        return self._store.apply(ops, self._session_id)
+        if not ops:
+            return []
+        check_multi(ops)
+        return await self._store.call(self._session_id, self._store.apply, ops, self._session_id)
+
+    async def copy_to(self, paths: Sequence[Path]) -> bool:
+        """Put a copy of the whole tree to each path; False when nothing has changed since the last time.
+
+        Raises OSError, TreeError.
+        """
+        return await self._store.call(self._session_id, self._store.copy_to, paths)
 
     async def watch(self, path: str, watcher: Watcher) -> Callable[[], None]:
+        check_path(path)
         self._store.require_session(self._session_id)
         self._loop = asyncio.get_running_loop()
         entry = (path.rstrip("/"), watcher)
@@ -315,22 +424,24 @@ class LocalTree(ZnodeTree):
         return end
 
     def deliver(self, events: Sequence[Event]) -> None:
-        """Hand events to the watchers that they concern, later, on their event loop."""
-        if self._loop is None or self._loop.is_closed():
-            return
+        """Hand events to the watchers that they concern, on their event loop. Any thread."""
+        loop = self._loop
+        if loop is not None and self._watchers and not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop closes just now
+                loop.call_soon_threadsafe(self._hand_over, events)
+
+    def _hand_over(self, events: Sequence[Event]) -> None:
         for event in events:
-            for entry in self._watchers:
+            for entry in list(self._watchers):
                 prefix = entry[0]
                 if not event.path or event.path == prefix or event.path.startswith(prefix + "/"):
-                    self._loop.call_soon(self._call, entry, event)
-
-    def _call(self, entry: tuple[str, Watcher], event: Event) -> None:
-        if entry in self._watchers:  # it may have been ended since
-            entry[1](event)
+                    entry[1](event)
 
     async def close(self) -> None:
         self._watchers.clear()
+        loop = asyncio.get_running_loop()
         if self._owns_store:
-            self._store.close()
+            await loop.run_in_executor(None, self._store.close)
         else:
-            self._store.end(self._session_id)
+            with contextlib.suppress(SessionExpired):
+                await self._store.call(self._session_id, self._store.end, self._session_id)

@@ -4,20 +4,34 @@ Nodes are addressed by absolute paths, hold bytes and a version, and may have ch
 hold in every implementation, checked by tests/unit/coordination:
 
 * A change is durable and visible to every session once its call has returned.
-* `multi` applies all of its changes or none.
-* Watchers hear of every change below their path, their own included, in the order of the changes, and
-  never inside the call that made the change. An event says what changed, not the data: read it again.
+* `multi` applies all of its changes or none, and takes up to MULTI_BYTES_MAX; longer lists go in chunks.
+* Watchers are notified of every change below their path, their own included, in the order of the changes. They are
+  called by the event loop, before or after the call that made the change returns. An event says what
+  changed, not the data: read it again.
+* Every call returns or fails in bounded time, whatever happens to the server.
 * An ephemeral node goes when its session is closed or expires; it has no children.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from barnabas.cores.znode_ops import ANY_VERSION, Create, Delete, Op, Set, parent_of
+from barnabas.cores.znode_ops import (
+    ANY_VERSION,
+    MULTI_BYTES_MAX,
+    Check,
+    Create,
+    Delete,
+    Op,
+    Set,
+    chunks,
+    parent_of,
+    size_bytes,
+)
 
 
 class Stat(NamedTuple):
@@ -41,6 +55,8 @@ class EventKind(Enum):
     CREATED = "created"
     CHANGED = "changed"
     DELETED = "deleted"
+    # The server does not answer: from now on the session may end without this side hearing of it.
+    DISCONNECTED = "disconnected"
     # Events may have been missed while the connection was down: read everything again.
     RECONNECTED = "reconnected"
     # The session's ephemeral nodes are gone, and the tree object is of no more use.
@@ -55,6 +71,10 @@ class Event(NamedTuple):
 
 
 Watcher = Callable[[Event], None]
+DELETE_ATTEMPTS: Final = 4
+_NO_PARTS: Final = frozenset(("", ".", ".."))
+# Source: ZooKeeper's PathUtils.validatePath.
+_NO_CHARACTERS: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 Result = str | Stat | None
 
 
@@ -64,6 +84,7 @@ class TreeError(Exception):
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: {why}")
         self.path = path
+        self.reason = why
 
 
 class NoNode(TreeError):
@@ -84,6 +105,10 @@ class NotEmpty(TreeError):
 
 class EphemeralParent(TreeError):
     """Ephemeral nodes have no children."""
+
+
+class TooLarge(TreeError):
+    """More than one multi can carry."""
 
 
 class SessionExpired(TreeError):
@@ -169,14 +194,29 @@ class ZnodeTree(ABC):
         return result
 
     async def delete(self, path: str, version: int = ANY_VERSION, *, recursive: bool = False) -> None:
-        """Remove a node; `recursive`: all below it too, in one step. Raises NoNode, BadVersion, NotEmpty."""
+        """Remove a node. Raises NoNode, BadVersion, NotEmpty.
+
+        recursive: all below it too, the deepest first, in as many steps as its size needs; while others go on
+        making nodes there, NotEmpty is raised after a few attempts.
+        """
         if not recursive:
             await self.multi([Delete(path, version)])
             return
-        below = list(await self.subtree(path))
-        if not below:
-            raise NoNode(path, "no such node")
-        await self.multi([Delete(each, version if each == path else ANY_VERSION) for each in reversed(below)])
+        guard: list[Op] = [] if version == ANY_VERSION else [Check(path, version)]
+        for attempt in range(DELETE_ATTEMPTS):
+            below = await self.subtree(path)
+            if not below and attempt:
+                return  # others have removed the rest
+            if not below:
+                raise NoNode(path, "no such node")
+            try:
+                for chunk in chunks([*guard, *(Delete(node) for node in reversed(below))]):
+                    await self.multi(chunk)
+            except (NoNode, NotEmpty):
+                if attempt + 1 == DELETE_ATTEMPTS:
+                    raise
+            else:
+                return
 
     async def ensure(self, path: str) -> None:
         """Make the node, empty, and its parents, where they are missing."""
@@ -190,6 +230,22 @@ class ZnodeTree(ABC):
 
 
 def check_path(path: str) -> None:
-    """Raises TreeError unless the path is absolute, without empty parts and without a slash at its end."""
-    if not path.startswith("/") or path.endswith("/") or "//" in path or "\0" in path:
+    """Raises TreeError unless ZooKeeper takes the path: absolute, no empty part, none that is a dot or two."""
+    parts = path.split("/")
+    if path == "/":
+        return
+    if not path.startswith("/") or any(part in _NO_PARTS for part in parts[1:]):
         raise TreeError(path, "is not a path of the form /a/b")
+    if _NO_CHARACTERS.search(path):
+        raise TreeError(path, "has a character that no path may have")
+
+
+def check_multi(ops: Sequence[Op]) -> None:
+    """Raises TreeError for a path that is none, TooLarge for more than one multi can carry."""
+    for op in ops:
+        check_path(op.path)
+    size = sum(map(size_bytes, ops))
+    if size > MULTI_BYTES_MAX:
+        raise TooLarge(
+            ops[0].path, f"{len(ops)} changes of {size} bytes; at most {MULTI_BYTES_MAX} bytes go at once"
+        )

@@ -119,14 +119,14 @@ def test_a_bad_value_says_where_and_what_is_allowed(tmp_path: Path) -> None:
 def test_unknown_and_retired_options_only_warn(tmp_path: Path) -> None:
     path = write(
         tmp_path,
-        "zookeeper.connect=localhost:2181\nlog.segmnet.bytes=9\ninter.broker.protocol.version=3.4\nxyz=1\n"
+        "zookeeper.ssl.client.enable=true\nlog.segmnet.bytes=9\ninter.broker.protocol.version=3.4\nxyz=1\n"
         "num.partitions=2\nnum.partitions=3\nlisteners=A://:1\nlistener.security.protocol.map=A:PLAINTEXT\n",
     )
     config = load(path)
     assert config["num.partitions"] == 3
     warnings = [warning.removeprefix(f"{path}:") for warning in config.warnings]
     assert warnings == [
-        "1: zookeeper.connect has no effect: a single broker keeps its metadata itself",
+        "1: zookeeper.ssl.client.enable has no effect: connections to ZooKeeper are plain TCP, without authentication",
         "2: log.segmnet.bytes is not a known option and has no effect; did you mean log.segment.bytes?",
         "3: inter.broker.protocol.version has no effect: brokers agree on versions by themselves",
         "4: xyz is not a known option and has no effect",
@@ -210,7 +210,7 @@ def test_listeners() -> None:
         Listener("PLAINTEXT", "0.0.0.0", 9092, "PLAINTEXT"),
         Listener("EXTERNAL", "::1", 0, "SASL_SSL"),
     )
-    assert [str(each) for each in config.advertised_listeners] == ["EXTERNAL://[fe80::1]:9094"]
+    assert [str(listener) for listener in config.advertised_listeners] == ["EXTERNAL://[fe80::1]:9094"]
     assert BrokerConfig().advertised_listeners == ()
     assert BrokerConfig().listeners == (Listener("PLAINTEXT", "", 9092, "PLAINTEXT"),)
 

@@ -16,7 +16,7 @@ from barnabas.config.broker_options import (
 )
 from barnabas.config.client_options import CLIENT_METRICS, QUOTA
 from barnabas.config.group_options import GROUP, GROUP_LIMITS, GROUP_SYNONYM
-from barnabas.config.option import INTEGER_RANGE, ConfigError, Kind, Mark, Mode, OptionTable
+from barnabas.config.option import INTEGER_RANGE, ConfigError, Kind, Mark, Mode, OptionTable, format_value
 from barnabas.config.topic_options import TOPIC
 
 TABLES = [BROKER, TOPIC, GROUP, CLIENT_METRICS, QUOTA]
@@ -156,3 +156,15 @@ def test_kinds_are_numbered_as_in_the_protocol() -> None:
 )
 def test_defaults_are_those_of_kafka(name: str, default: object) -> None:
     assert BROKER[name].default == default
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.00001, "1.0E-5"), (0.001, "0.001"), (0.000123, "1.23E-4"), (0.5, "0.5"), (0.0, "0.0"), (10.0, "10.0"),
+        (1048576.0, "1048576.0"), (10485760.0, "1.048576E7"), (1e7, "1.0E7"), (-0.00001, "-1.0E-5"), (1e21, "1.0E21"),
+    ],
+)  # fmt: skip
+def test_doubles_are_written_as_java_writes_them(value: float, text: str) -> None:
+    """Expected texts: Double.toString of JDK 17."""
+    assert format_value(value) == text

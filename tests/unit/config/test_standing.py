@@ -50,17 +50,17 @@ def test_it_is_accepted_with_a_reason(name: str) -> None:
 
 
 def test_all_that_is_asked_of_quotas_and_subscriptions_works() -> None:
-    assert {one.name for one in (*QUOTA, *CLIENT_METRICS) if one.mark is not Mark.WORKS} == set()
+    assert {row.name for row in (*QUOTA, *CLIENT_METRICS) if row.mark is not Mark.WORKS} == set()
 
 
 def test_what_topics_and_groups_can_be_told() -> None:
     """Tiered storage, throttled replication and Kafka Streams' own protocol are stored only."""
-    idle = {one.name for one in TOPIC if one.mark is not Mark.WORKS}
+    idle = {row.name for row in TOPIC if row.mark is not Mark.WORKS}
     assert all(
         name.startswith(("remote.", "local.", "leader.", "follower.", "preallocate", "unclean."))
         for name in idle
     ), idle
-    idle = {one.name for one in GROUP if one.mark is not Mark.WORKS}
+    idle = {row.name for row in GROUP if row.mark is not Mark.WORKS}
     assert all(
         name.startswith("streams.") or name.endswith(("offload.enable", "share.assignment.interval.ms"))
         for name in idle

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import shutil
-import socket
-import subprocess
-import time
-from collections.abc import Awaitable, Callable, Iterator
-from importlib.util import find_spec
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -20,13 +15,6 @@ from barnabas.coordination.tree import ZnodeTree
 
 T = TypeVar("T")
 
-ZOOKEEPER_CONFIG = """
-tickTime=500
-dataDir={folder}
-clientPort={port}
-clientPortAddress=127.0.0.1
-admin.enableServer=false
-"""
 _chroots = itertools.count()
 
 
@@ -65,7 +53,7 @@ class ZooKeeperEnsemble:
     async def session(self) -> ZnodeTree:
         from barnabas.coordination.zookeeper import ZooKeeperTree
 
-        tree = await ZooKeeperTree.open(self._hosts, session_timeout_s=4)
+        tree = await ZooKeeperTree.open(self._hosts, session_timeout_s=30)
         self._open.append(tree)
         return tree
 
@@ -84,50 +72,6 @@ class ZooKeeperEnsemble:
 
     async def close(self) -> None:
         await asyncio.gather(*(tree.close() for tree in self._open))
-
-
-def zookeeper_jars() -> Path | None:
-    """Where PySpark keeps its jars, among them a ZooKeeper server's."""
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None or shutil.which("java") is None or find_spec("kazoo") is None:
-        return None
-    jars = Path(spec.origin).parent / "jars"
-    return jars if list(jars.glob("zookeeper-3*.jar")) else None
-
-
-@pytest.fixture(scope="session")
-def zookeeper_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """host:port of a ZooKeeper server; skips where there is no Java or PySpark."""
-    jars = zookeeper_jars()
-    if jars is None:
-        pytest.skip("needs java, pyspark and kazoo")
-    folder = tmp_path_factory.mktemp("zookeeper")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    (folder / "zoo.cfg").write_text(ZOOKEEPER_CONFIG.format(folder=folder / "data", port=port))
-    command = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
-    command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(folder / "zoo.cfg")]
-    with (folder / "out.log").open("wb") as out:
-        server = subprocess.Popen(command, stdout=out, stderr=out)
-    try:
-        wait_for_port(server, port, folder / "out.log")
-        yield f"127.0.0.1:{port}"
-    finally:
-        server.kill()
-        server.wait()
-
-
-def wait_for_port(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    for _ in range(300):
-        assert server.poll() is None, log.read_text()
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError(f"ZooKeeper does not listen: {log.read_text()}")
 
 
 Scenario = Callable[[Ensemble], Awaitable[T]]

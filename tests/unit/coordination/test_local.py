@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -112,15 +113,32 @@ def test_time_comes_from_outside() -> None:
     asyncio.run(scenario())
 
 
-def test_events_wait_for_the_loop() -> None:
+def test_watchers_are_called_by_the_loop_and_not_inside_the_change() -> None:
     async def scenario() -> None:
         tree = LocalTree.open(None)
-        heard: list[EventKind] = []
-        await tree.watch("/", lambda event: heard.append(event.kind))
-        await tree.create("/a")
-        assert heard == []
-        await asyncio.sleep(0)
-        assert heard == [EventKind.CREATED]
+        heard: asyncio.Queue[tuple[EventKind, int]] = asyncio.Queue()
+        await tree.watch("/", lambda event: heard.put_nowait((event.kind, threading.get_ident())))
+        created = tree.create("/a")
+        assert heard.empty()
+        await created
+        assert await heard.get() == (EventKind.CREATED, threading.get_ident())
+        await tree.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_loop_goes_on_while_the_disk_is_slow(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        tree = LocalTree.open(tmp_path / "metadata.db")
+        disk = threading.Event()
+        tree._store._thread.submit(disk.wait)
+        change, read = asyncio.ensure_future(tree.create("/a")), asyncio.ensure_future(tree.exists("/a"))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not change.done()
+        disk.set()
+        assert await change == "/a"
+        assert await read is not None  # asked for after the change, it sees the change
         await tree.close()
 
     asyncio.run(scenario())

@@ -1,0 +1,49 @@
+"""Broker options: where the cluster's metadata lies when it is not kept by the broker itself."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from barnabas.config.option import Mark, OptionTable
+
+ZOOKEEPER: Final = OptionTable("ZooKeeper")
+
+_CONNECT: Final = re.compile(r"[^\s,/:]+(:\d{1,5})?(,[^\s,/:]+(:\d{1,5})?)*(/[^\s,/]+)*/?")
+
+
+def connect_string(value: str | None) -> str | None:
+    """The check of HOST:PORT,HOST:PORT/CHROOT."""
+    if value and not _CONNECT.fullmatch(value):
+        return "HOST:PORT[,HOST:PORT...][/CHROOT] must be given, for example zoo1:2181,zoo2:2181/kafka"
+    return None
+
+
+ZOOKEEPER_CONNECT: Final = ZOOKEEPER.string_or_null(
+    "zookeeper.connect",
+    "Keeps the cluster's metadata in this ZooKeeper ensemble: HOST:PORT,HOST:PORT and optionally /CHROOT, which is "
+    "made when it is missing. Without it the broker keeps the metadata itself, beside its log.",
+    check=connect_string,
+    mark=Mark.WORKS,
+)
+ZOOKEEPER_SESSION_TIMEOUT_MS: Final = ZOOKEEPER.integer(
+    "zookeeper.session.timeout.ms",
+    18_000,
+    "Silence after which ZooKeeper takes a broker for dead.",
+    lo=100,
+    mark=Mark.WORKS,
+)
+ZOOKEEPER_CONNECTION_TIMEOUT_MS: Final = ZOOKEEPER.integer_or_null(
+    "zookeeper.connection.timeout.ms",
+    "Time that a starting broker waits for ZooKeeper; zookeeper.session.timeout.ms when it is not set.",
+    lo=1,
+    mark=Mark.WORKS,
+)
+ZOOKEEPER.integer(
+    "zookeeper.max.in.flight.requests",
+    10,
+    "Requests that Kafka sends to ZooKeeper before it waits for answers; Barnabas reads many nodes in one.",
+    lo=1,
+    mark=Mark.IGNORED,
+)
+ZOOKEEPER.boolean("zookeeper.set.acl", False, "Whether the broker's nodes are protected by ACLs.")
