@@ -14,7 +14,7 @@ from barnabas.config import broker_groups, broker_log, broker_network, broker_sh
 from barnabas.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from barnabas.broker.server import BrokerServer
+    from barnabas.broker.api.services import Services
 
 log = logging.getLogger("barnabas.housekeeping")
 
@@ -22,6 +22,7 @@ CHECKPOINT_MS_MIN: Final = 100
 CLIENTS_CHECK_MS: Final = 60_000
 IDLE_CHECK_MS_MAX: Final = 60_000
 FLUSH_CHECK_MS: Final = 1_000
+METADATA_COPY_MS: Final = 60_000
 
 Job = Callable[[], Awaitable[None]]
 
@@ -29,12 +30,13 @@ Job = Callable[[], Awaitable[None]]
 class Housekeeping:
     """The periodic jobs of one broker."""
 
-    def __init__(self, broker: BrokerServer) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        config = self._broker.config
+        """Begin all jobs, each after its first interval."""
+        config = self._services.config
         idle_ms = config.get(broker_network.CONNECTIONS_MAX_IDLE_MS)
         recovery_points_ms = config.get(broker_log.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS)
         log_starts_ms = config.get(broker_log.LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS)
@@ -50,8 +52,11 @@ class Housekeeping:
         ]
         prune_ms = config.get(broker_share.SHARE_STATE_TOPIC_PRUNE_INTERVAL_MS)
         jobs.append(("share groups", prune_ms, self._prune_shares))
+        ids_ms = config.get(broker_share.TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS)
+        jobs.append(("transactional ids", ids_ms, self._services.transactions.expire_ids))
         producers_ms = config.get(broker_share.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS)
         jobs.append(("idle producers", producers_ms, self._forget_producers))
+        jobs.append(("metadata copies", METADATA_COPY_MS, self._services.controller.keep_copies))
         jobs.append(("silent clients", CLIENTS_CHECK_MS, self._expire_clients))
         if idle_ms > 0:
             jobs.append(("idle connections", min(idle_ms, IDLE_CHECK_MS_MAX), self._close_idle))
@@ -59,6 +64,7 @@ class Housekeeping:
             self._tasks.append(asyncio.ensure_future(self._every(name, interval_ms, job)))
 
     async def stop(self) -> None:
+        """Cancel the jobs and wait until they have ended."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -77,27 +83,29 @@ class Housekeeping:
                 log.exception("a periodic job met a bug; it is tried again", extra={"job": name})
 
     async def _retention(self) -> None:
-        await self._broker.partitions.delete_old_segments()
+        await self._services.partitions.delete_old_segments()
 
     async def _checkpoints(self) -> None:
-        await self._broker.partitions.checkpoint()
+        await self._services.partitions.checkpoint()
 
     async def _flush(self) -> None:
-        await self._broker.partitions.flush_due()
-        await self._broker.partitions.remove_doomed()
+        await self._services.partitions.flush_due()
+        await self._services.partitions.remove_doomed()
 
     async def _expire_offsets(self) -> None:
-        self._broker.groups.expire_offsets()
+        await self._services.groups.expire_offsets()
 
     async def _prune_shares(self) -> None:
-        self._broker.shares.states.prune()
+        self._services.shares.states.prune()
 
     async def _forget_producers(self) -> None:
-        self._broker.partitions.forget_idle_producers()
+        self._services.partitions.forget_idle_producers()
 
     async def _expire_clients(self) -> None:
-        self._broker.quotas.core.expire(int(self._broker.clock.monotonic_ms()))
-        self._broker.telemetry.expire()
+        self._services.quotas.core.expire(int(self._services.clock.monotonic_ms()))
+        self._services.telemetry.expire()
 
     async def _close_idle(self) -> None:
-        self._broker.shard.close_idle(self._broker.config.get(broker_network.CONNECTIONS_MAX_IDLE_MS) / 1000)
+        self._services.listeners.close_idle(
+            self._services.config.get(broker_network.CONNECTIONS_MAX_IDLE_MS) / 1000
+        )

@@ -6,24 +6,34 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import resource
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.observe import logs
+from barnabas.runtime import stacks
+from barnabas.runtime.garbage import ShortCollections
+from barnabas.runtime.watchdog import SLOW_TURN_MS, Watchdog
 
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
 
 log = logging.getLogger("barnabas.main")
 
+SLOW_TURN_VARIABLE: Final = "BARNABAS_SLOW_TURN_MS"
+"""Environment variable: from how many milliseconds on a turn of the loop is noted in the log."""
 
-def run(config: BrokerConfig) -> int:
+
+def run(config: BrokerConfig, log_settings: logs.LogSettings = logs.STANDARD_ERROR) -> int:
     """Run a broker until SIGTERM or SIGINT; 0 after a clean stop, 1 when it could not start or go on."""
-    logs.set_up()
+    logs.set_up(log_settings)
     _allow_all_files()
+    for name, level in config.logger_levels.items():
+        # Before anything is read: the metadata may say more later.
+        logging.getLogger("" if name == "root" else name).setLevel(level)
     for warning in config.warnings:
         log.warning(warning)
     runner = asyncio.Runner(loop_factory=_loop_factory())
@@ -47,6 +57,17 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
+def _slow_turn_ms() -> float:
+    text = os.environ.get(SLOW_TURN_VARIABLE, "")
+    try:
+        return max(float(text or SLOW_TURN_MS), 1)
+    except ValueError:
+        log.warning(
+            "an environment variable is ignored", extra={SLOW_TURN_VARIABLE: text, "allowed": "milliseconds"}
+        )
+        return SLOW_TURN_MS
+
+
 async def _serve(config: BrokerConfig) -> int:
     from barnabas.broker.server import BrokerServer, StartError
 
@@ -59,10 +80,12 @@ async def _serve(config: BrokerConfig) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end, 0)
+    dumps = stacks.StackDumps(loop, config.log_dirs[0] / stacks.FILE)
     broker = BrokerServer(config, on_fatal=lambda: end(1))
     # What start-up allocates stays, millions of objects where there are many partitions: the collector need not look
     # at them again and again while they are made, nor ever afterwards.
     gc.disable()
+    stacks.answer_on_standard_error()
     try:
         await broker.start()
     except StartError as error:
@@ -70,7 +93,15 @@ async def _serve(config: BrokerConfig) -> int:
         return 1
     gc.freeze()
     gc.enable()
+    collections = ShortCollections()
+    collections.start()
+    watchdog = Watchdog(loop, _slow_turn_ms())
+    watchdog.start()
+    dumps.start()
     print(broker.ready_line(), flush=True)
     code = await ended
     await broker.stop()
+    watchdog.stop()
+    dumps.stop()
+    collections.stop()
     return code

@@ -1,7 +1,8 @@
 """One broker: assembles storage, coordination, partitions, groups and listeners, and takes them down again.
 
 Start: lock and recover the log dirs, open the znode tree, register, load partitions and groups, listen. Stop is
-the same backwards; the clean-shutdown marker is written last.
+the same backwards; the clean-shutdown marker is written last. Nothing but main.py and tests imports this module: what
+a part needs of another it receives here.
 """
 
 from __future__ import annotations
@@ -9,43 +10,39 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import secrets
-import uuid
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
 
-from barnabas.broker import loggers, telemetry
-from barnabas.broker.cleaning import Cleaning
-from barnabas.broker.connection_limits import ConnectionLimits
-from barnabas.broker.controller import Controller
-from barnabas.broker.conversion import Conversions
-from barnabas.broker.dispatch import Dispatcher
-from barnabas.broker.features import Features
-from barnabas.broker.group_coordinator import GroupCoordinator
-from barnabas.broker.group_limits import limits_of_all
+from barnabas.broker.api import telemetry
+from barnabas.broker.api.announced import AnnouncedApis
+from barnabas.broker.api.conversion import Conversions
+from barnabas.broker.api.dispatch import Dispatcher
+from barnabas.broker.api.endpoints import Endpoints
+from barnabas.broker.api.quotas import KINDS as QUOTA_KINDS
+from barnabas.broker.api.quotas import Quotas
+from barnabas.broker.api.services import Services
+from barnabas.broker.cluster import loggers
+from barnabas.broker.cluster.controller import Controller
+from barnabas.broker.cluster.features import Features
+from barnabas.broker.cluster.producer_ids import ProducerIds
+from barnabas.broker.coordinators.groups import GroupCoordinator
+from barnabas.broker.coordinators.shares import Shares
+from barnabas.broker.coordinators.transactions import Transactions
 from barnabas.broker.housekeeping import Housekeeping
-from barnabas.broker.moving import Moving
-from barnabas.broker.partitions import Partitions
-from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.quotas import KINDS as QUOTA_KINDS
-from barnabas.broker.quotas import Quotas
-from barnabas.broker.shard import Shard
-from barnabas.broker.shares import Shares
-from barnabas.config import broker_identity, broker_log, broker_network
+from barnabas.broker.net.limits import ConnectionLimits
+from barnabas.broker.net.listeners import Listeners, SocketBuffers
+from barnabas.broker.net.turn import Turn
+from barnabas.broker.partitions.cleaning import Cleaning
+from barnabas.broker.partitions.moving import Moving
+from barnabas.broker.partitions.registry import Partitions
+from barnabas.config import broker_identity, broker_network
 from barnabas.cores.fetch import SessionCache
-from barnabas.cores.znode_layout import Endpoint as RegisteredEndpoint
-from barnabas.runtime.clock import Clock, SystemClock
+from barnabas.runtime.machine import Machine
 from barnabas.storage.errors import StorageError
-from barnabas.wire.apis import APIS, OWN_APIS, Api
-from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages.api_versions import ApiVersion
 
 if TYPE_CHECKING:
-    from barnabas.broker.connection import Connection
-    from barnabas.broker.controller import Charge
-    from barnabas.config.listeners import Listener
     from barnabas.config.loader import BrokerConfig
-    from barnabas.cores.cluster_image import ClusterImage
+    from barnabas.config.option import Option
 
 log = logging.getLogger("barnabas.server")
 
@@ -54,55 +51,42 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _socket_buffers(config: BrokerConfig) -> SocketBuffers:
+    """What the configuration sets explicitly; -1, as in Kafka, leaves the choice to the system."""
+
+    def chosen(option: Option[int]) -> int | None:
+        value = config.get(option)
+        return value if config.is_set(option) and value > 0 else None
+
+    return SocketBuffers(
+        chosen(broker_network.SOCKET_SEND_BUFFER_BYTES), chosen(broker_network.SOCKET_RECEIVE_BUFFER_BYTES)
+    )
+
+
 class StartError(Exception):
     """The broker cannot start; one line that says why and what to do."""
 
 
-class Endpoint(NamedTuple):
-    """A broker's address as one connection is told it."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
-
-
-def _range_of(api: Api) -> ApiVersion:
-    return ApiVersion(api_key=api.key, min_version=api.versions[0], max_version=api.versions[-1])
-
-
 class BrokerServer:
-    """See the module. `await start()`, `await stop()`."""
+    """See the module. `await start()`, `await stop()`; `services` from the start on."""
 
-    loop: asyncio.AbstractEventLoop
-    shard: Shard
-    controller: Controller
-    partitions: Partitions
-    groups: GroupCoordinator
-    shares: Shares
-    producer_ids: ProducerIds
-    moving: Moving
+    services: Services
+    dispatcher: Dispatcher
 
     def __init__(
-        self, config: BrokerConfig, *, clock: Clock | None = None, on_fatal: Callable[[], None] | None = None
+        self,
+        config: BrokerConfig,
+        *,
+        machine: Machine | None = None,
+        on_fatal: Callable[[], None] | None = None,
     ) -> None:
+        """on_fatal: called when the broker cannot go on; it is to be stopped then."""
         self.config = config
-        self.clock: Clock = clock or SystemClock()
+        self.machine = machine or Machine()
+        self.clock = self.machine.clock
         self.on_fatal = on_fatal or (lambda: None)
         self.ports: dict[str, int] = {}
-        self.fetch_bytes_max = config.get(broker_network.FETCH_MAX_BYTES)
-        self.auto_create_topics = config.get(broker_log.AUTO_CREATE_TOPICS_ENABLE)
-        self.fetch_sessions = SessionCache(
-            config.get(broker_network.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS)
-        )
-        self.conversions = Conversions()
-        self.telemetry = telemetry.Telemetry(config, self.clock)
-        self._api_ranges = [_range_of(api) for api in APIS]
-        self._api_ranges_untold = [one for one in self._api_ranges if one.api_key not in telemetry.APIS]
-        self._own_api_ranges = [_range_of(api) for api in OWN_APIS]
-        self.features = Features(config)
-        self.quotas = Quotas(config)
-        self._advertised: dict[str, Listener] = {one.name: one for one in config.advertised_listeners}
+        """By listener: what it is bound to."""
         self._housekeeping: Housekeeping | None = None
         self._cleaning: Cleaning | None = None
         self._stopping = False
@@ -111,48 +95,82 @@ class BrokerServer:
 
     async def start(self) -> None:
         """Raises StartError."""
-        self.loop = asyncio.get_running_loop()
-        self.shard = Shard(self.loop, self.clock, self.config.get(broker_network.SOCKET_REQUEST_MAX_BYTES))
-        self.shard.limits = ConnectionLimits(self.config, self.quotas.core, self.clock)
-        self.shard.dispatcher = Dispatcher(self)
-        self.partitions = Partitions(self.shard, self.config)
-        self.partitions.on_all_offline = self._all_offline
-        self.shard.on_write_failed = self.partitions.write_failed
+        turn = Turn(asyncio.get_running_loop())
+        partitions = Partitions(turn, self.config, self.machine)
+        partitions.on_all_offline = self._all_offline
         try:
-            self.partitions.lock()
-            self.controller = await Controller.open(self.config, self.clock, self.partitions)
-            await self.partitions.open(
-                self.controller.image, self.controller.node_id, self.controller.configs.log_config
-            )
+            partitions.lock()
+            controller = await Controller.open(self.config, self.machine, partitions)
+            await partitions.open(controller.image, controller.node_id, controller.configs.log_config)
         except (StorageError, OSError) as error:
-            self.partitions.close()
+            partitions.close()
             raise StartError(str(error)) from error
-        self.producer_ids = ProducerIds(self.controller.tree, self.controller.node_id)
-        self.groups = GroupCoordinator(self, limits_of_all(self.config))
-        self.shares = Shares(self)
-        self.groups.on_effect = self.shares.carry_out
-        self.controller.on_topics_deleted = self.groups.on_topics_deleted
-        self.controller.on_configs_changed = self._on_configs_changed
-        self._on_configs_changed("clients", "")
-        self._on_configs_changed("brokers", "")
-        self._on_configs_changed(telemetry.KIND, "")
+        self.services = services = self._assemble(turn, controller, partitions)
+        self.dispatcher = Dispatcher(services)
+        services.groups.on_effect = services.shares.carry_out
+        partitions.check_transaction = services.transactions.check
+        controller.on_topics_deleted = self._on_topics_deleted
+        controller.on_configs_changed = self._on_configs_changed
+        for kind, entity in (("clients", ""), ("brokers", ""), (telemetry.KIND, "")):
+            self._on_configs_changed(kind, entity)
         try:
             self._listen()
         except StartError:
             await self.stop()
             raise
-        await self.controller.register(
-            self._registered_endpoints(), self.config.get(broker_identity.BROKER_RACK)
-        )
-        self.groups.load_existing()
-        self.shares.load_existing()
-        self.moving = Moving(self.config, self.partitions.logs, self.clock)
-        self.moving.start()
-        self.shard.serve()
-        self._housekeeping = Housekeeping(self)
+        rack = self.config.get(broker_identity.BROKER_RACK)
+        try:
+            await controller.register(services.endpoints.to_register(self.ports), rack)
+        except OSError as error:
+            await self.stop()
+            raise StartError(str(error)) from error
+        await services.groups.load_existing()
+        await services.shares.load_existing()
+        await (
+            services.transactions.load_existing()
+        )  # behind the groups: it may have markers for their offsets
+        services.moving.start()
+        services.listeners.serve(self.dispatcher)
+        self._housekeeping = Housekeeping(services)
         self._housekeeping.start()
-        self._cleaning = Cleaning(self.config, self.partitions.logs, self.clock)
+        self._cleaning = Cleaning(self.config, partitions.logs, self.clock)
         self._cleaning.start()
+
+    def _assemble(self, turn: Turn, controller: Controller, partitions: Partitions) -> Services:
+        """Make every part that handlers use, each with what it needs of the others."""
+        config, clock, loop = self.config, self.clock, turn.loop
+        quotas = Quotas(config, clock)
+        groups = GroupCoordinator(config, loop, clock, controller, partitions)
+        producer_ids = ProducerIds(lambda: controller.tree, controller.node_id)
+        pushed_metrics = telemetry.Telemetry(config, clock)
+        return Services(
+            config=config,
+            loop=loop,
+            clock=clock,
+            entropy=self.machine.entropy,
+            controller=controller,
+            partitions=partitions,
+            moving=Moving(config, partitions.logs, clock),
+            groups=groups,
+            shares=Shares(config, loop, clock, controller, partitions, groups),
+            transactions=Transactions(config, loop, clock, controller, partitions, groups, producer_ids),
+            producer_ids=producer_ids,
+            fetch_sessions=SessionCache(config.get(broker_network.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS)),
+            features=Features(config),
+            quotas=quotas,
+            conversions=Conversions(),
+            telemetry=pushed_metrics,
+            apis=AnnouncedApis(pushed_metrics),
+            endpoints=Endpoints(config, controller.node_id),
+            listeners=Listeners(
+                turn,
+                ConnectionLimits(config, quotas.core, clock),
+                config.get(broker_network.SOCKET_REQUEST_MAX_BYTES),
+                _socket_buffers(config),
+                self.machine.new_socket,
+            ),
+            fetch_bytes_max=config.get(broker_network.FETCH_MAX_BYTES),
+        )
 
     def _listen(self) -> None:
         backlog = self.config.get(broker_network.SOCKET_LISTEN_BACKLOG_SIZE)
@@ -163,35 +181,61 @@ class BrokerServer:
                 )
             host = listener.host or "0.0.0.0"
             try:
-                self.ports[listener.name] = self.shard.listen(host, listener.port, listener.name, backlog)
+                port = self.services.listeners.listen(host, listener.port, listener.name, backlog)
             except OSError as error:
                 hint = "stop what listens there or choose" if error.errno == errno.EADDRINUSE else "choose"
                 raise StartError(
                     f"cannot listen on {host}:{listener.port}: {error.strerror or error}; "
                     f"{hint} another address with --listen HOST:PORT"
                 ) from error
+            self.ports[listener.name] = port
 
     async def stop(self) -> None:
-        """Stop accepting, answer what is answered, close every log cleanly."""
+        """Stop accepting, answer what is answered, close every log cleanly.
+
+        A step that fails is logged and costs only itself: the logs are closed, and their dirs unlocked, whatever
+        happened before.
+        """
         self._stopping = True
+        services = self.services
+        failed: list[str] = []
+        for name, step in self._stopping_steps():
+            try:
+                done = step()
+                if done is not None:
+                    await done
+            except Exception:
+                failed.append(name)
+                log.exception(
+                    "a step of the broker's stop met a bug; the others are taken", extra={"step": name}
+                )
+        try:
+            await services.loop.run_in_executor(None, services.partitions.close)
+        except Exception:
+            failed.append("logs")
+            log.exception("the logs were not all closed; the next start recovers them")
+        log.info("stopped", extra={"failed": failed} if failed else {})
+
+    def _stopping_steps(self) -> Iterator[tuple[str, Callable[[], Awaitable[None] | None]]]:
+        """What is stopped before the logs are closed, in its order."""
+        services = self.services
         if self._cleaning is not None:
-            await self._cleaning.stop()
+            yield "cleaning", self._cleaning.stop
         if self._housekeeping is not None:
-            await self._housekeeping.stop()
-            await self.moving.stop()
-        await self.shard.dispatcher.close()
-        self.shard.close()
-        self.conversions.close()
-        self.groups.close()
-        self.shares.close()
-        await self.controller.close()
-        await self.loop.run_in_executor(None, self.partitions.close)
-        log.info("stopped")
+            yield "periodic jobs", self._housekeeping.stop
+        yield "moves", services.moving.stop
+        yield "requests", self.dispatcher.close
+        yield "listeners", services.listeners.close
+        yield "conversions", services.conversions.close
+        yield "transactions", services.transactions.close
+        yield "groups", services.groups.close
+        yield "share groups", services.shares.close
+        yield "metadata", services.controller.close
 
     def _all_offline(self) -> None:
-        """No log dir is left: as Kafka does, the broker ends, so that whoever watches over it takes notice."""
+        """No log dir is left: as Kafka does, the broker ends, so that its supervisor notices."""
         if not self._stopping:
-            log.critical("every log dir is offline; the broker ends. Mend the disk and start it again")
+            log.critical("every log dir is offline; the broker ends. The lines above say why each one is")
             self.on_fatal()
 
     def ready_line(self) -> str:
@@ -200,80 +244,25 @@ class BrokerServer:
             _address(listener.host or "0.0.0.0", self.ports[listener.name])
             for listener in self.config.listeners
         )
-        dirs = ", ".join(str(one) for one in self.config.log_dirs)
-        return f"ready on {addresses} (node {self.controller.node_id}, data in {dirs})"
+        dirs = ", ".join(str(log_dir) for log_dir in self.config.log_dirs)
+        return f"ready on {addresses} (node {self.services.controller.node_id}, data in {dirs})"
+
+    def _on_topics_deleted(self, topics: frozenset[str]) -> None:
+        self.services.groups.on_topics_deleted(topics)
+        self.services.shares.on_topics_deleted(topics)
+        self.services.transactions.on_topics_deleted(topics)
 
     def _on_configs_changed(self, kind: str, entity: str) -> None:
-        self.groups.on_configs_changed(kind, entity)
-        self.shares.on_configs_changed(kind, entity)
+        services = self.services
+        services.groups.on_configs_changed(kind, entity)
+        services.shares.on_configs_changed(kind, entity)
         if kind in QUOTA_KINDS:
-            self.quotas.configure(self.image.configs)
+            services.quotas.configure(services.image.configs)
         if kind in QUOTA_KINDS or kind == loggers.KIND:
-            self.shard.dispatcher.enforce(self.quotas)
+            self.dispatcher.enforce(services.quotas)
         if kind == telemetry.KIND:
-            self.telemetry.configure(self.image.configs)
+            services.telemetry.configure(services.image.configs)
         if kind == "brokers":
-            self.shard.limits.configure()
-            self.shard.limit_connections(self.config.get(broker_network.MAX_CONNECTIONS))
-
-    # --- what handlers ask -----------------------------------------------------------------------------
-
-    @property
-    def image(self) -> ClusterImage:
-        return self.controller.image
-
-    @property
-    def cluster_id(self) -> str:
-        return self.controller.cluster_id
-
-    @property
-    def controller_id(self) -> int:
-        return self.controller.node_id
-
-    def api_ranges(self, software: tuple[str, str] = ("", ""), *, own: bool = False) -> list[ApiVersion]:
-        """What is announced to a client; `own`: with the APIs that only our own client should see."""
-        told = self._api_ranges if self.telemetry.is_announced_to(software) else self._api_ranges_untold
-        return told + self._own_api_ranges if own else told
-
-    def api_ranges_of(self, key: int) -> list[ApiVersion]:
-        return [one for one in self._api_ranges if one.api_key == key]
-
-    def fresh_session_id(self) -> int:
-        return secrets.randbelow((1 << 31) - 1) + 1
-
-    def fresh_uuid(self) -> str:
-        return str(uuid.uuid4())
-
-    def endpoint_for(self, connection: Connection) -> Endpoint:
-        """This broker's address for one peer: what is advertised, else the address it connected to."""
-        advertised = self._advertised.get(connection.listener)
-        rack = self.config.get(broker_identity.BROKER_RACK)
-        if advertised is not None:
-            return Endpoint(self.controller.node_id, advertised.host, advertised.port, rack)
-        return Endpoint(self.controller.node_id, connection.local_host, connection.local_port, rack)
-
-    def endpoints_for(self, connection: Connection) -> list[Endpoint]:
-        """Every broker of the cluster, as a peer should be told it."""
-        return [self.endpoint_for(connection)]
-
-    def _registered_endpoints(self) -> list[RegisteredEndpoint]:
-        found = []
-        for listener in self.config.listeners:
-            told = self._advertised.get(listener.name)
-            host, port = (told.host, told.port) if told else (listener.host, self.ports[listener.name])
-            found.append(
-                RegisteredEndpoint(listener.name, host or "localhost", port, listener.security_protocol)
-            )
-        return found
-
-    def name_error(self, name: str) -> ErrorCode | None:
-        """INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
-        return self.controller.name_error(name)
-
-    async def auto_create(self, name: str, charge: Charge) -> None:
-        """Create a topic because a client asked about it. Raises ApiError."""
-        await self.controller.auto_create(name, charge)
-
-    async def ensure_internal_topic(self, name: str) -> int:
-        """Create an internal topic unless it is there; returns its partition count. Raises ApiError."""
-        return await self.controller.ensure_internal_topic(name)
+            services.transactions.configure()
+            services.listeners.limits.configure()
+            services.listeners.limit_connections(self.config.get(broker_network.MAX_CONNECTIONS))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.fetching import FetchWaiter, Reading
-from barnabas.broker.partition import Partition
+from barnabas.broker.partitions.fetching import FetchWaiter, Reading
+from barnabas.broker.partitions.partition import Partition
 from barnabas.broker.server import BrokerServer
 from barnabas.config.loader import load
 from barnabas.cores.fetch import FetchPartition, FetchPlan
@@ -33,29 +33,29 @@ def test_only_partitions_with_news_are_read_again(tmp_path: Path, monkeypatch: p
         broker = BrokerServer(config)
         await broker.start()
         try:
-            await broker.controller.create_topic("t", PARTITIONS, 1, {}, {})
+            await broker.services.controller.create_topic("t", PARTITIONS, 1, {}, {})
             monkeypatch.setattr(Partition, "read", counted)
             answer = await waiting(broker)
         finally:
             await broker.stop()
-        assert [one.asked.partition for one in answer.reads] == list(range(PARTITIONS))
-        found = {one.asked.partition: one.records for one in answer.reads if one.records is not None}
+        assert [read.asked.partition for read in answer.reads] == list(range(PARTITIONS))
+        found = {read.asked.partition: read.records for read in answer.reads if read.records is not None}
         assert {index: len(records) for index, records in found.items()} == {3: 2 * len(BATCH), 7: len(BATCH)}
-        assert [one.error for one in answer.reads if one.error] == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert [read.error for read in answer.reads if read.error] == [ErrorCode.KAFKA_STORAGE_ERROR]
 
     async def waiting(broker: BrokerServer) -> Reading:
         asked = tuple(FetchPartition("t", index, 0, 1 << 20) for index in range(PARTITIONS))
         reading = Reading(
             FetchPlan(asked, None, True),
-            lambda one: (broker.partitions.get("t", one.partition), ErrorCode.NONE),
+            lambda one: (broker.services.partitions.get("t", one.partition), ErrorCode.NONE),
             min_bytes=1 << 20,
             max_bytes=1 << 20,
             read_committed=False,
         )
         assert not reading.read()
-        waiter = FetchWaiter(broker.shard, reading, 60_000)
+        waiter = FetchWaiter(broker.services.loop, reading, 60_000)
         for index in (3, 7, 3):
-            partition = broker.partitions.get("t", index)
+            partition = broker.services.partitions.get("t", index)
             assert partition is not None
             read.clear()
             partition.append(memoryview(bytearray(BATCH)), acks_all=False, zstd_allowed=True)
@@ -63,7 +63,7 @@ def test_only_partitions_with_news_are_read_again(tmp_path: Path, monkeypatch: p
             assert index in read
             assert set(read) <= {3, 7}
             assert not waiter.future.done()
-        offline = broker.partitions.get("t", 20)
+        offline = broker.services.partitions.get("t", 20)
         assert offline is not None
         offline.go_offline("/somewhere")
         return await asyncio.wait_for(waiter.future, 10)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker import conversion
-from barnabas.broker.connection import Connection
-from barnabas.broker.context import Context
-from barnabas.broker.handlers import legacy_fetch, legacy_produce
-from barnabas.broker.partition import Partition
+from barnabas.broker.api import conversion
+from barnabas.broker.api.context import Context
+from barnabas.broker.api.handlers.records import legacy_fetch, legacy_produce
+from barnabas.broker.net.connection import Connection
+from barnabas.broker.partitions.partition import Partition
 from barnabas.broker.server import BrokerServer
 from barnabas.config.loader import load
 from barnabas.records.batch import Record, build_batch
@@ -23,6 +23,7 @@ from barnabas.records.message_set import build_message_set, read_message_set
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.connections import admitted
 
 TIME = 1_600_000_000_000
 LONG_MS = 30_000
@@ -38,8 +39,8 @@ def run(tmp_path: Path, scenario: Callable[[BrokerServer, Connection], Awaitable
         accepted, _ = listening.accept()
         accepted.setblocking(False)
         try:
-            await broker.controller.create_topic("t", 4, 1, {}, {})
-            await scenario(broker, Connection(broker.shard, accepted, "PLAINTEXT"))
+            await broker.services.controller.create_topic("t", 4, 1, {}, {})
+            await scenario(broker, admitted(broker, accepted))
         finally:
             await broker.stop()
             for sock in (peer, accepted, listening):
@@ -49,7 +50,7 @@ def run(tmp_path: Path, scenario: Callable[[BrokerServer, Connection], Awaitable
 
 
 def partition_of(broker: BrokerServer, index: int = 0) -> Partition:
-    partition = broker.partitions.get("t", index)
+    partition = broker.services.partitions.get("t", index)
     assert partition is not None
     return partition
 
@@ -85,12 +86,12 @@ def test_a_consumer_waits_behind_a_marker_instead_of_asking_for_ever(tmp_path: P
             base_sequence=0,
             transactional=True,
         )
-        append(partition, transactional)
+        partition.append_built(transactional)  # as if a coordinator had let it in
         partition.append_built(
             build_marker(commit=True, coordinator_epoch=0, producer_id=5, producer_epoch=0, timestamp=TIME)
         )
         assert partition.high_watermark == 2
-        context = Context(broker, connection, 2, 1, "old")
+        context = Context(broker.services, connection, 2, 1, "old")
         answer = await legacy_fetch.handle(context, fetch_request(1, wait_ms=20))
         assert answer.responses[0].partitions[0].records == b""
         waiting = asyncio.ensure_future(legacy_fetch.handle(context, fetch_request(1, wait_ms=LONG_MS)))
@@ -114,11 +115,11 @@ def test_every_partition_gets_its_turn(tmp_path: Path, monkeypatch: pytest.Monke
             append(partition_of(broker, index), build_batch([Record(0, TIME, None, b"%d" % index)] * 3))
         served = set()
         for correlation_id in range(4):
-            context = Context(broker, connection, 1, correlation_id, "old")
+            context = Context(broker.services, connection, 1, correlation_id, "old")
             answer = await legacy_fetch.handle(context, fetch_request(0, 0, 0, 0))
             partitions = answer.responses[0].partitions
-            assert [one.partition_index for one in partitions] == [0, 1, 2, 3]
-            full = [one.partition_index for one in partitions if one.records]
+            assert [partition.partition_index for partition in partitions] == [0, 1, 2, 3]
+            full = [partition.partition_index for partition in partitions if partition.records]
             assert len(full) == 1
             served.update(full)
         assert served == {0, 1, 2, 3}
@@ -138,12 +139,12 @@ def test_conversions_are_counted_by_client(tmp_path: Path, monkeypatch: pytest.M
             acks=1, timeout_ms=10, topic_data=[TopicProduceData(name="t", partition_data=[data])]
         )
         connection.client_software = ("sarama", "1.23")
-        answer = await legacy_produce.handle(Context(broker, connection, 2, 1, "writer"), produce)
+        answer = await legacy_produce.handle(Context(broker.services, connection, 2, 1, "writer"), produce)
         assert answer is not None
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
         for name in ("a", "b", "c", "d"):
-            await legacy_fetch.handle(Context(broker, connection, 2, 1, name), fetch_request(0))
-        counts = broker.conversions.counts
+            await legacy_fetch.handle(Context(broker.services, connection, 2, 1, name), fetch_request(0))
+        counts = broker.services.conversions.counts
         up = counts[conversion.Converting("writer", "sarama 1.23", "up")]
         assert (up.requests, up.records) == (1, 100)
         down = {who.client_id: count.records for who, count in counts.items() if who.direction == "down"}
@@ -162,10 +163,12 @@ def test_a_large_set_is_converted_beside_the_loop(tmp_path: Path) -> None:
         produce = ProduceRequest(
             acks=1, timeout_ms=10, topic_data=[TopicProduceData(name="t", partition_data=[data])]
         )
-        answering = legacy_produce.handle(Context(broker, connection, 2, 1, "old"), produce)
+        answering = legacy_produce.handle(Context(broker.services, connection, 2, 1, "old"), produce)
         frame[:] = bytes(len(frame))
         assert await answering is not None
-        answer = await legacy_fetch.handle(Context(broker, connection, 2, 1, "old"), fetch_request(0))
+        answer = await legacy_fetch.handle(
+            Context(broker.services, connection, 2, 1, "old"), fetch_request(0)
+        )
         assert list(read_message_set(answer.responses[0].partitions[0].records)) == sent
 
     run(tmp_path, scenario)
@@ -183,7 +186,9 @@ def test_damage_on_the_disk_is_an_error_not_a_record(tmp_path: Path) -> None:
         partition = partition_of(broker)
         append(partition, build_batch([Record(0, TIME, None, b"intact" * 10)]))
         damage(Path(partition.log.folder))
-        answer = await legacy_fetch.handle(Context(broker, connection, 2, 1, "old"), fetch_request(0))
+        answer = await legacy_fetch.handle(
+            Context(broker.services, connection, 2, 1, "old"), fetch_request(0)
+        )
         one = answer.responses[0].partitions[0]
         assert (one.error_code, one.records) == (ErrorCode.CORRUPT_MESSAGE, b"")
 

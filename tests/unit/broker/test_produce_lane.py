@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.connection import Connection
+from barnabas.broker.api.produce_lane import ProduceLanes
+from barnabas.broker.net.connection import Connection
 from barnabas.broker.server import BrokerServer
 from barnabas.config.loader import load
 from barnabas.records.batch import Record, build_batch
@@ -21,6 +22,7 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.support.connections import admitted
 
 NOW_MS = 1_600_000_000_000
 VERSIONS = range(3, 14)
@@ -36,8 +38,8 @@ def run(tmp_path: Path, scenario: Callable[[BrokerServer, Connection], Awaitable
         accepted, _ = listening.accept()
         accepted.setblocking(False)
         try:
-            await broker.controller.create_topic("t", 2, 1, {}, {})
-            await scenario(broker, Connection(broker.shard, accepted, "PLAINTEXT"))
+            await broker.services.controller.create_topic("t", 2, 1, {}, {})
+            await scenario(broker, admitted(broker, accepted))
         finally:
             await broker.stop()
             for sock in (peer, accepted, listening):
@@ -53,7 +55,7 @@ def request(broker: BrokerServer, version: int, correlation_id: int, records: by
         topic_data=[
             TopicProduceData(
                 name="t" if version < 13 else "",
-                topic_id=broker.image.topics["t"].topic_id,
+                topic_id=broker.services.image.topics["t"].topic_id,
                 partition_data=[PartitionProduceData(index=index, records=records)],
             )
         ],
@@ -78,9 +80,10 @@ def test_the_second_request_takes_the_lane_and_gets_the_same_kind_of_answer(
         for number in range(3):
             records = build_batch([Record(0, NOW_MS, None, b"x" * 100 * (number + 1))] * (number + 1))
             frame = memoryview(bytearray(request(broker, version, 70 + number, records)))[4:]
-            found = connection.lanes.find(frame, version, broker.partitions.topology)
+            lanes = connection.kept or ProduceLanes()
+            found = lanes.find(frame, version, broker.services.partitions.topology)
             assert (found is not None) == (number > 0)
-            broker.shard.dispatcher.on_frame(connection, frame)
+            broker.dispatcher.on_frame(connection, frame)
             answers.append(answered(connection, version))
         assert [correlation_id for correlation_id, _ in answers] == [70, 71, 72]
         general = answers[0][1]
@@ -99,9 +102,10 @@ def test_all_partitions_of_a_topic_share_a_lane(tmp_path: Path) -> None:
         records = build_batch([Record(0, NOW_MS, None, b"x" * 100)])
         for number, index in enumerate((0, 1, 0, 1, 2)):
             frame = memoryview(bytearray(request(broker, 9, number, records, index)))[4:]
-            found = connection.lanes.find(frame, 9, broker.partitions.topology)
+            lanes = connection.kept or ProduceLanes()
+            found = lanes.find(frame, 9, broker.services.partitions.topology)
             assert (found is not None) == (number > 0)
-            broker.shard.dispatcher.on_frame(connection, frame)
+            broker.dispatcher.on_frame(connection, frame)
             correlation_id, answer = answered(connection, 9)
             partition = answer.responses[0].partition_responses[0]
             assert (correlation_id, partition.index) == (number, index)
@@ -115,17 +119,17 @@ def test_all_partitions_of_a_topic_share_a_lane(tmp_path: Path) -> None:
 def test_what_is_wrong_is_answered_by_the_general_way(tmp_path: Path) -> None:
     async def scenario(broker: BrokerServer, connection: Connection) -> None:
         good = build_batch([Record(0, NOW_MS, None, b"x" * 200)])
-        broker.shard.dispatcher.on_frame(connection, memoryview(bytearray(request(broker, 9, 1, good)))[4:])
+        broker.dispatcher.on_frame(connection, memoryview(bytearray(request(broker, 9, 1, good)))[4:])
         answered(connection, 9)
         broken = good[:-1] + b"?"
-        broker.shard.dispatcher.on_frame(connection, memoryview(bytearray(request(broker, 9, 2, broken)))[4:])
+        broker.dispatcher.on_frame(connection, memoryview(bytearray(request(broker, 9, 2, broken)))[4:])
         _, refusal = answered(connection, 9)
         assert refusal.responses[0].partition_responses[0].error_code == ErrorCode.CORRUPT_MESSAGE
-        partition = broker.partitions.get("t", 0)
+        partition = broker.services.partitions.get("t", 0)
         assert partition is not None
         assert partition.log_end_offset == 1
-        await broker.controller.delete_topic("t")
-        broker.shard.dispatcher.on_frame(connection, memoryview(bytearray(request_of_deleted(good)))[4:])
+        await broker.services.controller.delete_topic("t")
+        broker.dispatcher.on_frame(connection, memoryview(bytearray(request_of_deleted(good)))[4:])
         _, gone = answered(connection, 9)
         assert gone.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -146,17 +150,17 @@ def test_a_frame_that_is_cut_anywhere_closes_the_connection_and_appends_nothing(
     async def scenario(broker: BrokerServer, connection: Connection) -> None:
         good = build_batch([Record(0, NOW_MS, None, b"x" * 150)])
         frame = request(broker, version, 1, good)[4:]
-        broker.shard.dispatcher.on_frame(connection, memoryview(bytearray(frame)))
-        lanes = connection.lanes
-        partition = broker.partitions.get("t", 0)
+        broker.dispatcher.on_frame(connection, memoryview(bytearray(frame)))
+        lanes = connection.kept
+        partition = broker.services.partitions.get("t", 0)
         assert partition is not None
         for end in range(8, len(frame)):
             listening = socket.create_server(("127.0.0.1", 0))
             peer = socket.create_connection(listening.getsockname())
             accepted, _ = listening.accept()
-            cut = Connection(broker.shard, accepted, "PLAINTEXT")
-            cut.lanes = lanes
-            broker.shard.dispatcher.on_frame(cut, memoryview(bytearray(frame[:end])))
+            cut = admitted(broker, accepted)
+            cut.kept = lanes
+            broker.dispatcher.on_frame(cut, memoryview(bytearray(frame[:end])))
             assert cut.closed, end
             assert partition.log_end_offset == 1
             for sock in (peer, listening):

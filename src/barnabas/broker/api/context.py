@@ -1,0 +1,56 @@
+"""What a handler is given besides the request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from barnabas.broker.api.services import Services
+    from barnabas.broker.net.connection import Connection
+    from barnabas.broker.partitions.fetching import ParkedFetch
+
+R = TypeVar("R")
+
+
+class Context:
+    """One request's surroundings: who asks, on which connection, in which version."""
+
+    __slots__ = (
+        "begun_s", "client_id", "connection", "correlation_id", "services", "throttle_ms", "version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        services: Services,
+        connection: Connection,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+    ) -> None:
+        self.services = services
+        self.connection = connection
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.begun_s = 0.0
+        """Since when the broker's thread works on it; 0 while it does not, and where nobody counts."""
+        self.throttle_ms = 0
+        """How long the connection is left unread after the answer."""
+
+    @property
+    def client_host(self) -> str:
+        """The peer's address as Kafka shows it in group descriptions: "/127.0.0.1"."""
+        return "/" + self.connection.host
+
+    @property
+    def principal(self) -> str:
+        """Who asks, as quotas and access rules name them: "User:alice"."""
+        return self.connection.principal
+
+    async def answer_of(self, waiter: ParkedFetch[R]) -> R:
+        """What a parked fetch finds. It is given up when its connection closes meanwhile."""
+        self.connection.call_when_closed(waiter, waiter.give_up)
+        try:
+            return await waiter.future
+        finally:
+            self.connection.call_off(waiter)

@@ -1,0 +1,277 @@
+"""From a frame to its handler, and from the handler's answer back to the connection.
+
+What is wrong with a frame decides how it ends (Kafka's rules): an unknown API, a version that is not
+served or a body that cannot be read closes the connection with a log line that names the peer; only
+ApiVersions answers a version it does not know, because clients probe with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import struct
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker.api.context import Context
+from barnabas.broker.api.produce_lane import ProduceLanes
+from barnabas.broker.cluster.loggers import REQUESTS
+from barnabas.wire.apis import BY_KEY, Api
+from barnabas.wire.errors import ApiError, ErrorCode, shortened
+from barnabas.wire.header import Encoded, decode_request_header, encode_response
+from barnabas.wire.messages.api_versions import ApiVersionsResponse
+from barnabas.wire.messages.produce import ProduceRequest
+from barnabas.wire.primitives import WireError
+from barnabas.wire.schema import Message, Struct
+
+if TYPE_CHECKING:
+    from barnabas.broker.api.quotas import Quotas
+    from barnabas.broker.api.services import Services
+    from barnabas.broker.net.connection import Connection
+
+log = logging.getLogger("barnabas.dispatch")
+
+HEAD: Final = struct.Struct(">hhi")
+API_VERSIONS_KEY: Final = 18
+PRODUCE_KEY: Final = 0
+
+Answer = Message | Encoded | None
+"""None: the request wants no response (Produce with acks=0)."""
+Handler = Callable[[Context, Any], Answer | Awaitable[Answer]]
+
+
+class Dispatcher:
+    """Routes the frames of all connections: the frame handler of net/connection.py."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._partitions = services.partitions
+        self._handlers: dict[tuple[int, int], Handler] = {}
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self.quotas: Quotas | None = None
+        """None where no quota is set, so that nothing is counted."""
+        self.short_way = True
+        """Whether produce requests may take their short way, which counts and logs nothing (produce_lane)."""
+        self._logs_requests = False
+
+    def enforce(self, quotas: Quotas) -> None:
+        """Obey quotas and log levels that were set or removed just now."""
+        self.quotas = quotas if quotas.in_use else None
+        self._logs_requests = REQUESTS.isEnabledFor(logging.DEBUG)
+        self.short_way = not quotas.of_produce_in_use and not self._logs_requests
+
+    def on_frame(self, connection: Connection, frame: memoryview) -> None:
+        """Handle one request. `frame` is borrowed: it is overwritten after this call returns."""
+        if len(frame) < HEAD.size:
+            connection.close(f"a frame of {len(frame)} bytes is too short to be a request")
+            return
+        key, version, correlation_id = HEAD.unpack_from(frame)
+        if key == PRODUCE_KEY and self.short_way:
+            lanes: ProduceLanes = connection.kept or _lanes_of(connection)
+            found = lanes.find(frame, version, self._partitions.topology)
+            if found is not None and found[0].take(connection, found[1], found[2], correlation_id):
+                return
+        api = BY_KEY.get(key)
+        if api is None or version not in api.versions:
+            self._refuse_version(connection, api, key, version, correlation_id)
+            return
+        try:
+            header, position = decode_request_header(frame)
+            request = api.request.decode(frame, version, position)
+        except WireError as error:
+            connection.close(f"{api.name} v{version} cannot be read: {error}")
+            return
+        connection.client_id = header.client_id
+        connection.api_versions[key] = version
+        if key == PRODUCE_KEY:
+            assert isinstance(request, ProduceRequest)
+            _lanes_of(connection).learn(frame, version, request, self._partitions)
+        context = Context(self._services, connection, version, correlation_id, header.client_id)
+        if self._logs_requests:
+            self._log_request(api, context, len(frame))
+        if self.quotas is None:
+            self._run(api, context, request)
+        else:
+            self._run_counted(self.quotas, api, context, request, len(frame))
+
+    @staticmethod
+    def _log_request(api: Api, context: Context, size_bytes: int) -> None:
+        connection = context.connection
+        REQUESTS.debug(
+            "request",
+            extra={
+                "api": api.name, "version": context.version, "client": context.client_id, "peer": connection.peer,
+                "bytes": size_bytes,
+            },
+        )  # fmt: skip
+
+    def _run_counted(
+        self, quotas: Quotas, api: Api, context: Context, request: Message, size_bytes: int
+    ) -> None:
+        """As `_run`, where quotas are set. Time spent in a handler that waits is not counted against it."""
+        if api.key == PRODUCE_KEY:
+            quotas.charge_produce(context, size_bytes)
+        context.begun_s = time.perf_counter()
+        try:
+            self._run(api, context, request)
+        finally:
+            quotas.charge_time(context, time.perf_counter() - context.begun_s)
+            context.begun_s = 0.0
+            # Whoever waits for an answer is muted when it has it (`_finish_later`).
+            if context.throttle_ms and not context.connection.closed and not context.connection.is_waiting:
+                self._mute(context)
+
+    def _mute(self, context: Context) -> None:
+        connection = context.connection
+        connection.wait()
+        self._services.loop.call_later(context.throttle_ms / 1000, connection.resume)
+
+    def _refuse_version(
+        self, connection: Connection, api: Api | None, key: int, version: int, correlation_id: int
+    ) -> None:
+        if api is not None and key == API_VERSIONS_KEY:
+            answer = ApiVersionsResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
+                api_keys=self._services.apis.of_key(API_VERSIONS_KEY),
+            )
+            connection.respond(encode_response(answer, 0, correlation_id))
+        elif api is None:
+            connection.close(f"API key {key} is not one that this broker serves")
+        else:
+            served = f"{api.versions[0]} to {api.versions[-1]}"
+            connection.close(f"{api.name} v{version} is not served; versions {served} are")
+
+    # --- running a handler -----------------------------------------------------------------------------
+
+    def _handler(self, api: Api, version: int) -> Handler:
+        handler = self._handlers.get((api.key, version))
+        if handler is None:
+            module = importlib.import_module(f"barnabas.broker.api.handlers.{api.handler_of(version)}")
+            handler = self._handlers[api.key, version] = module.handle
+        return handler
+
+    def _run(self, api: Api, context: Context, request: Message) -> None:
+        try:
+            answer = self._handler(api, context.version)(context, request)
+        except Exception as error:
+            answer = self._failed(api, context, request, error)
+            if answer is None:
+                return
+        if answer is None:
+            return
+        if isinstance(answer, Message | Encoded):
+            self._answer(api, context, answer)
+            return
+        future = asyncio.ensure_future(answer)
+        if future.done():
+            self._finish(api, context, request, future)
+            return
+        context.connection.wait()
+        self._tasks.add(future)
+        future.add_done_callback(lambda done: self._finish_later(api, context, request, done))
+
+    def _finish_later(
+        self, api: Api, context: Context, request: Message, future: asyncio.Future[Answer]
+    ) -> None:
+        """Called by the loop when a handler that had to wait is done."""
+        self._tasks.discard(future)
+        if context.connection.closed or future.cancelled():
+            return
+        try:
+            self._finish(api, context, request, future)
+            if context.throttle_ms:
+                self._mute(context)
+            else:
+                context.connection.resume()
+        except Exception as error:
+            context.connection.fail(error)
+
+    def _finish(self, api: Api, context: Context, request: Message, future: asyncio.Future[Answer]) -> None:
+        error = future.exception()
+        answer = self._failed(api, context, request, error) if error is not None else future.result()
+        if answer is not None:
+            self._answer(api, context, answer)
+
+    def _failed(self, api: Api, context: Context, request: Message, error: BaseException) -> Answer:
+        """The answer to a request whose handler raised; None when the connection had to be closed."""
+        if isinstance(error, ApiError):
+            code, text = error.code, error.message
+        else:
+            log.error(
+                "a request failed inside the broker",
+                extra={"api": api.name, "version": context.version, "peer": context.connection.peer},
+                exc_info=error,
+            )
+            code, text = (
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "the broker met an error of its own; its log says more",
+            )
+        fields = api.response.FIELDS
+        if "error_code" not in fields or not fields["error_code"].exists_in(context.version):
+            context.connection.close(f"{api.name} v{context.version}: {text}")
+            return None
+        values: dict[str, Any] = {"error_code": code}
+        if "error_message" in fields:
+            values["error_message"] = text
+        return api.response(**values)
+
+    def _answer(self, api: Api, context: Context, answer: Message | Encoded) -> None:
+        if self.quotas is not None and isinstance(answer, Message):
+            self.quotas.charge_answer(context, answer)
+            if context.begun_s:  # now, so that the answer can carry it; what is left to do counts afterwards
+                now_s = time.perf_counter()
+                self.quotas.charge_time(context, now_s - context.begun_s)
+                context.begun_s = now_s
+            if context.throttle_ms and "throttle_time_ms" in api.response.FIELDS:
+                answer.throttle_time_ms = context.throttle_ms  # type: ignore[attr-defined]
+        try:
+            parts = _encoded(answer, context)
+        except WireError as error:
+            log.error(
+                "an answer cannot be encoded",
+                extra={"api": api.name, "version": context.version},
+                exc_info=error,
+            )
+            context.connection.close(f"the answer to {api.name} v{context.version} cannot be encoded")
+            return
+        context.connection.respond(parts)
+
+    async def close(self) -> None:
+        """Cancel what is still being worked on; its clients see their connections close."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _encoded(answer: Message | Encoded, context: Context) -> list[Any]:
+    """The answer's frame. Raises WireError.
+
+    An error's text that repeats a name of the greatest length does not fit a string of the protocol: it is cut.
+    """
+    try:
+        return encode_response(answer, context.version, context.correlation_id)
+    except WireError:
+        if isinstance(answer, Encoded):
+            raise
+        _shorten_texts(answer)
+        return encode_response(answer, context.version, context.correlation_id)
+
+
+def _shorten_texts(part: Struct) -> None:
+    for name in part.FIELDS:
+        value = getattr(part, name)
+        if isinstance(value, str) and name.endswith("message"):
+            setattr(part, name, shortened(value))
+        for row in value if isinstance(value, list) else (value,):
+            if isinstance(row, Struct):
+                _shorten_texts(row)
+
+
+def _lanes_of(connection: Connection) -> ProduceLanes:
+    """The short ways that this connection has learned."""
+    if connection.kept is None:
+        connection.kept = ProduceLanes()
+    lanes: ProduceLanes = connection.kept
+    return lanes

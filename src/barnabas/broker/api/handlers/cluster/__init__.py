@@ -1,0 +1,1 @@
+"""Handlers about brokers, options, quotas, access rules, log dirs and clients."""

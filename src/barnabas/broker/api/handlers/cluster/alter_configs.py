@@ -1,0 +1,43 @@
+"""AlterConfigs (key 33), versions 0 to 2: replace all of a resource's own options.
+
+What is not named falls back to its default; IncrementalAlterConfigs, which names changes only, is newer.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.api.context import Context
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[await _replace(context, resource, request.validate_only) for resource in request.resources]
+    )
+
+
+async def _replace(
+    context: Context, resource: AlterConfigsResource, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    result = AlterConfigsResourceResponse(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+    try:
+        await context.services.controller.replace_configs(
+            resource.resource_type,
+            resource.resource_name,
+            {config.name: config.value for config in resource.configs},
+            validate_only=validate_only,
+        )
+    except ApiError as error:
+        result.error_code = error.code
+        result.error_message = error.message
+    return result

@@ -1,0 +1,36 @@
+"""ApiVersions (key 18), versions 0 to 4: what this broker serves.
+
+A version it does not know is answered in version 0 with UNSUPPORTED_VERSION (dispatch.py): clients probe
+with their newest. Since 3 the client names its software, which `barnabas clients` shows.
+"""
+
+from __future__ import annotations
+
+import re
+
+from barnabas.broker.api.context import Context
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+SOFTWARE_SENT_FROM = 3
+OWN_SOFTWARE = "barnabas"
+
+
+def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.version >= SOFTWARE_SENT_FROM:
+        name, version = request.client_software_name, request.client_software_version
+        if not SOFTWARE_NAME.fullmatch(name) or not SOFTWARE_NAME.fullmatch(version):
+            return ApiVersionsResponse(
+                error_code=ErrorCode.INVALID_REQUEST, api_keys=context.services.apis.to()
+            )
+        context.connection.client_software = (name, version)
+    # What no other client knows is announced to our own client only: a surprise could upset an old one.
+    own = context.connection.client_software[0] == OWN_SOFTWARE
+    features = context.services.features
+    return ApiVersionsResponse(
+        api_keys=context.services.apis.to(context.connection.client_software, own=own),
+        supported_features=features.supported(),
+        finalized_features_epoch=0,
+        finalized_features=features.finalized(),
+    )

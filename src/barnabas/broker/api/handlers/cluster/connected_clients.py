@@ -1,0 +1,52 @@
+"""ConnectedClients (key 30000, our own), version 0: what `barnabas clients` shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.api.context import Context
+from barnabas.wire.messages.connected_clients import (
+    ConnectedClient,
+    ConnectedClientsRequest,
+    ConnectedClientsResponse,
+    ConvertedRecords,
+    UsedApi,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.net.connection import Connection
+
+
+def handle(context: Context, request: ConnectedClientsRequest) -> ConnectedClientsResponse:
+    now_s = context.services.loop.time()
+    return ConnectedClientsResponse(
+        clients=[_client(connection, now_s) for connection in context.services.listeners.connections],
+        conversions=[
+            ConvertedRecords(
+                client_id=who.client_id,
+                software=who.software,
+                direction=who.direction,
+                requests=count.requests,
+                records=count.records,
+                size_bytes=count.bytes,
+            )
+            for who, count in context.services.conversions.counts.items()
+        ],
+    )
+
+
+def _client(connection: Connection, now_s: float) -> ConnectedClient:
+    name, version = connection.client_software
+    return ConnectedClient(
+        client_id=connection.client_id,
+        software_name=name,
+        software_version=version,
+        address=connection.peer,
+        listener=connection.listener,
+        principal=connection.principal,
+        connected_ms=int((now_s - connection.connected_s) * 1000),
+        idle_ms=int((now_s - connection.last_active_s) * 1000),
+        apis=[
+            UsedApi(api_key=key, api_version=used) for key, used in sorted(connection.api_versions.items())
+        ],
+    )

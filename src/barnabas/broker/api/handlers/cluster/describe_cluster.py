@@ -1,0 +1,35 @@
+"""DescribeCluster (key 60), versions 0 to 2: brokers and controller, for admin clients."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.broker.api.context import Context
+from barnabas.broker.api.handlers.topics.metadata import CLUSTER_OPERATIONS, OPERATIONS_UNKNOWN
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS: Final = 1
+
+
+def handle(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    services = context.services
+    if request.endpoint_type != BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="this cluster has brokers only; there are no separate controllers to describe",
+        )
+    operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_UNKNOWN
+    return DescribeClusterResponse(
+        cluster_id=services.controller.cluster_id,
+        controller_id=services.controller.node_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+            for node in services.endpoints.all(context.connection)
+        ],
+        cluster_authorized_operations=operations,
+    )

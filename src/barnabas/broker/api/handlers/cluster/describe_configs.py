@@ -1,0 +1,57 @@
+"""DescribeConfigs (key 32), versions 0 to 4: every option with its value, source and synonyms."""
+
+from __future__ import annotations
+
+from barnabas.broker.api.context import Context
+from barnabas.wire.errors import ApiError
+from barnabas.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_describe(context, request, resource) for resource in request.resources]
+    )
+
+
+def _describe(
+    context: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+    )
+    try:
+        entries = context.services.controller.describe_configs(resource.resource_type, resource.resource_name)
+    except ApiError as error:
+        result.error_code = error.code
+        result.error_message = error.message
+        return result
+    # An empty list of keys means all, as null does: so Kafka reads it too.
+    wanted = set(resource.configuration_keys or ())
+    result.configs = [
+        DescribeConfigsResourceResult(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_default=entry.is_default and context.version == 0,  # later versions name the source instead
+            is_sensitive=entry.sensitive,
+            synonyms=[
+                DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+                for synonym in entry.synonyms
+            ]
+            if request.include_synonyms
+            else [],
+            config_type=entry.config_type,
+            documentation=entry.doc if request.include_documentation else None,
+        )
+        for entry in entries
+        if not wanted or entry.name in wanted
+    ]
+    return result

@@ -1,0 +1,57 @@
+"""DescribeLogDirs (key 35), versions 0 to 5: each log dir with the sizes of the logs in it. A partition
+that is being moved has two: in its new dir one that `is_future_key` marks, with the records that it still lacks.
+
+Since 3 an error for the whole request, 4 the size of the disk and what is free.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from barnabas.broker.api.context import Context
+from barnabas.storage.log_manager import DirUsage
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    wanted: set[tuple[str, int]] | None = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(
+        results=[_described(usage, wanted) for usage in context.services.partitions.logs.usage()]
+    )
+
+
+def _described(usage: DirUsage, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    if usage.offline:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=usage.path)
+    by_topic: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+    for name, each in sorted(usage.logs.items()):
+        if wanted is None or (name.topic, name.partition) in wanted:
+            # Every log here is its partition's leader: none lags.
+            by_topic[name.topic].append(
+                DescribeLogDirsPartition(partition_index=name.partition, partition_size=each.size_bytes)
+            )
+    for name, move in sorted(usage.futures.items()):
+        if wanted is None or (name.topic, name.partition) in wanted:
+            by_topic[name.topic].append(
+                DescribeLogDirsPartition(
+                    partition_index=name.partition,
+                    partition_size=move.future.size_bytes,
+                    offset_lag=move.lag,
+                    is_future_key=True,
+                )
+            )
+    return DescribeLogDirsResult(
+        log_dir=usage.path,
+        topics=[DescribeLogDirsTopic(name=topic, partitions=rows) for topic, rows in by_topic.items()],
+        total_bytes=usage.total_bytes,
+        usable_bytes=usage.usable_bytes,
+    )

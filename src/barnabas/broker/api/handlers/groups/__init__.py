@@ -1,0 +1,1 @@
+"""Handlers of consumer groups and their committed offsets."""

@@ -1,0 +1,82 @@
+"""ConsumerGroupDescribe (key 69), versions 0 and 1: KIP-848 groups with what each member has and should have.
+
+Since 1 a member that still speaks the classic protocol is marked as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from barnabas.broker.api.context import Context
+from barnabas.broker.api.handlers.groups.describe_groups import GROUP_OPERATIONS
+from barnabas.broker.api.handlers.topics.metadata import OPERATIONS_UNKNOWN
+from barnabas.cores.group import ConsumerDescribeReply, DescribeConsumerGroup, DescribedConsumer
+from barnabas.cores.group.consumer.records import by_topic
+from barnabas.wire.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+CLASSIC_MEMBER: Final = 0
+CONSUMER_MEMBER: Final = 1
+
+
+async def handle(context: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+    groups, all_allowed = [], request.include_authorized_operations
+    for group_id in request.group_ids:
+        reply: ConsumerDescribeReply = await context.services.groups.ask(partial(_event, group_id), group_id)
+        groups.append(
+            DescribedGroup(
+                error_code=reply.error,
+                error_message=reply.message,
+                group_id=reply.group_id,
+                group_state=reply.state,
+                group_epoch=reply.group_epoch,
+                assignment_epoch=reply.assignment_epoch,
+                assignor_name=reply.assignor,
+                members=[_member(context, member) for member in reply.members],
+                authorized_operations=GROUP_OPERATIONS
+                if all_allowed and not reply.error
+                else OPERATIONS_UNKNOWN,
+            )
+        )
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _event(group_id: str, token: Any, now_ms: int) -> DescribeConsumerGroup:
+    return DescribeConsumerGroup(token, now_ms, group_id)
+
+
+def _member(context: Context, member: DescribedConsumer) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(context, member.assignment),
+        target_assignment=_assignment(context, member.target),
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+    )
+
+
+def _assignment(context: Context, partitions: Iterable[tuple[UUID, int]]) -> Assignment:
+    """Topics that were deleted since have no name any more and are left out."""
+    named = ((context.services.partitions.name_of(t), t, indexes) for t, indexes in by_topic(partitions))
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
+            for name, topic_id, indexes in named
+            if name is not None
+        ]
+    )

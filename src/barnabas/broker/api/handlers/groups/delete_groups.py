@@ -1,0 +1,26 @@
+"""DeleteGroups (key 42), versions 0 to 2: remove groups without members, with all their offsets."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from barnabas.broker.api.context import Context
+from barnabas.cores.group.events import DeleteGroup, DeleteReply
+from barnabas.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+async def handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    results = []
+    for group_id in dict.fromkeys(request.groups_names):
+        reply: DeleteReply = await context.services.groups.ask(partial(_event, group_id), group_id)
+        results.append(DeletableGroupResult(group_id=group_id, error_code=reply.error))
+    return DeleteGroupsResponse(results=results)
+
+
+def _event(group_id: str, token: Any, now_ms: int) -> DeleteGroup:
+    return DeleteGroup(token, now_ms, group_id)

@@ -1,0 +1,71 @@
+"""FindCoordinator (key 10), versions 0 to 6: which broker keeps a group, a transaction or a share.
+
+The first request for a kind of coordinator creates its internal topic. Since 4 many keys at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.broker.api.context import Context
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+MANY_FROM: Final = 4
+TRANSACTION: Final = 1
+SHARE: Final = 2
+KINDS: Final = {0: "group", 1: "transaction", 2: "share"}
+
+
+async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if context.version >= MANY_FROM:
+        found = [await _find(context, request.key_type, key) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    coordinator = await _find(context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
+    )
+
+
+async def _prepare_share(context: Context, key: str) -> None:
+    """A share partition's key is group:topic id:partition. Raises ApiError."""
+    group_id, _, rest = key.partition(":")
+    topic_id, _, index = rest.partition(":")
+    if not (group_id and topic_id and index.isdecimal()):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"{key!r} is not a share partition: group:topic id:partition"
+        )
+    await context.services.shares.states.prepare()
+
+
+async def _find(context: Context, kind: int, key: str) -> Coordinator:
+    try:
+        if kind not in KINDS:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {kind} is none of {KINDS}")
+        if kind == SHARE:
+            await _prepare_share(context, key)
+        elif kind == TRANSACTION:
+            await context.services.transactions.prepare()
+        else:
+            await context.services.groups.prepare()
+    except ApiError as error:
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
+        )
+    node = context.services.endpoints.own(context.connection)
+    return Coordinator(
+        key=key,
+        node_id=node.node_id,
+        host=node.host,
+        port=node.port,
+        error_code=ErrorCode.NONE,
+        error_message="",
+    )

@@ -1,0 +1,22 @@
+"""Heartbeat (key 12), versions 0 to 4: a member is alive, and learns of a rebalance."""
+
+from __future__ import annotations
+
+from barnabas.broker.api.context import Context
+from barnabas.cores.group.events import Heartbeat, HeartbeatReply
+from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+async def handle(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+    reply: HeartbeatReply = await context.services.groups.ask(
+        lambda token, now_ms: Heartbeat(
+            token=token,
+            now_ms=now_ms,
+            group_id=request.group_id,
+            generation_id=request.generation_id,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+        ),
+        request.group_id,
+    )
+    return HeartbeatResponse(error_code=reply.error)

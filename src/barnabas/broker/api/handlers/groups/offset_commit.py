@@ -1,0 +1,113 @@
+"""OffsetCommit (key 8), versions 0 to 10.
+
+Version 0 wrote to ZooKeeper in its day; here it is a commit from outside the group. Since 1 members commit and
+name a time per partition, 2 a retention time (until 4), 9 member epochs, 10 topic ids.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from barnabas.broker.api.context import Context
+from barnabas.broker.api.handlers.once import by_topic
+from barnabas.cores.group.events import CommitOffsets, CommitReply, OffsetToCommit
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+TOPIC_IDS_FROM: Final = 10
+MEMBER_EPOCH_FROM: Final = 9
+TIMESTAMP_VERSION: Final = 1
+RETENTION_VERSIONS: Final = range(2, 5)
+
+
+async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Unknown topics and partitions are answered here; the group decides about the rest."""
+    asked = by_topic(
+        request.topics, lambda t: (t.name, t.topic_id), lambda t: t.partitions, lambda p: p.partition_index
+    )
+    for topic, partitions in asked:
+        topic.partitions = partitions
+    request.topics = [topic for topic, _ in asked]
+    names = [_name(context, topic) for topic in request.topics]
+    known = _known(context, request, names)
+    errors: dict[tuple[str, int], ErrorCode] = {}
+    if known or not request.topics:
+        reply: CommitReply = await context.services.groups.ask(
+            lambda token, now_ms: CommitOffsets(
+                token=token,
+                now_ms=now_ms,
+                group_id=request.group_id,
+                offsets=known,
+                generation_id=request.generation_id_or_member_epoch,
+                member_id=request.member_id,
+                group_instance_id=request.group_instance_id,
+                retention_ms=request.retention_time_ms if context.version in RETENTION_VERSIONS else -1,
+                knows_member_epoch=context.version >= MEMBER_EPOCH_FROM,
+            ),
+            request.group_id,
+        )
+        if reply.error:
+            errors = {(partition.topic, partition.partition): reply.error for partition in known}
+        else:
+            errors = {
+                (partition.topic, partition.partition): partition.error for partition in reply.partitions
+            }
+    unknown = (
+        ErrorCode.UNKNOWN_TOPIC_ID
+        if context.version >= TOPIC_IDS_FROM
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=unknown
+                        if name is None
+                        else errors.get(
+                            (name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic, name in zip(request.topics, names, strict=True)
+        ]
+    )
+
+
+def _name(context: Context, topic: OffsetCommitRequestTopic) -> str | None:
+    if context.version < TOPIC_IDS_FROM:
+        return topic.name
+    topic_id: UUID = topic.topic_id
+    return context.services.partitions.name_of(topic_id)
+
+
+def _known(
+    context: Context, request: OffsetCommitRequest, names: list[str | None]
+) -> tuple[OffsetToCommit, ...]:
+    partitions = context.services.partitions
+    return tuple(
+        OffsetToCommit(
+            name,
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata,
+            partition.commit_timestamp if context.version == TIMESTAMP_VERSION else -1,
+        )
+        for topic, name in zip(request.topics, names, strict=True)
+        if name is not None
+        for partition in topic.partitions
+        if partitions.exists(name, partition.partition_index)
+    )

@@ -1,0 +1,171 @@
+"""OffsetFetch (key 9), versions 0 to 10: what a group has committed.
+
+Version 0 asked ZooKeeper in its day: there, an offset that was never committed is an error. Since 2 null
+topics mean all, 7 only stable offsets on demand, 8 many groups, 9 member epochs, 10 topic ids.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+from barnabas.broker.api.context import Context
+from barnabas.cores.group.events import FetchedOffset, FetchOffsets, FetchReply
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+GROUPS_FROM: Final = 8
+ERROR_FIELD_FROM: Final = 2
+NOTHING_IS_NO_ERROR_FROM: Final = 1
+TOPIC_IDS_FROM: Final = 10
+
+
+async def handle(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    if context.version >= GROUPS_FROM:
+        groups = [await _group(context, asked, request.require_stable) for asked in request.groups]
+        return OffsetFetchResponse(groups=groups)
+    return await _single(context, request)
+
+
+async def _single(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    asked = None
+    if request.topics is not None:
+        asked = tuple((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+    reply: FetchReply = await context.services.groups.ask(
+        lambda token, now_ms: FetchOffsets(
+            token, now_ms, request.group_id, asked, require_stable=request.require_stable
+        ),
+        request.group_id,
+    )
+    offsets = reply.offsets
+    if reply.error and context.version < ERROR_FIELD_FROM:
+        offsets = tuple(FetchedOffset(topic, index, error=reply.error) for topic, index in asked or ())
+    if context.version < NOTHING_IS_NO_ERROR_FROM:
+        offsets = tuple(
+            row if row.error or row.offset >= 0 else row._replace(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for row in offsets
+        )
+    return OffsetFetchResponse(
+        error_code=reply.error,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=row.partition,
+                        committed_offset=row.offset,
+                        committed_leader_epoch=row.leader_epoch,
+                        metadata=row.metadata,
+                        error_code=row.error,
+                    )
+                    for row in rows
+                ],
+            )
+            for name, rows in _by_topic(
+                offsets,
+                None
+                if request.topics is None
+                else [(t.name, len(t.partition_indexes)) for t in request.topics],
+            )
+        ],
+    )
+
+
+async def _group(
+    context: Context, group: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    names, unknown = _names(context, group)
+    asked = None
+    if group.topics is not None:
+        asked = tuple(
+            (name, index)
+            for topic, name in zip(group.topics, names, strict=True)
+            if name is not None
+            for index in topic.partition_indexes
+        )
+    reply: FetchReply = await context.services.groups.ask(
+        lambda token, now_ms: FetchOffsets(
+            token, now_ms, group.group_id, asked, group.member_id, group.member_epoch, require_stable
+        ),
+        group.group_id,
+    )
+    counts = None
+    if group.topics is not None:
+        counts = [
+            (name, len(topic.partition_indexes))
+            for topic, name in zip(group.topics, names, strict=True)
+            if name is not None
+        ]
+    topics = [_topic(context, name, rows) for name, rows in _by_topic(reply.offsets, counts)]
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics + unknown, error_code=reply.error)
+
+
+def _names(
+    context: Context, group: OffsetFetchRequestGroup
+) -> tuple[list[str | None], list[OffsetFetchResponseTopics]]:
+    """Each asked topic's name, and the answers for topic ids that nobody has."""
+    if group.topics is None:
+        return [], []
+    if context.version < TOPIC_IDS_FROM:
+        return [topic.name for topic in group.topics], []
+    names = [context.services.partitions.name_of(topic.topic_id) for topic in group.topics]
+    unknown = [
+        OffsetFetchResponseTopics(
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetFetchResponsePartitions(
+                    partition_index=index,
+                    committed_offset=-1,
+                    metadata="",
+                    error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+                )
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic, name in zip(group.topics, names, strict=True)
+        if name is None
+    ]
+    return names, unknown
+
+
+def _topic(context: Context, name: str, rows: list[FetchedOffset]) -> OffsetFetchResponseTopics:
+    topic = OffsetFetchResponseTopics(
+        name=name,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=row.partition,
+                committed_offset=row.offset,
+                committed_leader_epoch=row.leader_epoch,
+                metadata=row.metadata,
+                error_code=row.error,
+            )
+            for row in rows
+        ],
+    )
+    topic_id = context.services.partitions.id_of(name)
+    if topic_id is not None:
+        topic.topic_id = topic_id
+    return topic
+
+
+def _by_topic(
+    offsets: tuple[FetchedOffset, ...], asked: list[tuple[str, int]] | None
+) -> list[tuple[str, list[FetchedOffset]]]:
+    """Offsets by topic. asked: the topics of the request, each with its number of partitions; the offsets are in their
+    order, and as with Kafka every one has its answer, also one that is named twice or without partitions."""
+    if asked is not None:
+        rows = iter(offsets)
+        return [(name, list(islice(rows, count))) for name, count in asked]
+    found: dict[str, list[FetchedOffset]] = {}
+    for offset in offsets:
+        found.setdefault(offset.topic, []).append(offset)
+    return list(found.items())

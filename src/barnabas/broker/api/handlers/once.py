@@ -1,0 +1,30 @@
+"""Topics and partitions that a request names more than once are answered once, as Kafka does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final, TypeVar
+
+TOPIC_TWICE: Final = "the request names this topic more than once"
+"""The text of the error where a change names a topic twice."""
+
+T = TypeVar("T")
+P = TypeVar("P")
+
+
+def once(rows: Iterable[T], key: Callable[[T], Hashable]) -> list[T]:
+    """The rows without repetitions: of those with the same key the last, where the first stood."""
+    return list({key(row): row for row in rows}.values())
+
+
+def by_topic(
+    topics: Iterable[T],
+    key: Callable[[T], Hashable],
+    partitions: Callable[[T], Iterable[P]],
+    index: Callable[[P], Hashable],
+) -> list[tuple[T, list[P]]]:
+    """Each topic once, with the partitions that all its rows name, each once."""
+    found: dict[Hashable, tuple[T, list[P]]] = {}
+    for topic in topics:
+        found.setdefault(key(topic), (topic, []))[1].extend(partitions(topic))
+    return [(topic, once(rows, index)) for topic, rows in found.values()]

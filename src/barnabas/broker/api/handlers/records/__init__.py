@@ -1,0 +1,1 @@
+"""Handlers that write, read and find records."""

@@ -1,0 +1,69 @@
+"""DeleteRecords (key 21), versions 0 to 2: move the start of partitions up to an offset; -1 means all there is.
+
+The files go when retention next looks at the log; until then the records are only out of reach.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.broker.api.context import Context
+from barnabas.broker.api.handlers.once import by_topic
+from barnabas.cores.cluster_image import INTERNAL_TOPICS
+from barnabas.records.units import Offset
+from barnabas.storage.errors import LogDirOffline, OffsetOutOfRange
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+HIGH_WATERMARK: Final = -1
+
+
+def handle(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[_delete(context, topic.name, asked) for asked in partitions]
+            )
+            for topic, partitions in by_topic(
+                request.topics, lambda t: t.name, lambda t: t.partitions, lambda p: p.partition_index
+            )
+            if partitions
+        ]
+    )
+
+
+def _delete(context: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
+    try:
+        result.low_watermark = _move_start(context, topic, asked.partition_index, asked.offset)
+    except ApiError as error:
+        result.error_code = error.code
+    return result
+
+
+def _move_start(context: Context, topic: str, index: int, offset: int) -> int:
+    """The log start offset afterwards, which is above `offset` where the log began above it already."""
+    partition = context.services.partitions.require(topic, index)
+    if topic in INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
+    if partition.offline is not None:
+        raise partition.unavailable()
+    if not partition.config.delete:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not allow deletion")
+    target = partition.high_watermark if offset == HIGH_WATERMARK else offset
+    if target < 0:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is no offset")
+    try:
+        partition.log.advance_log_start(Offset(target))
+    except OffsetOutOfRange as error:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, str(error)) from None
+    except LogDirOffline as error:
+        context.services.partitions.write_failed(partition, error)
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+    return partition.log_start_offset

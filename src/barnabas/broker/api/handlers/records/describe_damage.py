@@ -1,0 +1,92 @@
+"""DescribeDamage (key 30002, our own), version 0: what `barnabas verify log` and `barnabas status` show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from barnabas.broker.api.context import Context
+from barnabas.storage.damage import Place, View, check, known, views
+from barnabas.storage.log import Log
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.describe_damage import (
+    DamagedPlace,
+    DescribeDamageRequest,
+    DescribeDamageResponse,
+)
+
+STEP_BYTES: Final = 64 << 20
+"""A request reads segments until it has read so much."""
+PLACES_MAX: Final = 10_000
+
+
+async def handle(context: Context, request: DescribeDamageRequest) -> DescribeDamageResponse:
+    try:
+        if request.topic is None:
+            return await _known(context)
+        return await _checked(context, request.topic, request.partition, request.base_offset)
+    except ApiError as error:
+        return DescribeDamageResponse(error_code=error.code, error_message=error.message)
+    except OSError as error:
+        return DescribeDamageResponse(error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error))
+
+
+async def _known(context: Context) -> DescribeDamageResponse:
+    """What was met since the start, of all partitions."""
+    services = context.services
+    found: list[DamagedPlace] = []
+    for name, log in list(services.partitions.logs.logs.items()):
+        if any(segment.damaged for segment in log.segments) and len(found) < PLACES_MAX:
+            seen = views(log.segments, log.log_end_offset)
+            places = await services.loop.run_in_executor(None, list, known(seen))
+            found += _rows(name.topic, name.partition, _above(places, log))
+    return DescribeDamageResponse(places=found[:PLACES_MAX])
+
+
+async def _checked(context: Context, topic: str, index: int, base_offset: int) -> DescribeDamageResponse:
+    """Some segments of one partition, read now. Raises ApiError, OSError."""
+    services = context.services
+    partition = services.partitions.require(topic, index)
+    if partition.offline is not None:
+        raise partition.unavailable()
+    log = partition.log
+    todo = [view for view in views(log.segments, log.log_end_offset) if view.ceiling > base_offset]
+    compacted = log.config.compact or log.first_dirty_offset > 0
+    found: list[Place] = []
+    checked_bytes, next_base_offset = 0, -1
+    for view in todo:
+        if checked_bytes >= STEP_BYTES or len(found) >= PLACES_MAX:
+            next_base_offset = view.segment.base_offset
+            break
+        async with services.partitions.checking:
+            found += await services.loop.run_in_executor(None, _check, view, compacted)
+        checked_bytes += view.size_bytes
+    return DescribeDamageResponse(
+        places=_rows(topic, index, _above(found, log)),
+        checked_bytes=checked_bytes,
+        left_bytes=sum(view.size_bytes for view in todo) - checked_bytes,
+        next_base_offset=next_base_offset,
+    )
+
+
+def _check(view: View, compacted: bool) -> list[Place]:
+    try:
+        return list(
+            check(view.path, view.size_bytes, view.segment.base_offset, view.ceiling, compacted=compacted)
+        )
+    except FileNotFoundError:
+        return []  # retention or compaction took it meanwhile
+
+
+def _above(places: Iterable[Place], log: Log) -> list[Place]:
+    """What lies below the log's start is missed by nobody."""
+    start = log.log_start_offset
+    return [
+        place._replace(first_offset=max(place.first_offset, start))
+        for place in places
+        if place.last_offset >= start or place.last_offset < place.first_offset
+    ]
+
+
+def _rows(topic: str, partition: int, places: Iterable[Place]) -> list[DamagedPlace]:
+    return [DamagedPlace(topic=topic, partition=partition, **place._asdict()) for place in places]

@@ -1,0 +1,49 @@
+"""DescribeProducers (key 61), version 0: the idempotent and transactional producers that partitions remember."""
+
+from __future__ import annotations
+
+from barnabas.broker.api.context import Context
+from barnabas.wire.errors import ApiError
+from barnabas.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_described(context, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _described(context: Context, topic: str, index: int) -> PartitionResponse:
+    try:
+        illegal = context.services.controller.name_error(topic)
+        if illegal is not None:
+            raise ApiError(illegal, f"{topic!r} is no name that a topic can have")
+        partition = context.services.partitions.require(topic, index)
+    except ApiError as error:
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.txn_first_offset,
+            )
+            for producer in partition.log.core.producers
+        ],
+    )

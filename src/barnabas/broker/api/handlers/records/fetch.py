@@ -1,0 +1,206 @@
+"""Fetch (key 1), versions 4 to 18; legacy_fetch.py handles older ones.
+
+Since 7 sessions (KIP-227), 10 topics whose `compression.type` is zstd (KIP-110), 12 epochs of the last fetched
+record and divergence (KIP-595), 13 topic ids, 16 node endpoints. Records leave as slices of the log's files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from barnabas.broker.api.context import Context
+from barnabas.broker.partitions.fetching import FetchWaiter, Reading
+from barnabas.broker.partitions.partition import PartitionRead
+from barnabas.cores.fetch import INITIAL_EPOCH, FetchPartition, FetchPlan, Key, TopicRef, served_last
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.api.services import Services
+    from barnabas.broker.partitions.partition import Partition
+
+ZSTD_FROM = 10
+TOPIC_IDS_FROM = 13
+READ_COMMITTED = 1
+PARTITIONS_AT_ONCE_MAX = 2_000
+WAIT_IN_PIECES_MS_MAX = 500
+SESSION_IDS = (1 << 31) - 1
+"""How many ids of fetch sessions there are: positive ones of 31 bits."""
+
+
+def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+    services = context.services
+    by_topic_id = context.version >= TOPIC_IDS_FROM
+    try:
+        plan = services.fetch_sessions.plan(
+            request.session_id,
+            request.session_epoch,
+            _named(request, by_topic_id),
+            _forgotten(request, by_topic_id),
+            by_topic_id=by_topic_id,
+            fresh_id=services.entropy.below(SESSION_IDS) + 1 if request.session_epoch == INITIAL_EPOCH else 0,
+            now_ms=int(services.clock.monotonic_ms()),
+            owner=context.connection,
+        )
+    except ApiError as error:
+        return FetchResponse(error_code=error.code)
+    if plan.full and plan.session is not None:
+        connection = context.connection
+        connection.call_when_closed(
+            services.fetch_sessions, lambda: services.fetch_sessions.owner_gone(connection)
+        )
+    reading = Reading(
+        plan,
+        _finder(services, request, zstd=context.version >= ZSTD_FROM),
+        min_bytes=request.min_bytes,
+        max_bytes=min(request.max_bytes, services.fetch_bytes_max),
+        read_committed=request.isolation_level == READ_COMMITTED,
+    )
+    if len(plan.partitions) > PARTITIONS_AT_ONCE_MAX:
+        return _in_pieces(plan, reading, request.max_wait_ms, by_topic_id)
+    if reading.read() or request.max_wait_ms <= 0 or not plan.partitions:
+        return _respond(plan, reading, by_topic_id)
+    waiter = FetchWaiter(services.loop, reading, request.max_wait_ms)
+    return _later(context, waiter, plan, by_topic_id)
+
+
+async def _in_pieces(plan: FetchPlan, reading: Reading, wait_ms: int, by_topic_id: bool) -> FetchResponse:
+    """A fetch from so many partitions that others must have their turn in between; it waits by the clock alone."""
+    if not await reading.read_in_pieces() and wait_ms > 0:
+        await asyncio.sleep(min(wait_ms, WAIT_IN_PIECES_MS_MAX) / 1000)
+        await reading.read_in_pieces()
+    return _respond(plan, reading, by_topic_id)
+
+
+async def _later(context: Context, waiter: FetchWaiter, plan: FetchPlan, by_topic_id: bool) -> FetchResponse:
+    return _respond(plan, await context.answer_of(waiter), by_topic_id)
+
+
+def _named(request: FetchRequest, by_topic_id: bool) -> Iterator[FetchPartition]:
+    for topic in request.topics:
+        ref: TopicRef = topic.topic_id if by_topic_id else topic.topic
+        for asked in topic.partitions:
+            yield FetchPartition(
+                ref,
+                asked.partition,
+                asked.fetch_offset,
+                asked.partition_max_bytes,
+                asked.current_leader_epoch,
+                asked.last_fetched_epoch,
+            )
+
+
+def _forgotten(request: FetchRequest, by_topic_id: bool) -> Iterator[Key]:
+    for topic in request.forgotten_topics_data:
+        ref: TopicRef = topic.topic_id if by_topic_id else topic.topic
+        for partition in topic.partitions:
+            yield (ref, partition)
+
+
+Find = Callable[[FetchPartition], tuple["Partition | None", ErrorCode]]
+
+
+def _finder(services: Services, request: FetchRequest, *, zstd: bool) -> Find:
+    """What finds the partitions of one request."""
+    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
+    if replica_id < 0:
+        return lambda asked: find_partition(services, asked, zstd=zstd)
+
+    def find(asked: FetchPartition) -> tuple[Partition | None, ErrorCode]:
+        partition, error = find_partition(services, asked, zstd=zstd)
+        if partition is not None and not error and not _is_follower(services, partition, replica_id):
+            return None, ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return partition, error
+
+    return find
+
+
+def _is_follower(services: Services, partition: Partition, replica_id: int) -> bool:
+    """Whether a broker is one that copies the partition from this one."""
+    topic = services.image.topics.get(partition.topic)
+    known = topic.partitions.get(partition.index) if topic is not None else None
+    return known is not None and replica_id in known.replicas and replica_id != services.controller.node_id
+
+
+def find_partition(
+    services: Services, asked: FetchPartition, *, zstd: bool
+) -> tuple[Partition | None, ErrorCode]:
+    """zstd: whether the reader's version promises that it can read it."""
+    if isinstance(asked.topic, UUID):
+        name = services.partitions.name_of(asked.topic)
+        if name is None:
+            return None, ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        name = str(asked.topic)
+    partition = services.partitions.get(name, asked.partition)
+    if partition is None:
+        return None, services.partitions.why_missing(name, asked.partition)
+    if not zstd and partition.config.compression_type == "zstd":
+        return None, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    return partition, partition.epoch_error(asked.current_leader_epoch)
+
+
+def _respond(plan: FetchPlan, reading: Reading, by_topic_id: bool) -> FetchResponse:
+    topics: dict[TopicRef, FetchableTopicResponse] = {}
+    served: list[Key] = []
+    for read in reading.reads:
+        asked = read.asked
+        if not plan.full and not _is_news(read):
+            continue
+        asked.told_high_watermark = read.high_watermark
+        asked.told_log_start_offset = read.log_start_offset
+        topic = topics.get(asked.topic)
+        if topic is None:
+            topic = topics[asked.topic] = _topic(asked.topic, by_topic_id)
+        topic.partitions.append(_partition(read))
+        if read.records is not None:
+            served.append((asked.topic, asked.partition))
+    if plan.session is not None:
+        served_last(plan.session, served)
+    session_id = plan.session.session_id if plan.session is not None else 0
+    return FetchResponse(session_id=session_id, responses=list(topics.values()))
+
+
+def _is_news(read: PartitionRead) -> bool:
+    return (
+        read.records is not None
+        or read.error != ErrorCode.NONE
+        or read.diverging is not None
+        or read.high_watermark != read.asked.told_high_watermark
+        or read.log_start_offset != read.asked.told_log_start_offset
+    )
+
+
+def _topic(ref: TopicRef, by_topic_id: bool) -> FetchableTopicResponse:
+    if by_topic_id:
+        assert isinstance(ref, UUID)
+        return FetchableTopicResponse(topic_id=ref, partitions=[])
+    return FetchableTopicResponse(topic=str(ref), partitions=[])
+
+
+def _partition(read: PartitionRead) -> PartitionData:
+    aborted = read.aborted
+    data = PartitionData(
+        partition_index=read.asked.partition,
+        error_code=read.error,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        aborted_transactions=([] if read.partition is None else None)
+        if aborted is None
+        else [AbortedTransaction(producer_id=producer, first_offset=first) for producer, first in aborted],
+        records=read.records if read.records is not None else b"",
+    )
+    if read.diverging is not None:
+        data.diverging_epoch = EpochEndOffset(epoch=read.diverging[0], end_offset=read.diverging[1])
+    return data

@@ -1,0 +1,84 @@
+"""Produce since version 12: the first write to a partition adds it to the producer's transaction (KIP-890).
+
+The coordinator answers before the records are appended; on a single node that is in the same turn. A partition in which
+the transaction is open already was added before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker.api.context import Context
+from barnabas.cores.decision import Producer
+from barnabas.cores.transactions.state import TV_2, TopicPartition
+from barnabas.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader, read_header
+from barnabas.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.partitions.partition import Partition
+    from barnabas.cores.transactions import TxnReply
+
+AS_PRODUCE_KNOWS_IT: Final[Mapping[ErrorCode, ErrorCode]] = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+}
+"""A producer tries again what says that replicas are missing; a coordinator's own errors mean nothing to it."""
+
+Refusals = dict[TopicPartition, ApiError]
+
+
+class Adding:
+    """The partitions of one produce request that its transaction lacks."""
+
+    def __init__(self, context: Context, transactional_id: str) -> None:
+        self._transactions = context.services.transactions
+        self._transactional_id = transactional_id
+        self._missing: dict[Producer, set[TopicPartition]] = {}
+
+    def look_at(self, partition: Partition, records: memoryview | None) -> None:
+        """Note the partition unless it does not matter: no transaction, or one that is open there."""
+        header = transactional_header(records)
+        if header is None:
+            return
+        producer = partition.log.core.producers.get(header.producer_id)
+        is_open = producer is not None and producer.txn_first_offset >= 0
+        if not (is_open and producer is not None and producer.epoch == header.producer_epoch):
+            wanted = self._missing.setdefault(Producer(header.producer_id, header.producer_epoch), set())
+            wanted.add((partition.topic, partition.index))
+
+    def ask(self) -> asyncio.Future[Refusals] | Refusals:
+        """Why partitions were not added; empty when all were. A future where the coordinator needs time."""
+        asked = [
+            (partitions, self._transactions.add_partitions(
+                self._transactional_id, producer, frozenset(partitions), TV_2
+            ))
+            for producer, partitions in self._missing.items()
+        ]  # fmt: skip
+        if all(reply.done() for _, reply in asked):
+            return _refusals((partitions, reply.result()) for partitions, reply in asked)
+        return asyncio.ensure_future(_answered(asked))
+
+
+def transactional_header(records: memoryview | None) -> BatchHeader | None:
+    """The header of a batch that belongs to a transaction; None for another one, or where none can be read."""
+    if records is None or len(records) < HEADER_BYTES:
+        return None
+    header = read_header(records)
+    return header if header.attributes & TRANSACTIONAL_BIT and header.producer_id >= 0 else None
+
+
+async def _answered(asked: Iterable[tuple[set[TopicPartition], asyncio.Future[Any]]]) -> Refusals:
+    return _refusals([(partitions, await reply) for partitions, reply in asked])
+
+
+def _refusals(answers: Iterable[tuple[set[TopicPartition], TxnReply]]) -> Refusals:
+    return {
+        partition: ApiError(AS_PRODUCE_KNOWS_IT.get(reply.error, reply.error), reply.message or "")
+        for partitions, reply in answers
+        if reply.error
+        for partition in partitions
+    }

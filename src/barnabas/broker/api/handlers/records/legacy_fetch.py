@@ -1,0 +1,131 @@
+"""Fetch (key 1), versions 0 to 3: stored batches as message sets, magic 0 before version 2 and magic 1 from then on.
+
+Such consumers know no sessions and no transactions: they see aborted records, as with Kafka. At least one
+message comes back wherever there is one, even if it is larger than was asked for; Kafka is stricter before
+version 3 and leaves a consumer of small fetches stuck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from barnabas.broker.api.context import Context
+from barnabas.broker.api.conversion import Converting, known_to_old_clients, message_set_of
+from barnabas.broker.api.handlers.records.fetch import find_partition
+from barnabas.broker.partitions.fetching import FetchWaiter, Reading
+from barnabas.broker.partitions.partition import PartitionRead
+from barnabas.cores.fetch import FetchPartition, FetchPlan
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+
+MAGIC_1_FROM: Final = 2
+CONVERTED_BYTES_MAX: Final = 8 << 20
+"""Converted records that one response may hold in memory; requests before version 3 set no such bound. As much
+is read for one partition at a time."""
+
+
+class Answer(NamedTuple):
+    """What one partition answers; `next_offset` is where reading goes on when `data` is empty."""
+
+    read: PartitionRead
+    error: int
+    data: bytes
+    next_offset: int
+
+
+async def handle(context: Context, request: FetchRequest) -> FetchResponse:
+    wanted = [
+        FetchPartition(
+            topic.topic,
+            asked.partition,
+            asked.fetch_offset,
+            min(asked.partition_max_bytes, CONVERTED_BYTES_MAX),
+        )
+        for topic in request.topics
+        for asked in topic.partitions
+    ]
+    # Old consumers name their partitions in the same order each time, and bytes run out before the end of
+    # a long list. So each request begins with another partition.
+    first = context.correlation_id % max(len(wanted), 1)
+    wanted = wanted[first:] + wanted[:first]
+    loop = context.services.loop
+    deadline_s = loop.time() + max(request.max_wait_ms, 0) / 1000
+    while True:
+        wait_ms = (deadline_s - loop.time()) * 1000
+        reading = _reading(context, request, wanted)
+        if not reading.read() and wait_ms > 0 and wanted:
+            reading = await context.answer_of(FetchWaiter(loop, reading, int(wait_ms) + 1))
+        answers = await _converted(context, reading.reads, min(request.max_bytes, CONVERTED_BYTES_MAX))
+        hidden = any(answer.next_offset > answer.read.asked.fetch_offset for answer in answers)
+        if not hidden or any(answer.data or answer.error for answer in answers):
+            as_asked = len(answers) - first
+            return _response(request, answers[as_asked:] + answers[:as_asked])
+        # All that was read are transaction markers and what compaction emptied. The consumer cannot learn
+        # that it may go on behind them: answered with nothing, it would ask for the same again at once,
+        # and for ever. So its fetch goes on from there.
+        wanted = [replace(answer.read.asked, fetch_offset=answer.next_offset) for answer in answers]
+
+
+def _reading(context: Context, request: FetchRequest, wanted: list[FetchPartition]) -> Reading:
+    services = context.services
+    return Reading(
+        FetchPlan(tuple(wanted), None, True),
+        lambda asked: find_partition(services, asked, zstd=False),
+        min_bytes=request.min_bytes,
+        max_bytes=min(request.max_bytes, services.fetch_bytes_max),
+        read_committed=False,
+    )
+
+
+async def _converted(context: Context, reads: Sequence[PartitionRead], max_bytes: int) -> list[Answer]:
+    answers: list[Answer] = []
+    for read in reads:
+        answers.append(await _one(context, read, max_bytes))
+        max_bytes -= len(answers[-1].data)
+    return answers
+
+
+async def _one(context: Context, read: PartitionRead, left_bytes: int) -> Answer:
+    asked, partition, stored = read.asked, read.partition, read.records
+    if stored is None or partition is None or read.error or left_bytes <= 0:
+        return Answer(read, read.error, b"", asked.fetch_offset)
+    if not partition.config.message_downconversion_enable:
+        return Answer(read, ErrorCode.UNSUPPORTED_VERSION, b"", asked.fetch_offset)
+    magic = 1 if context.version >= MAGIC_1_FROM else 0
+    max_bytes = min(asked.max_bytes, left_bytes)
+    conversions = context.services.conversions
+    try:
+        found = await conversions.run(
+            len(stored), lambda: message_set_of(stored, magic, asked.fetch_offset, max_bytes)
+        )
+    except ApiError as error:
+        return Answer(read, error.code, b"", asked.fetch_offset)
+    if found.data:
+        who = Converting.by(context.client_id, context.connection.client_software, "down")
+        conversions.count(who, found.records, len(found.data))
+    return Answer(read, ErrorCode.NONE, found.data, found.next_offset)
+
+
+def _response(request: FetchRequest, answers: list[Answer]) -> FetchResponse:
+    in_order = iter(answers)
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[_partition(next(in_order)) for _ in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(answer: Answer) -> PartitionData:
+    return PartitionData(
+        partition_index=answer.read.asked.partition,
+        error_code=known_to_old_clients(answer.error),
+        high_watermark=answer.read.high_watermark,
+        aborted_transactions=None,
+        records=answer.data,
+    )

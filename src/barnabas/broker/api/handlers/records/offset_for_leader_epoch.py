@@ -1,0 +1,55 @@
+"""OffsetForLeaderEpoch (key 23), versions 0 to 4: where a leader epoch ended in a partition's log.
+
+A consumer asks after a change of leader, to learn whether what it has read still holds. Since 1 the epoch is
+answered too, 2 the client says which leader epoch it knows, 3 who asks.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.api.context import Context
+from barnabas.broker.partitions.partition import Partition
+from barnabas.cores.epochs import EpochEnd
+from barnabas.records.units import LeaderEpoch
+from barnabas.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_answer(context, topic.topic, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(context: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
+    partition = context.services.partitions.get(topic, asked.partition)
+    if partition is None:
+        answer.error_code = context.services.partitions.why_missing(topic, asked.partition)
+        return answer
+    answer.error_code = partition.epoch_error(asked.current_leader_epoch)
+    if not answer.error_code:
+        end = end_of_epoch(partition, LeaderEpoch(asked.leader_epoch))
+        answer.leader_epoch, answer.end_offset = end.epoch, end.end_offset
+    return answer
+
+
+def end_of_epoch(partition: Partition, epoch: LeaderEpoch) -> EpochEnd:
+    """The largest epoch not above `epoch` and where it ended; (-1, -1) when neither is known."""
+    epochs, end = partition.log.core.epochs, partition.log_end_offset
+    if epoch == partition.leader_epoch:
+        return EpochEnd(epoch, end)
+    if 0 <= epochs.latest <= epoch < partition.leader_epoch:
+        # This leader has written nothing yet: the last epoch that wrote ended where the log ends.
+        return EpochEnd(epochs.latest, end)
+    return epochs.end_of(epoch, end)

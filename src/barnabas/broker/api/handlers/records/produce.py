@@ -1,0 +1,206 @@
+"""Produce (key 0), versions 3 to 13; legacy_produce.py handles older ones.
+
+Since 7 zstd, 8 errors name records, 9 flexible, 10 names the new leader, 12 adds partitions to transactions
+(see implicit.py), 13 topic ids. The record bytes are checked by their header, patched and appended; nothing is decoded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.broker.api.context import Context
+from barnabas.broker.api.handlers.once import by_topic
+from barnabas.broker.api.handlers.records.implicit import Adding, Refusals, transactional_header
+from barnabas.broker.partitions.acknowledgement import Acknowledgement, all_ready
+from barnabas.broker.partitions.partition import RecordsRefused
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.partitions.partition import Partition
+
+TOPIC_IDS_FROM = 13
+IMPLICIT_FROM = 12
+ZSTD_FROM = 7
+ACKS_NONE = 0
+ACKS_LEADER = 1
+ACKS_ALL = -1
+ADMIN_CLIENT_ID = "__admin_client"
+"""Whoever calls itself so may write to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID)."""
+
+Pending = list[tuple[PartitionProduceResponse, Acknowledgement]]
+"""What is answered when the append beside it may be acknowledged."""
+
+
+def handle(
+    context: Context, request: ProduceRequest
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    if request.transactional_id is None:
+        return _handle(context, request, {}, transactional=False)
+    if context.version < IMPLICIT_FROM:
+        return _handle(context, request, {}, transactional=True)
+    refusals = _add_partitions(context, request)
+    if isinstance(refusals, dict):
+        return _handle(context, request, refusals, transactional=True)
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records:  # they lie in a buffer that is borrowed for this turn only
+                data.records = memoryview(bytearray(data.records))
+    return _handle_later(context, request, refusals)
+
+
+def _add_partitions(context: Context, request: ProduceRequest) -> asyncio.Future[Refusals] | Refusals:
+    """Why the coordinator refuses to add partitions to the transaction."""
+    adding = Adding(context, request.transactional_id or "")
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            with contextlib.suppress(ApiError):  # it is refused when the records are to be appended
+                adding.look_at(find_partition(context, topic, data.index), data.records)
+    return adding.ask()
+
+
+async def _handle_later(
+    context: Context, request: ProduceRequest, refusals: asyncio.Future[Refusals]
+) -> ProduceResponse | None:
+    answer = _handle(context, request, await refusals, transactional=True)
+    if answer is None or isinstance(answer, ProduceResponse):
+        return answer
+    return await answer
+
+
+def _handle(
+    context: Context, request: ProduceRequest, refusals: Refusals, *, transactional: bool
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    acks = request.acks
+    answer = ProduceResponse(responses=[])
+    failed = False
+    pending: Pending = []
+    for topic, batches in _topics(request):
+        if not batches:
+            continue
+        partitions = []
+        for data in batches:
+            if not transactional and transactional_header(data.records) is not None:
+                result = refused(
+                    data,
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                    "the batch belongs to a transaction; the request names no transactional id",
+                )
+            else:
+                result = _append(context, topic, data, acks, pending, refusals)
+            failed = failed or result.error_code != ErrorCode.NONE
+            partitions.append(result)
+        answer.responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
+        )
+    if acks != ACKS_NONE:
+        return acknowledged(answer, pending, request.timeout_ms) if pending else answer
+    if failed:
+        # A producer with acks=0 notices an error in the only way left: its connection closes and it
+        # asks for metadata again. So does Kafka.
+        context.connection.close("a produce request with acks=0 failed")
+    return None
+
+
+def _topics(request: ProduceRequest) -> Iterable[tuple[TopicProduceData, list[PartitionProduceData]]]:
+    """The batches by topic; a partition that is named twice counts with its last batch, as with Kafka."""
+    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
+        return ((request.topic_data[0], request.topic_data[0].partition_data),)
+    return by_topic(
+        request.topic_data, lambda t: (t.name, t.topic_id), lambda t: t.partition_data, lambda p: p.index
+    )
+
+
+async def acknowledged(answer: ProduceResponse, pending: Pending, timeout_ms: int) -> ProduceResponse:
+    """The answer once every append in it holds, or has failed."""
+    await all_ready([acknowledgement for _, acknowledgement in pending], timeout_ms)
+    for result, acknowledgement in pending:
+        if acknowledgement.error is not None:
+            result.error_code = acknowledgement.error.code
+            result.error_message = acknowledgement.error.message
+            result.base_offset = result.log_append_time_ms = result.log_start_offset = -1
+    return answer
+
+
+def refused(data: PartitionProduceData, code: ErrorCode, message: str | None) -> PartitionProduceResponse:
+    """The answer for a partition that takes nothing, with the error and its message."""
+    return PartitionProduceResponse(
+        index=data.index, error_code=code, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1,
+        error_message=message,
+    )  # fmt: skip
+
+
+def _append(
+    context: Context,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    acks: int,
+    pending: Pending,
+    refusals: Refusals,
+) -> PartitionProduceResponse:
+    try:
+        partition = find_partition(context, topic, data.index)
+        if refusals and (partition.topic, data.index) in refusals:
+            raise refusals[partition.topic, data.index]
+        if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+            raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; 0, 1 and -1 (all) are allowed")
+        appended = partition.append(
+            data.records, acks_all=acks == ACKS_ALL, zstd_allowed=context.version >= ZSTD_FROM
+        )
+    except RecordsRefused as error:
+        answer = refused(data, error.code, error.message)
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=error.message)
+            for number in error.numbers
+        ]
+        return answer
+    except ApiError as error:
+        return refused(data, error.code, error.message)
+    return accepted(data, appended, pending)
+
+
+def accepted(
+    data: PartitionProduceData, appended: Acknowledgement, pending: Pending
+) -> PartitionProduceResponse:
+    """The answer to an append that was carried out; noted in `pending` when it cannot be given yet."""
+    result = PartitionProduceResponse(
+        index=data.index,
+        error_code=ErrorCode.NONE,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=appended.log_start_offset,
+    )
+    if not appended.is_ready:
+        pending.append((result, appended))
+    return result
+
+
+def find_partition(context: Context, topic: TopicProduceData, index: int) -> Partition:
+    """The partition that a client writes to. Raises ApiError."""
+    partitions = context.services.partitions
+    name: str | None = topic.name
+    if context.version >= TOPIC_IDS_FROM:
+        name = partitions.name_of(topic.topic_id)
+        if name is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic.topic_id}")
+    partition = partitions.get(name or "", index)
+    if partition is None:
+        raise ApiError(
+            partitions.why_missing(name or "", index), f"there is no {name}-{index} on this broker"
+        )
+    if partition.config.is_internal and context.client_id != ADMIN_CLIENT_ID:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} belongs to the broker; clients cannot write to it"
+        )
+    return partition

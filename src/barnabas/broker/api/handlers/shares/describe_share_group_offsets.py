@@ -1,0 +1,80 @@
+"""DescribeShareGroupOffsets (key 90), versions 0 and 1: where share groups begin, and since 1 how far behind.
+
+The lag is what lies from the start offset on and is not done with. A partition whose state has no start offset
+yet has offset and lag -1.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.broker.api.context import Context
+from barnabas.broker.api.handlers.shares.share_group_describe import describe
+from barnabas.cores.group.share.state import ShareKey
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+
+UNKNOWN: Final = -1
+
+
+async def handle(
+    context: Context, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(
+        groups=[await _group(context, asked) for asked in request.groups]
+    )
+
+
+async def _group(
+    context: Context, asked: DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponseGroup:
+    group_id = asked.group_id
+    reply = await describe(context, group_id)
+    if reply.error:
+        return DescribeShareGroupOffsetsResponseGroup(
+            group_id=group_id, error_code=reply.error, error_message=reply.message
+        )
+    if asked.topics is None:
+        wanted = [(name, sorted(indexes)) for _, name, indexes in reply.initialized]
+    else:
+        wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
+    return DescribeShareGroupOffsetsResponseGroup(
+        group_id=group_id, topics=[_topic(context, group_id, name, indexes) for name, indexes in wanted]
+    )
+
+
+def _topic(
+    context: Context, group_id: str, name: str, indexes: list[int]
+) -> DescribeShareGroupOffsetsResponseTopic:
+    topic = DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=[])
+    topic_id = context.services.partitions.id_of(name)
+    if topic_id is not None:
+        topic.topic_id = topic_id
+    for index in indexes:
+        partition = context.services.partitions.get(name, index)
+        row = DescribeShareGroupOffsetsResponsePartition(
+            partition_index=index, start_offset=UNKNOWN, lag=UNKNOWN
+        )
+        topic.partitions.append(row)
+        if topic_id is None or partition is None:
+            row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            row.error_message = f"there is no {name}-{index}"
+            continue
+        try:
+            state = context.services.shares.states.find(ShareKey(group_id, topic_id, index))
+        except ApiError as error:
+            row.error_code, row.error_message = error.code, error.message
+            continue
+        if state is not None and state.start_offset >= 0:
+            row.start_offset, row.leader_epoch = state.start_offset, state.leader_epoch
+            row.lag = max(
+                partition.high_watermark - state.start_offset - max(state.delivery_complete_count, 0), 0
+            )
+    return topic

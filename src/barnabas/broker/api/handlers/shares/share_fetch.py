@@ -1,0 +1,205 @@
+"""ShareFetch (key 78), versions 1 and 2: records for a member of a share group, and acknowledgements on the way.
+
+Since 2 the member says whether whole batches may be locked for it or not more than it asked for (KIP-1206),
+and may prolong its locks (KIP-1222). Records leave as slices of the log's files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from barnabas.broker.api.context import Context
+from barnabas.broker.coordinators.shares.fetching import ShareReading, ShareWaiter, Wanted
+from barnabas.broker.coordinators.shares.states import require
+from barnabas.cores.group.share.partition import AckBatch, AcquireMode
+from barnabas.cores.group.share.session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    SessionKey,
+    ShareTopicPartition,
+)
+from barnabas.cores.group.share.state import StateReply
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.share_fetch import (
+    AcquiredRecords,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+Acks = dict[ShareTopicPartition, list[AckBatch]]
+
+
+class Acked:
+    """What became of a request's acknowledgements: an error or None for each partition, and which are being stored."""
+
+    def __init__(self) -> None:
+        self.errors: dict[ShareTopicPartition, ApiError | None] = {}
+        self.pending: dict[ShareTopicPartition, asyncio.Future[StateReply]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.errors)
+
+    async def stored(self) -> None:
+        """Returns when every change is stored, or known to be lost."""
+        for partition, future in self.pending.items():
+            try:
+                require(await future)
+            except ApiError as error:
+                self.errors[partition] = error
+        self.pending.clear()
+
+
+MODES: Final = frozenset(AcquireMode)
+
+
+def handle(
+    context: Context, request: ShareFetchRequest
+) -> ShareFetchResponse | Awaitable[ShareFetchResponse]:
+    shares = context.services.shares
+    epoch, acks = request.share_session_epoch, acks_of(request.topics)
+    try:
+        key = session_key(request)
+        if epoch == FINAL_EPOCH:
+            session = shares.sessions.require(key)
+        elif epoch == INITIAL_EPOCH and acks:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a request that opens a session cannot acknowledge")
+        elif request.share_acquire_mode not in MODES:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"no acquire mode {request.share_acquire_mode}")
+        else:
+            named, forgotten = _partitions(request.topics), _forgotten(request)
+            session = shares.sessions.fetch(key, epoch, named, forgotten, context.connection)
+            context.connection.call_when_closed(shares, partial(shares.on_closed, context.connection))
+    except ApiError as error:
+        refusal = ShareFetchResponse(error_code=error.code, error_message=error.message)
+        if error.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            return _slowly(refusal, request.max_wait_ms)
+        return refusal
+    acked = acknowledge(context, key, acks)
+    wanted = Wanted(
+        request.min_bytes,
+        min(request.max_bytes, context.services.fetch_bytes_max),
+        request.max_records,
+        AcquireMode(request.share_acquire_mode),
+    )
+    reading = ShareReading(shares, session, wanted)
+    if epoch == FINAL_EPOCH:
+        shares.sessions.close(key)
+        shares.end_session(session)
+        return _answer(context, reading, acked)
+    if request.is_renew_ack or not session.partitions or wanted.max_records <= 0:
+        return _answer(context, reading, acked)
+    if reading.read(time_is_up=bool(acked)) or request.max_wait_ms <= 0:
+        return _answer(context, reading, acked)
+    waiter = ShareWaiter(context.services.loop, reading, request.max_wait_ms)
+    return _later(context, waiter, acked)
+
+
+async def _slowly(refusal: ShareFetchResponse, wait_ms: int) -> ShareFetchResponse:
+    """A member that is refused comes back at once: it is held as long as it said that it would wait."""
+    await asyncio.sleep(max(wait_ms, 0) / 1000)
+    return refusal
+
+
+def _answer(
+    context: Context, reading: ShareReading, acked: Acked
+) -> ShareFetchResponse | Awaitable[ShareFetchResponse]:
+    """At once, unless acknowledgements are still being stored."""
+    return _when_stored(context, reading, acked) if acked.pending else _respond(context, reading, acked)
+
+
+async def _when_stored(context: Context, reading: ShareReading, acked: Acked) -> ShareFetchResponse:
+    await acked.stored()
+    return _respond(context, reading, acked)
+
+
+async def _later(context: Context, waiter: ShareWaiter, acked: Acked) -> ShareFetchResponse:
+    reading = await context.answer_of(waiter)
+    await acked.stored()
+    return _respond(context, reading, acked)
+
+
+def session_key(request: Any) -> SessionKey:
+    """Raises ApiError."""
+    if not request.group_id or not request.member_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the group id and the member id must be given")
+    return SessionKey(request.group_id, request.member_id)
+
+
+def acks_of(topics: Any) -> Acks:
+    """The acknowledgements of a ShareFetch or ShareAcknowledge."""
+    return {
+        (topic.topic_id, partition.partition_index): [
+            AckBatch(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
+            for batch in partition.acknowledgement_batches
+        ]
+        for topic in topics
+        for partition in topic.partitions
+        if partition.acknowledgement_batches
+    }
+
+
+def acknowledge(context: Context, key: SessionKey, acks: Acks) -> Acked:
+    """Settle what a member says of its records; each partition for itself."""
+    shares = context.services.shares
+    now_ms = shares.lock_now_ms()
+    acked = Acked()
+    for partition, batches in acks.items():
+        try:
+            queue = shares.open(key.group_id, *partition)
+            pending = shares.run(queue, partial(queue.acknowledge, now_ms, key.member_id, batches))
+            acked.errors[partition] = None
+            if pending is not None:
+                acked.pending[partition] = pending
+        except ApiError as error:
+            acked.errors[partition] = error
+    return acked
+
+
+def _partitions(topics: Any) -> Iterator[ShareTopicPartition]:
+    for topic in topics:
+        for partition in topic.partitions:
+            yield topic.topic_id, partition.partition_index
+
+
+def _forgotten(request: ShareFetchRequest) -> Iterator[ShareTopicPartition]:
+    for topic in request.forgotten_topics_data:
+        for index in topic.partitions:
+            yield topic.topic_id, index
+
+
+def _respond(context: Context, reading: ShareReading, acked: Acked) -> ShareFetchResponse:
+    topics: dict[UUID, ShareFetchableTopicResponse] = {}
+    for partition in dict.fromkeys((*acked.errors, *reading.taken, *reading.errors)):
+        topic_id, index = partition
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])
+        topic.partitions.append(_partition(index, reading, acked.errors.get(partition), partition))
+    options = context.services.shares.options_of(reading.session.key.group_id)
+    return ShareFetchResponse(
+        acquisition_lock_timeout_ms=options.limits.record_lock_duration_ms, responses=list(topics.values())
+    )
+
+
+def _partition(
+    index: int, reading: ShareReading, ack_error: ApiError | None, partition: ShareTopicPartition
+) -> PartitionData:
+    data = PartitionData(partition_index=index, records=b"", acquired_records=[])
+    error, taken = reading.errors.get(partition), reading.taken.get(partition)
+    if error is not None:
+        data.error_code, data.error_message = error.code, error.message
+    if ack_error is not None:
+        data.acknowledge_error_code, data.acknowledge_error_message = ack_error.code, ack_error.message
+    if taken is not None:
+        data.records = taken.records
+        data.acquired_records = [
+            AcquiredRecords(first_offset=run.first, last_offset=run.last, delivery_count=run.delivery_count)
+            for run in taken.acquired
+        ]
+    return data

@@ -1,0 +1,80 @@
+"""ShareGroupDescribe (key 77), version 1: state, epochs and members of share groups."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from barnabas.broker.api.context import Context
+from barnabas.broker.api.handlers.groups.describe_groups import GROUP_OPERATIONS
+from barnabas.broker.api.handlers.topics.metadata import OPERATIONS_UNKNOWN
+from barnabas.cores.group import DescribedSharer, DescribeShareGroup, ShareDescribeReply
+from barnabas.cores.group.consumer.records import by_topic
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.share_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    TopicPartitions,
+)
+
+ASSIGNOR: Final = "simple"
+
+
+async def handle(context: Context, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
+    groups, all_allowed = [], request.include_authorized_operations
+    for group_id in request.group_ids:
+        reply = await describe(context, group_id)
+        groups.append(
+            DescribedGroup(
+                error_code=reply.error,
+                error_message=reply.message,
+                group_id=reply.group_id,
+                group_state=reply.state,
+                group_epoch=reply.group_epoch,
+                assignment_epoch=reply.assignment_epoch,
+                assignor_name=ASSIGNOR if reply.error == ErrorCode.NONE else "",
+                members=[_member(context, member) for member in reply.members],
+                authorized_operations=GROUP_OPERATIONS
+                if all_allowed and not reply.error
+                else OPERATIONS_UNKNOWN,
+            )
+        )
+    return ShareGroupDescribeResponse(groups=groups)
+
+
+async def describe(context: Context, group_id: str) -> ShareDescribeReply:
+    """What the group's coordinator says; a refusal is the group's, not the request's."""
+    try:
+        reply: ShareDescribeReply = await context.services.groups.ask(partial(event, group_id), group_id)
+    except ApiError as error:
+        return ShareDescribeReply(group_id, error.code, error.message)
+    return reply
+
+
+def event(group_id: str, token: Any, now_ms: int) -> DescribeShareGroup:
+    return DescribeShareGroup(token, now_ms, group_id)
+
+
+def _member(context: Context, member: DescribedSharer) -> Member:
+    """Topics that were deleted since have no name any more and are left out."""
+    named = (
+        (context.services.partitions.name_of(t), t, indexes) for t, indexes in by_topic(member.assignment)
+    )
+    return Member(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        assignment=Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
+                for name, topic_id, indexes in named
+                if name is not None
+            ]
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Handlers that list, create, change and delete topics and partitions."""

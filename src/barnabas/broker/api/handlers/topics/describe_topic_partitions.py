@@ -1,0 +1,63 @@
+"""DescribeTopicPartitions (key 75), version 0: topics a page at a time, for admin clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.broker.api.context import Context
+from barnabas.broker.api.handlers.topics.metadata import TOPIC_OPERATIONS
+from barnabas.broker.api.handlers.topics.rows import partition_rows
+from barnabas.config import broker_network
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.describe_topic_partitions import (
+    CursorResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+
+def handle(context: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """Topics in order of name, from the cursor on, until the page is full."""
+    image = context.services.image
+    cursor = request.cursor
+    names = sorted({topic.name for topic in request.topics} or image.topics)
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+    left = min(
+        max(request.response_partition_limit, 1),
+        context.services.config.get(broker_network.MAX_REQUEST_PARTITION_SIZE_LIMIT),
+    )
+    answer = DescribeTopicPartitionsResponse()
+    for name in names:
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        if left <= 0:
+            answer.next_cursor = CursorResponse(topic_name=name, partition_index=first)
+            break
+        row = _topic(context, name, first, left)
+        answer.topics.append(row)
+        left -= len(row.partitions)
+        topic = image.topics.get(name)
+        if topic is not None and first + len(row.partitions) < len(topic.partitions):
+            answer.next_cursor = CursorResponse(topic_name=name, partition_index=first + len(row.partitions))
+            break
+    return answer
+
+
+def _topic(context: Context, name: str, first: int, limit: int) -> DescribeTopicPartitionsResponseTopic:
+    topic = context.services.image.topics.get(name)
+    if topic is None:
+        error = context.services.controller.name_error(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return DescribeTopicPartitionsResponseTopic(error_code=error, name=name)
+    return DescribeTopicPartitionsResponseTopic(
+        name=name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+        partitions=partition_rows(context.services, topic, _row, first, limit),
+    )
+
+
+def _row(**fields: Any) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(eligible_leader_replicas=[], last_known_elr=[], **fields)

@@ -1,0 +1,46 @@
+"""ListPartitionReassignments (key 46), version 0: replicas that are on their way to other brokers."""
+
+from __future__ import annotations
+
+from barnabas.broker.api.context import Context
+from barnabas.cores.cluster_image import TopicImage
+from barnabas.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+
+def handle(
+    context: Context, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Of the partitions that are named, or of all; those that stay where they are are left out."""
+    topics = context.services.image.topics
+    if request.topics is None:
+        found = [_ongoing(topic, set(topic.partitions)) for _, topic in sorted(topics.items())]
+    else:
+        found = [
+            _ongoing(topics[topic.name], set(topic.partition_indexes))
+            for topic in request.topics
+            if topic.name in topics
+        ]
+    return ListPartitionReassignmentsResponse(
+        error_message=None, topics=[item for item in found if item.partitions]
+    )
+
+
+def _ongoing(topic: TopicImage, wanted: set[int]) -> OngoingTopicReassignment:
+    return OngoingTopicReassignment(
+        name=topic.name,
+        partitions=[
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=list(partition.replicas),
+                adding_replicas=list(partition.adding),
+                removing_replicas=list(partition.removing),
+            )
+            for index, partition in sorted(topic.partitions.items())
+            if index in wanted and (partition.adding or partition.removing)
+        ],
+    )

@@ -1,0 +1,241 @@
+"""Metadata (key 3), versions 0 to 13: brokers, topics, who leads what.
+
+In version 0 an empty list means all topics; from 1 on null does. Since 4 the client says whether an unknown
+topic may be created, 10 topics have ids, 12 they may be asked for by id alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+from barnabas.broker.api.context import Context
+from barnabas.broker.api.handlers.once import once
+from barnabas.broker.api.handlers.topics.rows import partition_rows
+from barnabas.config import broker_log
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.header import Encoded
+from barnabas.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from barnabas.wire.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from barnabas.broker.api.services import Services
+    from barnabas.cores.cluster_image import TopicImage
+
+NULL_MEANS_ALL_FROM: Final = 1
+AUTO_CREATE_SAID_FROM: Final = 4
+IDS_ALONE_FROM: Final = 12
+ANSWERS_KEPT_MAX: Final = 8
+LARGE_ANSWER_PARTITIONS: Final = 1_000
+CREATION_WAIT_S: Final = 2.0
+OPERATIONS_UNKNOWN: Final = -(1 << 31)
+# Every operation bit that Kafka defines for a topic and for the cluster: without an authorizer, all are allowed.
+TOPIC_OPERATIONS: Final = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS: Final = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+
+
+class Key(NamedTuple):
+    """What an answer depends on that is kept or made in a thread. asked: names and ids, None for all topics."""
+
+    asked: tuple[tuple[str | None, UUID], ...] | None
+    changes: int
+    topology: int
+    version: int
+    endpoints: tuple[object, ...]
+    topic_operations: bool
+    cluster_operations: bool
+
+
+class Answers:
+    """Answers that are encoded once: about all topics, and about topics with thousands of partitions.
+
+    With 10,000 partitions one takes 20 ms and more to make, in a thread, since nothing else runs on the loop meanwhile.
+    The last few are kept while nothing changes. Everybody may see everything as long as there is no authorizer;
+    what one principal may see has to become part of the key then.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Key, Encoded] = {}
+        self._making: dict[Key, asyncio.Future[Encoded]] = {}
+
+    def get(
+        self, context: Context, request: MetadataRequest, asked: list[MetadataRequestTopic] | None
+    ) -> Encoded | Awaitable[Encoded]:
+        services = context.services
+        key = Key(
+            None if asked is None else tuple((topic.name, topic.topic_id) for topic in asked),
+            services.image.changes,
+            services.partitions.topology,
+            context.version,
+            tuple(services.endpoints.all(context.connection)),
+            request.include_topic_authorized_operations,
+            request.include_cluster_authorized_operations,
+        )
+        found = self._kept.get(key)
+        if found is not None:
+            return found
+
+        def make() -> Encoded:
+            answer = _answer(context, request, asked, {})
+            return Encoded(answer.API_KEY, answer.encode(key.version))
+
+        if _partitions_asked(services, asked) <= LARGE_ANSWER_PARTITIONS:
+            return self._keep(key, make())
+        return self._made_in_thread(key, make, services)
+
+    async def _made_in_thread(self, key: Key, make: Callable[[], Encoded], services: Services) -> Encoded:
+        """One thread makes it for all who ask for the same at once.
+
+        What changes meanwhile is either in the answer or not, topic by topic, as with an answer that crosses a change.
+        """
+        making = self._making.get(key)
+        if making is None:
+            making = self._making[key] = services.loop.run_in_executor(None, make)
+            making.add_done_callback(lambda _: self._making.pop(key, None))
+        made = await asyncio.shield(making)
+        if (services.image.changes, services.partitions.topology) == (key.changes, key.topology):
+            self._keep(key, made)
+        return made
+
+    def _keep(self, key: Key, answer: Encoded) -> Encoded:
+        if len(self._kept) >= ANSWERS_KEPT_MAX or any(kept.changes != key.changes for kept in self._kept):
+            self._kept.clear()
+        self._kept[key] = answer
+        return answer
+
+
+def _partitions_asked(services: Services, asked: list[MetadataRequestTopic] | None) -> int:
+    image = services.image
+    if asked is None:
+        return sum(len(topic.partitions) for topic in image.topics.values())
+    found = (image.topics.get(topic.name or "") or image.by_id.get(topic.topic_id) for topic in asked)
+    return sum(len(topic.partitions) for topic in found if topic is not None)
+
+
+_ANSWERS: Final[WeakKeyDictionary[Services, Answers]] = WeakKeyDictionary()
+
+
+def handle(
+    context: Context, request: MetadataRequest
+) -> MetadataResponse | Encoded | Awaitable[MetadataResponse | Encoded]:
+    asked = _asked(context, request)
+    services = context.services
+    may_create = request.allow_auto_topic_creation or context.version < AUTO_CREATE_SAID_FROM
+    if asked is not None and may_create and services.config.get(broker_log.AUTO_CREATE_TOPICS_ENABLE):
+        absent = [topic.name for topic in asked if topic.name and topic.name not in services.image.topics]
+        if absent:
+            return _create_and_answer(context, request, asked, absent)
+    # With quotas the answer says how long the client is throttled, so that it cannot be shared.
+    if not services.quotas.in_use and (
+        asked is None or _partitions_asked(services, asked) > LARGE_ANSWER_PARTITIONS
+    ):
+        return _ANSWERS.setdefault(services, Answers()).get(context, request, asked)
+    return _answer(context, request, asked, {})
+
+
+def _asked(context: Context, request: MetadataRequest) -> list[MetadataRequestTopic] | None:
+    if not request.topics and context.version < NULL_MEANS_ALL_FROM:
+        return None
+    return request.topics
+
+
+async def _create_and_answer(
+    context: Context, request: MetadataRequest, asked: list[MetadataRequestTopic], absent: list[str]
+) -> MetadataResponse:
+    """Wait until the topics are made, but not for long: other requests of this connection wait behind this one."""
+    charge = partial(context.services.quotas.charge_mutation, context, strict=False)
+    making = {
+        name: asyncio.ensure_future(_refusal(context.services.controller.auto_create(name, charge)))
+        for name in absent
+    }
+    await asyncio.wait(making.values(), timeout=CREATION_WAIT_S)
+    refused: dict[str, ErrorCode] = {}
+    for name, task in making.items():
+        # Who asks too early asks again, as clients of Kafka always have to; the topic is made meanwhile.
+        code = task.result() if task.done() else ErrorCode.LEADER_NOT_AVAILABLE
+        if code is not None:
+            refused[name] = code
+    return _answer(context, request, asked, refused)
+
+
+async def _refusal(creation: Awaitable[None]) -> ErrorCode | None:
+    try:
+        await creation
+    except ApiError as error:
+        return error.code
+    return None
+
+
+def _answer(
+    context: Context,
+    request: MetadataRequest,
+    asked: list[MetadataRequestTopic] | None,
+    refused: dict[str, ErrorCode],
+) -> MetadataResponse:
+    services = context.services
+    image = services.image
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_UNKNOWN
+    if asked is None:
+        topics = [_topic(context, image.topics[name], operations) for name in sorted(image.topics)]
+    else:
+        rows = once(asked, lambda topic: (topic.name, topic.topic_id))
+        topics = [_one(context, topic, refused, operations) for topic in rows]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+            for node in services.endpoints.all(context.connection)
+        ],
+        cluster_id=services.controller.cluster_id,
+        controller_id=services.controller.node_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_UNKNOWN
+        ),
+    )
+
+
+def _one(
+    context: Context, asked: MetadataRequestTopic, refused: dict[str, ErrorCode], operations: int
+) -> MetadataResponseTopic:
+    image = context.services.image
+    if context.version < IDS_ALONE_FROM and (asked.name is None or asked.topic_id != ZERO_UUID):
+        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "")
+    if asked.name is None or asked.topic_id != ZERO_UUID:
+        return _by_id(context, asked.topic_id, operations)
+    topic = image.topics.get(asked.name)
+    if topic is not None:
+        return _topic(context, topic, operations)
+    error = (
+        refused.get(asked.name)
+        or context.services.controller.name_error(asked.name)
+        or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    return MetadataResponseTopic(error_code=error, name=asked.name)
+
+
+def _by_id(context: Context, topic_id: UUID, operations: int) -> MetadataResponseTopic:
+    topic = context.services.image.by_id.get(topic_id)
+    if topic is None:
+        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    return _topic(context, topic, operations)
+
+
+def _topic(context: Context, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        topic_authorized_operations=operations,
+        partitions=partition_rows(context.services, topic, MetadataResponsePartition),
+    )

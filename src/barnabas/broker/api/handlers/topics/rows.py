@@ -1,0 +1,47 @@
+"""What clients learn of a topic's partitions: the one place where Metadata and DescribeTopicPartitions get it."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from barnabas.cores.cluster_image import NO_LEADER
+from barnabas.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.broker.api.services import Services
+    from barnabas.cores.cluster_image import TopicImage
+
+Row = TypeVar("Row")
+
+
+def partition_rows(
+    services: Services, topic: TopicImage, row: Callable[..., Row], first: int = 0, limit: int | None = None
+) -> list[Row]:
+    """One row for each partition from the number `first` on, at most `limit`.
+
+    row: the message's class, called with its fields. A partition whose log dir has failed has no leader, so that
+    producers without keys go to the others.
+    """
+    offline = services.partitions.offline_of(topic.name)
+    partitions = sorted(topic.partitions.items())
+    return [
+        row(**_fields(index, topic, index in offline))
+        for index, _ in islice(partitions, first, None if limit is None else first + limit)
+    ]
+
+
+def _fields(index: int, topic: TopicImage, is_offline: bool) -> dict[str, Any]:
+    partition = topic.partitions[index]
+    leader = NO_LEADER if is_offline else partition.leader
+    return {
+        "error_code": ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        "partition_index": index,
+        "leader_id": leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": list(partition.replicas),
+        "isr_nodes": list(partition.isr),
+        "offline_replicas": list(partition.replicas) if is_offline else [],
+    }

@@ -1,0 +1,70 @@
+"""DescribeTransactions (key 65), version 0: what is known of transactional ids."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from barnabas.broker.api.context import Context
+from barnabas.cores.transactions import Transaction
+from barnabas.runtime.pace import in_pieces
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+async def handle(context: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    rows: list[TransactionState] = []
+
+    def describe() -> Iterator[None]:
+        for name in dict.fromkeys(request.transactional_ids):
+            rows.append(_described(context, name))
+            yield
+
+    await in_pieces(asyncio.get_running_loop(), context.services.clock, describe())
+    return DescribeTransactionsResponse(transaction_states=rows)
+
+
+def _described(context: Context, name: str) -> TransactionState:
+    try:
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
+        transactions = context.services.transactions
+        known = None
+        if transactions.runtime.partition_count:
+            known = transactions.core_of(name).find(name)
+        if known is None:
+            raise ApiError(
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"transactional id {name!r} was never used here"
+            )
+    except ApiError as error:
+        return TransactionState(
+            error_code=error.code,
+            transactional_id=name,
+            transaction_state="",
+            transaction_timeout_ms=0,
+            transaction_start_time_ms=-1,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+    return TransactionState(
+        error_code=ErrorCode.NONE,
+        transactional_id=name,
+        transaction_state=known.state.text,
+        transaction_timeout_ms=known.timeout_ms,
+        transaction_start_time_ms=known.started_ms if known.partitions else -1,
+        producer_id=known.producer_id,
+        producer_epoch=known.epoch,
+        topics=_topics(known),
+    )
+
+
+def _topics(known: Transaction) -> list[TopicData]:
+    by_name: dict[str, list[int]] = {}
+    for name, index in sorted(known.partitions):
+        by_name.setdefault(name, []).append(index)
+    return [TopicData(topic=name, partitions=indexes) for name, indexes in by_name.items()]

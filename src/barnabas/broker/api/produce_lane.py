@@ -1,0 +1,228 @@
+"""The short way for produce requests that look like the one before.
+
+A producer sends the same bytes again and again: client id, acks, topic; only the correlation id, the partition and the
+records differ. What a connection's requests have in common is learned from one that went the general way
+(dispatch, decoder, handler); a request that begins with the very same bytes then goes straight to its partition,
+and its answer is a few numbers in a prepared frame. Whatever is unusual, an error above all, is left to the
+general way, which decides again and says why: a refused append has changed nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from barnabas.records.batch import ATTRIBUTES_POS, TRANSACTIONAL_BIT
+from barnabas.wire.header import encode_response
+from barnabas.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from barnabas.wire.produce_shape import ProduceShape
+
+if TYPE_CHECKING:
+    from barnabas.broker.net.connection import Connection
+    from barnabas.broker.partitions.acknowledgement import Acknowledgement
+    from barnabas.broker.partitions.partition import Partition
+    from barnabas.broker.partitions.registry import Partitions
+
+BATCHES_FROM: Final = 3
+START_OFFSET_FROM: Final = 5
+ZSTD_FROM: Final = 7
+FLEXIBLE_FROM: Final = 9
+TOPIC_IDS_FROM: Final = 13
+LANES_PER_CONNECTION_MAX: Final = 256
+PREFIX_AT: Final = 8
+"""Where in a frame the common bytes begin: behind API key, version and correlation id."""
+ATTRIBUTES_LOW_AT: Final = ATTRIBUTES_POS + 1
+NO_TAGS: Final = b"\0\0\0"
+INT32: Final = struct.Struct(">i")
+# Partition, error code, base offset, time of the append, and since version 5 the log start offset.
+UP_TO_TIME: Final = struct.Struct(">ihqq")
+UP_TO_START: Final = struct.Struct(">ihqqq")
+MARKS: Final = (0x5EED5EED, 0, 0x7A11E57A11E57A11, 0x0FF5E70FF5E70FF5, 0x5EA15EA15EA15EA1)
+
+
+class ProduceLane:
+    """One producer's requests to one topic."""
+
+    __slots__ = ("_acks_all", "_served", "_timeout_s", "_transactional", "_zstd", "shape")
+
+    def __init__(
+        self,
+        version: int,
+        prefix: bytes,
+        request: ProduceRequest,
+        served: Mapping[int, Partition],
+    ) -> None:
+        """prefix: what the requests have in common. served: the topic's partitions, until lanes are stale."""
+        self._served = served
+        self._acks_all = request.acks == -1
+        self._timeout_s = max(request.timeout_ms, 0) / 1000
+        self._transactional = request.transactional_id is not None
+        self._zstd = version >= ZSTD_FROM
+        with_start = version >= START_OFFSET_FROM
+        numbers = UP_TO_START.pack(*MARKS) if with_start else UP_TO_TIME.pack(*MARKS[:4])
+        topic = request.topic_data[0]
+        answer = ProduceResponse(
+            responses=[
+                TopicProduceResponse(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_responses=[
+                        PartitionProduceResponse(
+                            index=MARKS[0],
+                            error_code=MARKS[1],
+                            base_offset=MARKS[2],
+                            log_append_time_ms=MARKS[3],
+                            log_start_offset=MARKS[4],
+                        )
+                    ],
+                )
+            ]
+        )
+        frame = b"".join(encode_response(answer, version, 0))
+        before, found, after = frame.partition(numbers)
+        assert found, "the numbers of an answer follow each other in every version"
+        self.shape = ProduceShape(version, prefix, version >= FLEXIBLE_FROM, before, after, with_start)
+
+    def take(self, connection: Connection, index: int, records: memoryview, correlation_id: int) -> bool:
+        """Append `records` to partition `index`, and answer; False leaves the frame to the general way.
+
+        That is also what happens with anything that goes wrong, as long as nothing was appended.
+        """
+        partition = self._served.get(index)
+        if partition is None:
+            return False
+        end = partition.log.core.log_end_offset
+        try:
+            if records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT and not self._transactional:
+                return False
+            appended = partition.append(records, acks_all=self._acks_all, zstd_allowed=self._zstd)
+        except Exception as error:
+            if partition.log_end_offset == end:
+                return False
+            connection.fail(error)  # the batch is in the log: another append would double it
+            return True
+        if appended.is_ready:
+            connection.respond([self._answer(appended, index, correlation_id)])
+        else:
+            self._answer_later(connection, appended, index, correlation_id)
+        return True
+
+    def _answer_later(
+        self, connection: Connection, appended: Acknowledgement, index: int, correlation_id: int
+    ) -> None:
+        """Answer when the append holds, has failed, or takes longer than the producer waits.
+
+        Not part of `take`: variables that an inner function uses would slow down every request there.
+        """
+        connection.wait()
+        timer = asyncio.get_running_loop().call_later(self._timeout_s, appended.time_is_up)
+
+        def ready(appended: Acknowledgement) -> None:
+            timer.cancel()
+            try:
+                connection.respond([self._answer(appended, index, correlation_id)])
+                connection.resume()
+            except Exception as error:
+                connection.fail(error)
+
+        appended.when_ready(ready)
+
+    def _answer(self, appended: Acknowledgement, index: int, correlation_id: int) -> bytes:
+        if appended.error is not None:
+            return self.shape.answer(correlation_id, index, appended.error.code, -1, -1, -1)
+        return self.shape.answer(
+            correlation_id,
+            index,
+            0,
+            appended.base_offset,
+            appended.log_append_time_ms,
+            appended.log_start_offset,
+        )
+
+
+class ProduceLanes:
+    """The lanes of one connection, found by the bytes that a request begins with."""
+
+    __slots__ = ("_by_length", "_count", "_last", "_topology", "_version")
+
+    def __init__(self) -> None:
+        self._by_length: dict[int, dict[bytes, ProduceLane]] = {}
+        self._count = 0
+        self._last: ProduceLane | None = None
+        """The lane that was found last: most connections have no other."""
+        self._topology = -1
+        # The version lies before the common bytes. A connection speaks one; another takes the general way.
+        self._version: int | None = None
+
+    def find(
+        self, frame: memoryview, version: int, topology: int
+    ) -> tuple[ProduceLane, int, memoryview] | None:
+        """(lane, partition, records) of a produce request; None where no lane was learned.
+
+        topology: counts changes of which partitions there are; each makes all lanes stale.
+        """
+        if topology != self._topology:
+            self._by_length.clear()
+            self._count = 0
+            self._last = None
+            self._topology = topology
+            return None
+        lane = self._last
+        parts = None if lane is None else lane.shape.split(frame)
+        if parts is None:
+            lane = self._find_by_prefix(frame, version)
+            parts = None if lane is None else lane.shape.split(frame)
+        if lane is None or parts is None:
+            return None
+        self._last = lane
+        return lane, parts[0], parts[1]
+
+    def _find_by_prefix(self, frame: memoryview, version: int) -> ProduceLane | None:
+        if version == self._version:
+            for length, lanes in self._by_length.items():
+                lane = lanes.get(bytes(frame[PREFIX_AT : PREFIX_AT + length]))
+                if lane is not None:
+                    return lane
+        return None
+
+    def learn(self, frame: memoryview, version: int, request: ProduceRequest, partitions: Partitions) -> None:
+        """Remember what `request` may have in common with the next ones, where it is of the plain kind."""
+        if version < BATCHES_FROM or request.acks not in (1, -1):
+            return
+        if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
+            return
+        topic = request.topic_data[0]
+        data = topic.partition_data[0]
+        name = partitions.name_of(topic.topic_id) if version >= TOPIC_IDS_FROM else topic.name
+        served = {} if name is None else partitions.of_topic(name)
+        if data.index not in served or served[data.index].config.is_internal:
+            return
+        if not data.records or self._count >= LANES_PER_CONNECTION_MAX:
+            return
+        # Behind the common bytes follow the partition and the length of the records.
+        end = len(frame) - len(data.records) - INT32.size
+        if version >= FLEXIBLE_FROM:
+            end -= len(NO_TAGS) + _varint_bytes(len(data.records) + 1)
+            if bytes(frame[len(frame) - len(NO_TAGS) :]) != NO_TAGS:
+                return
+        else:
+            end -= INT32.size
+        if self._version not in (version, None):
+            return
+        self._version = version
+        lanes = self._by_length.setdefault(end - PREFIX_AT, {})
+        prefix = bytes(frame[PREFIX_AT:end])
+        if prefix not in lanes:
+            lanes[prefix] = ProduceLane(version, prefix, request, served)
+            self._count += 1
+
+
+def _varint_bytes(value: int) -> int:
+    return max(1, (value.bit_length() + 6) // 7)

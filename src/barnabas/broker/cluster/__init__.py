@@ -1,0 +1,1 @@
+"""Cluster metadata: the controller's executor, options, features, producer ids, internal topics."""

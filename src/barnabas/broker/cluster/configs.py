@@ -1,0 +1,184 @@
+"""Options of topics, brokers, groups and client metrics: described and changed, over the cluster image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.cluster import loggers
+from barnabas.config.describe import (
+    Entry,
+    describe_broker,
+    describe_client_metrics,
+    describe_cluster_default,
+    describe_group,
+    describe_topic,
+)
+from barnabas.config.dynamic import (
+    Change,
+    Operation,
+    Resource,
+    TopicConfig,
+    altered_broker_configs,
+    altered_client_metrics,
+    altered_group_configs,
+    altered_topic_configs,
+    new_topic_configs,
+)
+from barnabas.config.option import ConfigError
+from barnabas.config.topic_options import TOPIC
+from barnabas.cores import topic_names
+from barnabas.cores.cluster_image import INTERNAL_TOPICS, ClusterImage
+from barnabas.cores.controller import require_topic
+from barnabas.cores.znode_layout import DEFAULT_ENTITY
+from barnabas.storage.config import LogConfig
+from barnabas.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.config.loader import BrokerConfig
+
+ConfigEntry = Entry
+
+RESOURCE_FOLDERS: Final[Mapping[int, str]] = {
+    Resource.TOPIC: "topics",
+    Resource.BROKER: "brokers",
+    Resource.GROUP: "groups",
+    Resource.CLIENT_METRICS: "client-metrics",
+}
+"""Where the options of each type of resource lie under /config."""
+
+
+class Configs:
+    """Reads the image and the broker's own configuration; changes neither (the controller does)."""
+
+    def __init__(self, broker: BrokerConfig, image: ClusterImage) -> None:
+        self._broker = broker
+        self._image = image
+
+    def refresh_broker(self, node_id: int) -> None:
+        """Take over the dynamic broker options that the image holds."""
+        self._broker.set_dynamic(
+            default=self._image.config("brokers", DEFAULT_ENTITY),
+            broker=self._image.config("brokers", str(node_id)),
+        )
+
+    def log_config(self, topic: str) -> LogConfig:
+        """What a topic's logs obey."""
+        effective = TopicConfig(self._broker, self._image.config("topics", topic))
+        return LogConfig.of(
+            {name: effective[name] for name in TOPIC.names()}, is_internal=topic in INTERNAL_TOPICS
+        )
+
+    def check_new_topic(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+        """Raises ApiError INVALID_CONFIG."""
+        return new_topic_configs(self._broker, configs)
+
+    # --- describing ------------------------------------------------------------------------------------
+
+    def describe(self, resource_type: int, name: str) -> list[Entry]:
+        """Every option of a resource. Raises ApiError."""
+        if resource_type == Resource.TOPIC:
+            illegal = topic_names.refusal(name)
+            if illegal is not None:
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, illegal)
+            require_topic(self._image, name)
+            return self.describe_topic(name)
+        if not name and resource_type in (Resource.GROUP, Resource.CLIENT_METRICS):
+            raise ApiError(ErrorCode.INVALID_REQUEST, "the resource has no name")
+        if resource_type == Resource.BROKER:
+            if not name:
+                return describe_cluster_default(self._broker)
+            self._require_this_broker(name)
+            return describe_broker(self._broker)
+        if resource_type == Resource.GROUP:
+            return describe_group(self._broker, self._image.config("groups", name))
+        if resource_type == Resource.BROKER_LOGGER:
+            self._require_this_broker(name)
+            return loggers.describe()
+        if resource_type == Resource.CLIENT_METRICS:
+            return describe_client_metrics(self._image.config("client-metrics", name))
+        raise _unknown_resource(resource_type)
+
+    def describe_topic(self, name: str) -> list[Entry]:
+        """The options of a topic with their values and where these come from."""
+        return describe_topic(self._broker, self._image.config("topics", name))
+
+    def _require_this_broker(self, name: str) -> None:
+        if name != str(self._broker.node_id):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {self._broker.node_id} or empty string, but received {name}",
+            )
+
+    # --- changing --------------------------------------------------------------------------------------
+
+    def altered(
+        self, resource_type: int, name: str, changes: Sequence[tuple[str, int, str | None]]
+    ) -> tuple[str, str, dict[str, str]]:
+        """(kind, entity, its texts after the changes), checked. Raises ApiError."""
+        lines = [Change(*change) for change in changes]
+        if not name and resource_type in (Resource.TOPIC, Resource.GROUP, Resource.CLIENT_METRICS):
+            raise ApiError(ErrorCode.INVALID_REQUEST, "the resource has no name")
+        if resource_type == Resource.TOPIC:
+            require_topic(self._image, name)
+            texts = altered_topic_configs(self._broker, self._image.config("topics", name), lines)
+            return "topics", name, texts
+        if resource_type == Resource.BROKER:
+            return self._altered_broker(name, lines)
+        if resource_type == Resource.BROKER_LOGGER:
+            self._require_this_broker(name)
+            current = self._image.config(loggers.KIND, name)
+            return loggers.KIND, name, loggers.altered(current, loggers.checked(lines))
+        if resource_type == Resource.GROUP:
+            return (
+                "groups",
+                name,
+                altered_group_configs(self._broker, self._image.config("groups", name), lines),
+            )
+        if resource_type == Resource.CLIENT_METRICS:
+            current = self._image.config("client-metrics", name)
+            return "client-metrics", name, altered_client_metrics(current, lines)
+        raise _unknown_resource(resource_type)
+
+    def replacing(
+        self, resource_type: int, name: str, texts: Mapping[str, str | None]
+    ) -> list[tuple[str, int, str | None]]:
+        """The changes that leave a resource with exactly `texts` of its own."""
+        kind = RESOURCE_FOLDERS.get(resource_type)
+        if kind is None:
+            raise _unknown_resource(resource_type)
+        if kind == "brokers" and not name and not texts:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG, "no options are named; delete those of all brokers one by one"
+            )
+        entity = name or DEFAULT_ENTITY if kind == "brokers" else name
+        gone = [option for option in self._image.config(kind, entity) if option not in texts]
+        changes: list[tuple[str, int, str | None]] = [(option, Operation.DELETE, None) for option in gone]
+        return changes + [(option, Operation.SET, text) for option, text in texts.items()]
+
+    def _altered_broker(self, name: str, lines: list[Change]) -> tuple[str, str, dict[str, str]]:
+        if name:
+            self._require_this_broker(name)
+        entity = name or DEFAULT_ENTITY
+        current = self._image.config("brokers", entity)
+        texts = altered_broker_configs(self._broker, current, lines, whole_cluster=not name)
+        before = self._broker.dynamic_default, self._broker.dynamic_broker
+        try:
+            # A trial: values that contradict each other are refused before anything is written.
+            if name:
+                self._broker.set_dynamic(default=before[0], broker=texts)
+            else:
+                self._broker.set_dynamic(default=texts, broker=before[1])
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        finally:
+            self._broker.set_dynamic(default=before[0], broker=before[1])
+        return "brokers", entity, texts
+
+
+def _unknown_resource(resource_type: int) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_REQUEST,
+        f"resource type {resource_type} has no options; 2 (topic), 4 (broker), 8 (broker logger), 16 (client metrics) and "
+        "32 (group) have",
+    )

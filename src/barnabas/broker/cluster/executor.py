@@ -1,0 +1,540 @@
+"""One queue for everything that changes what this broker knows of its cluster.
+
+Requests to change metadata, changes that others made in the tree, and the fate of the session with the tree are
+handled one after the other, by one task. A request goes through four steps: decide (a pure function over the
+image), change the tree, replay onto the image, notify the partitions. When the tree refuses because somebody else was
+quicker, what changed is read and the request decided again.
+
+What others change arrives as watch events. They are hints: the executor reads the entity that an event belongs to
+(a topic, a broker, an entity's options, the controller) and goes by what it reads. This broker's own changes cause
+events as well; they are counted off against the changes, so that nothing is read for them.
+
+A topic becomes visible as a whole. Its nodes are replayed onto a draft, its partitions are made, and only then
+the image takes it over, in one turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from barnabas.coordination.tree import (
+    BadVersion,
+    ConnectionLost,
+    Event,
+    EventKind,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    Stat,
+    TreeError,
+)
+from barnabas.cores import znode_layout as layout
+from barnabas.cores.cluster_image import ClusterImage, TopicImage
+from barnabas.cores.controller import decide_completion, decide_removal
+from barnabas.cores.znode_ops import Check, Op, chunks
+from barnabas.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from barnabas.coordination.tree import ZnodeTree
+
+log = logging.getLogger("barnabas.controller")
+
+T = TypeVar("T")
+Nodes = Mapping[str, tuple[bytes, Stat]]
+Decide = Callable[[], Iterable[Op | None]]
+
+WATCHED: Final = ("/brokers", "/config", "/admin", layout.CONTROLLER, layout.CONTROLLER_EPOCH)
+DECISIONS_MAX: Final = 5
+NODES_PER_TURN: Final = 500
+REOPEN_PAUSE_S: Final = 1.0
+OTHERS_WERE_QUICKER: Final = (BadVersion, NodeExists, NoNode, NotEmpty)
+
+
+class Followers(Protocol):
+    """Those who act on what the image says."""
+
+    async def topic_changed(self, topic: TopicImage) -> None:
+        """A topic is about to be shown: make the partitions that it has, give them their roles."""
+
+    async def topic_gone(self, topic: TopicImage) -> None:
+        """A topic is no longer shown: drop its partitions."""
+
+    def config_changed(self, kind: str, name: str) -> None:
+        """The options of an entity have changed."""
+
+    async def settle(self) -> None:
+        """The session, the controller or the live brokers may have changed: be registered, be the controller, elect."""
+
+
+class _Request:
+    """Work that waits for its turn; `result` is what the caller waits for."""
+
+    __slots__ = ("begun", "result", "work")
+
+    def __init__(self, work: Callable[[], Awaitable[Any]], result: asyncio.Future[Any]) -> None:
+        self.work = work
+        self.result = result
+        self.begun = False
+
+
+class Executor:
+    """See the module. `open`, then `start`; `run` queues work; `close`."""
+
+    tree: ZnodeTree
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        open_tree: Callable[[], Awaitable[ZnodeTree]],
+        fresh_uuid: Callable[[], UUID],
+        *,
+        patience_s: float = 20.0,
+    ) -> None:
+        """open_tree: a new session. patience_s: how long requests wait for a tree that does not answer."""
+        self.image = image
+        self.followers: Followers | None = None
+        self._open_tree = open_tree
+        self._fresh_uuid = fresh_uuid
+        self._patience_s = patience_s
+        self._requests: deque[_Request] = deque()
+        # By path: changes heard of less changes made here. Above 0, somebody else made some.
+        self._unexplained: dict[str, int] = {}
+        self._heard: set[str] = set()
+        self._away = False
+        self._lost = False
+        self._reload = False
+        self._settling = False
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    # --- start and stop --------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Begin a session and watch. Raises TreeError."""
+        self.tree = await self._open_tree()
+        await self._watch()
+
+    async def _watch(self) -> None:
+        for path in WATCHED:
+            await self.tree.watch(path, self._on_event)
+
+    def start(self) -> None:
+        """Handle what is queued from now on."""
+        self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def close(self) -> None:
+        """End the session; what still waits for its turn is refused."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for request in self._requests:
+            if not request.result.done():
+                request.result.set_exception(ApiError(ErrorCode.NOT_CONTROLLER, "the broker stops"))
+        self._requests.clear()
+        await self.tree.close()
+
+    # --- what comes in ---------------------------------------------------------------------------------
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """The result of `work`, called when its turn has come: nothing else changes metadata meanwhile.
+
+        Raises ApiError REQUEST_TIMED_OUT when the tree does not answer for so long that its turn does not come.
+        """
+        request = _Request(work, asyncio.get_running_loop().create_future())
+        self._requests.append(request)
+        self._woken.set()
+        try:
+            await asyncio.wait((request.result,), timeout=self._patience_s)
+        finally:
+            abandoned = not request.begun and not request.result.done()
+            if abandoned:
+                request.result.cancel()
+        if abandoned:
+            raise _unreachable("the request was not begun")
+        result: T = await request.result
+        return result
+
+    def reload_soon(self) -> None:
+        """Read everything again, and finish what was interrupted, when the current work is done."""
+        self._reload = True
+        self._woken.set()
+
+    def _on_event(self, event: Event) -> None:
+        """Called by the tree, on the loop: note what is to be done and return."""
+        # Events of the session come once for each path that is watched.
+        if event.kind is EventKind.EXPIRED:
+            if not self._lost:
+                log.error("the session with the metadata tree has ended; a new one is opened")
+            self._lost, self._away = True, False
+        elif event.kind is EventKind.DISCONNECTED:
+            if not self._away:
+                log.warning("the metadata tree does not answer; metadata cannot be changed meanwhile")
+            self._away = True
+            return
+        elif event.kind is EventKind.RECONNECTED:
+            if self._away:
+                log.info("the metadata tree answers again")
+            self._reload, self._away = True, False
+        else:
+            self._count(event.path, 1)
+            self._heard.add(event.path)
+        self._woken.set()
+
+    def _count(self, path: str, changes: int) -> None:
+        count = self._unexplained.get(path, 0) + changes
+        if count:
+            self._unexplained[path] = count
+        else:
+            self._unexplained.pop(path, None)
+
+    # --- the one task ----------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            try:
+                while await self._step():
+                    pass
+            except (TreeError, OSError, ApiError) as error:
+                # What was heard is lost with the attempt: read everything again once the tree answers.
+                log.warning(
+                    "the broker could not follow the metadata tree; it tries again",
+                    extra={"reason": str(error)},
+                )
+                self._reload = True
+                asyncio.get_running_loop().call_later(REOPEN_PAUSE_S, self._woken.set)
+            except Exception:
+                log.exception("an event of the metadata tree met a bug; everything is read again")
+                self._reload = True
+                asyncio.get_running_loop().call_later(REOPEN_PAUSE_S, self._woken.set)
+
+    async def _step(self) -> bool:
+        """Handle one thing; False when there is nothing left."""
+        if self._lost or self._reload:
+            await self.recover()
+        elif self._heard:
+            await self._follow_others()
+        elif self._requests:
+            await self._carry_out(self._requests.popleft())
+        else:
+            return False
+        return True
+
+    async def _carry_out(self, request: _Request) -> None:
+        if request.result.done():
+            return  # its caller has gone
+        request.begun = True
+        try:
+            result = await request.work()
+        except (TreeError, OSError) as error:
+            self._reload = True
+            if not request.result.done():
+                request.result.set_exception(_unreachable(str(error)))
+        except Exception as error:
+            if not request.result.done():
+                request.result.set_exception(error)
+            elif not isinstance(error, ApiError):
+                log.exception("a metadata change failed after its caller had gone")
+        else:
+            if not request.result.done():
+                request.result.set_result(result)
+
+    async def _follow_others(self) -> None:
+        """Read again what others have changed."""
+        heard, self._heard = self._heard, set()
+        changed: set[str] = set()
+        for path in heard:
+            if self._unexplained.get(path, 0) > 0:
+                del self._unexplained[path]
+                entity = layout.entity_of(path)
+                if entity is not None:
+                    changed.add(entity)
+        for entity in sorted(changed):
+            await self.refresh(entity)
+
+    # --- changing --------------------------------------------------------------------------------------
+
+    async def change(self, decide: Decide) -> None:
+        """Make the changes that `decide` returns, in chunks, and replay them; decide again when the tree refuses.
+
+        Raises ApiError: what `decide` raises, and REQUEST_TIMED_OUT when the tree does not answer.
+        """
+        await self._made(decide, lambda: self.image)
+
+    async def change_topic(self, name: str, decide: Decide) -> None:
+        """The same for one topic, which is shown to clients, with its partitions, once all changes are made."""
+        draft = self.image
+
+        def fresh_draft() -> ClusterImage:
+            nonlocal draft
+            draft = self.image.draft(name)
+            return draft
+
+        await self._made(decide, fresh_draft)
+        for kind, entity in draft.configs:
+            self.image.take_config(kind, entity, draft)
+        if name in draft.topics and draft.topics[name] is not self.image.topics.get(name):
+            await self.show(draft.topics[name])
+
+    async def _made(self, decide: Decide, onto: Callable[[], ClusterImage]) -> None:
+        for _ in range(DECISIONS_MAX):
+            ops = decide()
+            image = onto()
+            await asyncio.sleep(
+                0
+            )  # the changes of a large topic are made as they are sent, a turn for each part
+            try:
+                for chunk in chunks(ops):
+                    if chunk:
+                        await self._apply(chunk, image)
+                    else:
+                        await asyncio.sleep(0)
+                return
+            except OTHERS_WERE_QUICKER as error:
+                log.info("a metadata change was overtaken; it is decided again", extra={"reason": str(error)})
+                await self._see_what_changed(error)
+            except (ConnectionLost, SessionExpired) as error:
+                await self._await_tree(error)
+            except TreeError as error:
+                log.error("a metadata change was refused", extra={"reason": str(error)})
+                why = f"the metadata could not be changed: {error}"
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why) from error
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the metadata was changed by others {DECISIONS_MAX} times while this change was made; try again",
+        )
+
+    async def _apply(self, chunk: Sequence[Op], image: ClusterImage) -> None:
+        """Change the tree, replay, and expect the events of it. Raises TreeError."""
+        results = await self.tree.multi(chunk)
+        for op in chunk:
+            if not isinstance(op, Check):
+                self._count(op.path, -1)
+        image.apply(chunk, results)
+
+    async def _see_what_changed(self, refusal: TreeError) -> None:
+        try:
+            await self.refresh(layout.entity_of(refusal.path) or layout.CONTROLLER)
+        except (ConnectionLost, SessionExpired) as error:
+            await self._await_tree(error)
+
+    async def _await_tree(self, error: TreeError) -> None:
+        """Wait until the tree answers and everything is read again. Raises ApiError REQUEST_TIMED_OUT."""
+        self._reload = True
+        try:
+            async with asyncio.timeout(self._patience_s):
+                while self._lost or self._reload:
+                    try:
+                        await self.recover()
+                    except TreeError:
+                        await asyncio.sleep(REOPEN_PAUSE_S / 5)
+        except TimeoutError:
+            raise _unreachable(str(error)) from error
+
+    # --- following -------------------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """After a lost connection or session: a session that lives, and an image that is the tree's. Raises TreeError."""
+        if self._lost:
+            await self.tree.close()
+            while True:
+                try:
+                    await self.open()
+                    break
+                except TreeError as error:
+                    log.error("no new session with the metadata tree", extra={"reason": str(error)})
+                    await asyncio.sleep(REOPEN_PAUSE_S)
+            self._lost = False
+        self._reload = False
+        try:
+            await self.load()
+            await self._settle()
+            await self.finish_interrupted()
+        except BaseException:
+            self._reload = True
+            raise
+
+    async def load(self) -> None:
+        """Read the whole tree and take over what differs from the image. Raises TreeError."""
+        self._unexplained.clear()
+        self._heard.clear()
+        fresh = await self._replayed(await self.tree.subtree("/"))
+        image = self.image
+        image.cluster_id = fresh.cluster_id
+        image.brokers = fresh.brokers
+        image.controller_id = fresh.controller_id
+        image.controller_epoch = fresh.controller_epoch
+        image.controller_epoch_version = fresh.controller_epoch_version
+        image.deleting = fresh.deleting
+        image.changes += 1
+        for kind, name in image.configs.keys() | fresh.configs.keys():
+            self._take_config(kind, name, fresh)
+        for topic in [topic for topic in image.topics.values() if topic.name not in fresh.topics]:
+            await self._hide(topic)
+        for topic in fresh.topics.values():
+            if image.topics.get(topic.name) != topic:
+                await self.show(topic)
+
+    async def finish_interrupted(self) -> None:
+        """Complete topics whose making, and remove those whose deletion was interrupted. Needs the controller's office."""
+        for name in sorted(self.image.deleting):
+            await self.refresh(layout.topic_path(name))
+        for topic in [topic for topic in self.image.topics.values() if not topic.is_complete]:
+            await self.refresh(layout.topic_path(topic.name))
+
+    async def _replayed(self, nodes: Nodes) -> ClusterImage:
+        image = ClusterImage()
+        for count, (path, (data, stat)) in enumerate(nodes.items(), 1):
+            try:
+                image.put(path, data, stat.version, stat.czxid)
+            except (layout.BadPayload, ValueError) as error:
+                log.error("a node of the metadata tree is passed over", extra={"reason": str(error)})
+            if count % NODES_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return image
+
+    async def refresh(self, entity: str) -> None:
+        """Read one entity (layout.entity_of) and take over what differs. Raises TreeError."""
+        if entity.startswith(layout.TOPICS + "/"):
+            await self._refresh_topic(entity.rpartition("/")[2])
+        elif entity.startswith("/config/"):
+            _, kind, name = entity[1:].split("/", 2)
+            fresh = await self._replayed(await self._read(entity))
+            self._take_config(kind, name, fresh)
+        elif entity.startswith(layout.BROKER_IDS + "/"):
+            broker_id = int(entity.rpartition("/")[2])
+            fresh = await self._replayed(await self._read(entity))
+            if broker_id in fresh.brokers:
+                self.image.brokers[broker_id] = fresh.brokers[broker_id]
+            else:
+                self.image.brokers.pop(broker_id, None)
+            self.image.changes += 1
+            await self._settle()
+        else:
+            await self._refresh_controller()
+            await self._settle()
+
+    async def _refresh_controller(self) -> None:
+        nodes = {**await self._read(layout.CONTROLLER), **await self._read(layout.CONTROLLER_EPOCH)}
+        fresh = await self._replayed(nodes)
+        self.image.controller_id = fresh.controller_id
+        self.image.controller_epoch = fresh.controller_epoch
+        self.image.controller_epoch_version = fresh.controller_epoch_version
+        self.image.changes += 1
+
+    async def _settle(self) -> None:
+        """Unless this is called while settling: a change made there was overtaken, and is decided again anyway."""
+        if self.followers is not None and not self._settling:
+            self._settling = True
+            try:
+                await self.followers.settle()
+            finally:
+                self._settling = False
+
+    async def _read(self, path: str) -> Nodes:
+        try:
+            return {path: await self.tree.get(path)}
+        except NoNode:
+            return {}
+
+    def _take_config(self, kind: str, name: str, fresh: ClusterImage) -> None:
+        has_changed = self.image.configs.get((kind, name)) != fresh.configs.get((kind, name))
+        self.image.take_config(kind, name, fresh)
+        if not has_changed:
+            return
+        self.image.changes += 1
+        if self.followers is not None:
+            self.followers.config_changed(kind, name)
+
+    # --- topics ----------------------------------------------------------------------------------------
+
+    async def _refresh_topic(self, name: str) -> None:
+        nodes = await self.tree.subtree(layout.topic_path(name))
+        if await self.tree.exists(layout.deletion_path(name)) is not None:
+            self.image.deleting.add(name)
+            await self.remove_topic(name)
+            return
+        self.image.deleting.discard(name)
+        was = self.image.topics.get(name)
+        topic = (await self._replayed(nodes)).topics.get(name)
+        if topic is None:
+            if was is not None:
+                await self._hide(was)
+            return
+        if topic != was:
+            await self._refresh_config("topics", name)
+        if not topic.is_complete:
+            topic = await self._completed(topic, nodes)
+        if topic != was:
+            await self.show(topic)
+
+    async def _refresh_config(self, kind: str, name: str) -> None:
+        await self.refresh(layout.config_path(kind, name))
+
+    async def _completed(self, topic: TopicImage, nodes: Nodes) -> TopicImage:
+        """The topic with the nodes that it lacked. When others are quicker with that, their events come here again."""
+        draft = ClusterImage()
+        draft.adopt(topic)
+        try:
+            for chunk in chunks(decide_completion(self.image, topic, nodes.keys(), self._fresh_uuid())):
+                await self._apply(chunk, draft)
+        except OTHERS_WERE_QUICKER as error:
+            log.info("a topic is completed by somebody else", extra={"reason": str(error)})
+        else:
+            log.warning(
+                "a topic that was made in part is complete now",
+                extra={"topic": topic.name, "partitions": len(topic.partitions)},
+            )
+        return draft.topics[topic.name]
+
+    async def show(self, topic: TopicImage) -> None:
+        """Make a topic's partitions, then show it to clients in place of what was known of its name."""
+        was = self.image.topics.get(topic.name)
+        if was is not None and was.topic_id != topic.topic_id:
+            await self._hide(was)
+        if self.followers is not None:
+            await self.followers.topic_changed(topic)
+        self.image.adopt(topic)
+
+    async def _hide(self, topic: TopicImage) -> None:
+        self.image.forget(topic.name)
+        if self.followers is not None:
+            await self.followers.topic_gone(topic)
+
+    async def remove_topic(self, name: str) -> None:
+        """Hide a topic that is marked for deletion, then remove its nodes, the mark last. Raises TreeError.
+
+        A crash leaves the mark, by which the next start goes on.
+        """
+        topic = self.image.topics.get(name)
+        if topic is not None:
+            await self._hide(topic)
+        for _ in range(DECISIONS_MAX):
+            nodes = await self.tree.subtree(layout.topic_path(name))
+            await self._refresh_config("topics", name)
+            try:
+                for chunk in chunks(decide_removal(self.image, name, nodes.keys())):
+                    await self._apply(chunk, self.image)
+                return
+            except OTHERS_WERE_QUICKER as error:
+                log.info("a topic is removed by others as well", extra={"reason": str(error)})
+                if await self.tree.exists(layout.deletion_path(name)) is None:
+                    self.image.deleting.discard(name)
+                    return
+        log.error("a deleted topic's nodes stay until the next start", extra={"topic": name})
+
+
+def _unreachable(why: str) -> ApiError:
+    return ApiError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"the metadata cannot be changed, because the metadata tree does not answer ({why}); the change may have been "
+        "made or not: look before you try again",
+    )

@@ -1,0 +1,60 @@
+"""The cluster features that ApiVersions announces: which newer protocols clients may speak here.
+
+A level of 0 says that a feature is known and switched off. Source: KIP-584; KIP-848 for
+group.version, KIP-932 for share.version, KIP-890 for transaction.version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.config import broker_groups
+from barnabas.wire.messages.api_versions import FinalizedFeatureKey, SupportedFeatureKey
+
+if TYPE_CHECKING:
+    from barnabas.config.loader import BrokerConfig
+
+GROUP_VERSION: Final = "group.version"
+SHARE_VERSION: Final = "share.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+
+
+class Feature(NamedTuple):
+    """One feature: the levels that this broker knows, and the one that holds."""
+
+    name: str
+    min_level: int
+    max_level: int
+    level: int
+
+
+class Features:
+    """What a configuration makes of the features."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        protocols = config.get(broker_groups.GROUP_COORDINATOR_REBALANCE_PROTOCOLS)
+        self.consumer_groups = "consumer" in protocols
+        self.all = (
+            Feature(GROUP_VERSION, 0, 1, int(self.consumer_groups)),
+            Feature(SHARE_VERSION, 0, 1, 1),
+            Feature(TRANSACTION_VERSION, 0, 2, 2),
+        )
+
+    def supported(self) -> list[SupportedFeatureKey]:
+        """The features and their levels as ApiVersions lists them."""
+        return [
+            SupportedFeatureKey(
+                name=feature.name, min_version=feature.min_level, max_version=feature.max_level
+            )
+            for feature in self.all
+        ]
+
+    def finalized(self) -> list[FinalizedFeatureKey]:
+        """Features at level 0 are left out, as Kafka leaves them out."""
+        return [
+            FinalizedFeatureKey(
+                name=feature.name, max_version_level=feature.level, min_version_level=feature.level
+            )
+            for feature in self.all
+            if feature.level
+        ]

@@ -1,0 +1,60 @@
+"""How the broker's own topics are made: partitions, replicas and options of each, from the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from barnabas.config import broker_groups, broker_share
+from barnabas.config.option import Option
+
+if TYPE_CHECKING:
+    from barnabas.config.loader import BrokerConfig
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+TRANSACTION_TOPIC: Final = "__transaction_state"
+
+
+class InternalTopic(NamedTuple):
+    """segment_bytes becomes the topic's option of that name; `configs` are fixed."""
+
+    partitions: Option[int]
+    replication_factor: Option[int]
+    segment_bytes: Option[int]
+    configs: Mapping[str, str]
+
+
+INTERNAL: Final[Mapping[str, InternalTopic]] = {
+    OFFSETS_TOPIC: InternalTopic(
+        broker_groups.OFFSETS_TOPIC_NUM_PARTITIONS,
+        broker_groups.OFFSETS_TOPIC_REPLICATION_FACTOR,
+        broker_groups.OFFSETS_TOPIC_SEGMENT_BYTES,
+        {"cleanup.policy": "compact", "compression.type": "producer"},
+    ),
+    # Not compacted: the deltas of a share partition share one key and every one since the snapshot counts. Old
+    # records go when snapshots have overtaken them (shares.states).
+    SHARE_STATE_TOPIC: InternalTopic(
+        broker_share.SHARE_STATE_TOPIC_NUM_PARTITIONS,
+        broker_share.SHARE_STATE_TOPIC_REPLICATION_FACTOR,
+        broker_share.SHARE_STATE_TOPIC_SEGMENT_BYTES,
+        {"cleanup.policy": "delete", "retention.ms": "-1", "compression.type": "producer"},
+    ),
+    TRANSACTION_TOPIC: InternalTopic(
+        broker_share.TRANSACTION_STATE_LOG_NUM_PARTITIONS,
+        broker_share.TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
+        broker_share.TRANSACTION_STATE_LOG_SEGMENT_BYTES,
+        {"cleanup.policy": "compact", "compression.type": "uncompressed"},
+    ),
+}
+
+
+def creation(config: BrokerConfig, name: str) -> tuple[int, int, dict[str, Any]]:
+    """(partitions, replication factor, options) that an internal topic is created with."""
+    topic = INTERNAL[name]
+    segment_bytes = str(config.get(topic.segment_bytes))
+    return (
+        config.get(topic.partitions),
+        config.get(topic.replication_factor),
+        {**topic.configs, "segment.bytes": segment_bytes},
+    )

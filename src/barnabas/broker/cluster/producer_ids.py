@@ -1,0 +1,66 @@
+"""Producer ids, handed out from blocks that are reserved in the znode tree.
+
+A block is written to /latest_producer_id_block before its first id is used, so that no id is given twice
+whatever crashes: the rest of a block is then skipped. Layout and block size are Kafka's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from barnabas.coordination.tree import BadVersion, TreeError
+from barnabas.cores.znode_layout import (
+    PRODUCER_ID_BLOCK,
+    ProducerIdBlock,
+    decode_producer_id_block,
+    encode_producer_id_block,
+)
+from barnabas.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.coordination.tree import ZnodeTree
+
+BLOCK_IDS: Final = 1000
+
+
+class ProducerIds:
+    """The ids of one broker."""
+
+    def __init__(self, tree: Callable[[], ZnodeTree], node_id: int) -> None:
+        """tree: returns the present session with the tree."""
+        self._tree = tree
+        self._node_id = node_id
+        self._next = 0
+        self._last = -1
+        self._reserving = asyncio.Lock()
+
+    async def next_id(self) -> int:
+        """An id that nobody was given before. Raises ApiError COORDINATOR_NOT_AVAILABLE when no block can be had."""
+        async with self._reserving:
+            if self._next > self._last:
+                try:
+                    block = await self._reserve()
+                except TreeError as error:
+                    why = f"no producer ids can be reserved: {error}"
+                    raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why) from error
+                self._next, self._last = block.first, block.last
+        taken = self._next
+        self._next += 1
+        return taken
+
+    async def _reserve(self) -> ProducerIdBlock:
+        """A fresh block; of brokers that compete for it the znode's version lets one through. Raises TreeError."""
+        while True:
+            tree = self._tree()
+            data, stat = await tree.get(PRODUCER_ID_BLOCK)
+            newest = decode_producer_id_block(data)
+            first = 0 if newest is None else newest.last + 1
+            block = ProducerIdBlock(self._node_id, first, first + BLOCK_IDS - 1)
+            try:
+                await tree.set(PRODUCER_ID_BLOCK, encode_producer_id_block(block), stat.version)
+            except BadVersion:
+                continue
+            return block

@@ -1,0 +1,91 @@
+"""Which znode tree a broker uses: the ZooKeeper ensemble of `zookeeper.connect`, else a file beside its log."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from barnabas.config import broker_zookeeper
+from barnabas.coordination.local import LocalTree
+from barnabas.coordination.tree import TreeError, TreeInUse, ZnodeTree
+from barnabas.extras import how_to_install
+from barnabas.storage.checkpoints import read_meta
+
+if TYPE_CHECKING:
+    from barnabas.config.loader import BrokerConfig
+    from barnabas.runtime.machine import Machine
+
+TREE_FILE: Final = "znodes.sqlite"
+COPY_FILE: Final = "znodes.copy"
+WAIT_SHARE: Final = 1.25
+"""How long to wait for what a lost session leaves behind, in session time-outs: servers end sessions a tick late."""
+
+OpenTree = Callable[[], Awaitable[ZnodeTree]]
+
+
+def tree_opener(config: BrokerConfig, machine: Machine) -> tuple[OpenTree, float]:
+    """(opens a new session with the configured tree, a session's time-out in seconds).
+
+    Opening raises TreeError. Raises OSError when ZooKeeper is asked for and its client is not installed.
+    """
+    session_timeout_s = config.get(broker_zookeeper.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000
+    hosts = config.get(broker_zookeeper.ZOOKEEPER_CONNECT)
+    if hosts:
+        return _zookeeper(config, hosts, session_timeout_s), session_timeout_s
+
+    async def local() -> ZnodeTree:
+        # Nothing is served yet, so the loop may wait for the file.
+        path = Path(config.log_dirs[0]) / TREE_FILE
+        _require_not_lost(path, config)
+        try:
+            return LocalTree.open(path, machine.clock.now_ms, machine.new_pool)
+        except TreeInUse:
+            raise
+        except TreeError as error:
+            raise TreeError(error.path, f"{error.reason}; {_how_to_restore(config)}") from error
+
+    return local, session_timeout_s
+
+
+def copies_of(log_dirs: Sequence[str | Path]) -> list[Path]:
+    """Where the tree's copies lie: one in every log dir."""
+    return [Path(log_dir) / COPY_FILE for log_dir in log_dirs]
+
+
+def _require_not_lost(path: Path, config: BrokerConfig) -> None:
+    """Raises TreeError when the log dirs have been used and the tree's file is gone: a new tree would know no topic."""
+    if path.exists():
+        return
+    for log_dir in config.log_dirs:
+        meta = read_meta(str(log_dir))
+        if meta is not None and meta.cluster_id is not None:
+            raise TreeError(
+                str(path),
+                f"is missing, though {log_dir} holds the records of cluster {meta.cluster_id}; {_how_to_restore(config)}",
+            )
+
+
+def _how_to_restore(config: BrokerConfig) -> str:
+    dirs = " ".join(str(log_dir) for log_dir in config.log_dirs)
+    return f"restore it with `barnabas recover {dirs}`"
+
+
+def _zookeeper(config: BrokerConfig, hosts: str, session_timeout_s: float) -> OpenTree:
+    if find_spec("kazoo") is None:
+        raise OSError(
+            "zookeeper.connect is set, and the client for ZooKeeper is not installed; install it with "
+            f"{how_to_install('cluster')}"
+        )
+    connect_timeout_ms = config.get(broker_zookeeper.ZOOKEEPER_CONNECTION_TIMEOUT_MS)
+    connect_timeout_s = session_timeout_s if connect_timeout_ms is None else connect_timeout_ms / 1000
+
+    async def zookeeper() -> ZnodeTree:
+        from barnabas.coordination.zookeeper import ZooKeeperTree
+
+        return await ZooKeeperTree.open(
+            hosts, session_timeout_s=session_timeout_s, connect_timeout_s=connect_timeout_s
+        )
+
+    return zookeeper

@@ -1,0 +1,1 @@
+"""Coordinators: cores whose state is the log of an internal topic's partition."""

@@ -1,0 +1,157 @@
+"""The group coordinator: one core for each partition of `__consumer_offsets` that this broker leads.
+
+The runtime drives the cores; this is what is particular to groups: their options, the topics that they see, and the
+expiry of offsets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC
+from barnabas.broker.coordinators.group_limits import limits_of_all, limits_of_one
+from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Kind, MakeEvent
+from barnabas.config import broker_groups
+from barnabas.cores.group import GroupCoordinatorCore, TopicInfo
+from barnabas.cores.group.consumer.topic_regex import InvalidRegex, compile_topic_regex
+from barnabas.records.compression import Codec
+from barnabas.records.partitioner import partition_for_name
+from barnabas.runtime.pace import in_pieces
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from barnabas.broker.cluster.controller import Controller
+    from barnabas.broker.partitions.registry import Partitions
+    from barnabas.config.loader import BrokerConfig
+    from barnabas.runtime.clock import Clock
+
+log = logging.getLogger("barnabas.groups")
+
+
+class GroupCoordinator:
+    """All groups of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        controller: Controller,
+        partitions: Partitions,
+    ) -> None:
+        self._controller = controller
+        self._partitions = partitions
+        self._limits = limits_of_all(config)
+        self.on_effect: Callable[[Any], None] = lambda effect: None
+        """What share groups ask of the share coordinator (cores.group.share.events)."""
+        self._topics: Mapping[str, TopicInfo] = {}
+        self._topology = -1
+        kind = Kind(
+            "group",
+            OFFSETS_TOPIC,
+            self._make_core,
+            Codec(config.get(broker_groups.OFFSETS_TOPIC_COMPRESSION_CODEC)),
+            config.get(broker_groups.OFFSETS_LOAD_BUFFER_SIZE),
+            before_step=self._refresh_topics,
+            on_effect=lambda effect: self.on_effect(effect),
+        )
+        self.runtime = CoordinatorRuntime(kind, loop, clock, partitions, controller.ensure_internal_topic)
+
+    def _make_core(self, index: int) -> GroupCoordinatorCore:
+        core = GroupCoordinatorCore(self._limits)
+        count = self._partitions.count(OFFSETS_TOPIC)
+        self._refresh_topics(core)
+        for kind, name in self._controller.image.configs:
+            if kind == "groups" and partition_for_name(name, count) == index:
+                self._set_group_limits(core, name)
+        return core
+
+    async def prepare(self) -> None:
+        """Create and load the offsets topic, once. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
+        await self.runtime.prepare()
+
+    async def load_existing(self) -> None:
+        """At start: load what an earlier run left, so that groups keep their offsets and members their time."""
+        await self.runtime.load_existing()
+
+    def has_forgotten(self, group_id: str, topic_id: UUID, index: int) -> bool:
+        """Whether the state of a share group's partition is nobody's: False too where the group is not loaded."""
+        core = self.runtime.core_of(group_id)
+        return core is not None and not core.keeps_share_state(group_id, topic_id, index)
+
+    # --- asking ----------------------------------------------------------------------------------------
+
+    async def ask(self, make_event: MakeEvent, group_id: str) -> Any:
+        """The core's reply to an event about one group; it may come much later."""
+        if not self.runtime.partition_count:
+            await self.runtime.prepare()
+        return await self.runtime.request(group_id, make_event)
+
+    async def match_topics(self, group_id: str, pattern: str | None) -> None:
+        """Match topics with the expressions of a group, and a member's new one, before the group's core needs them.
+
+        In pieces between which others are served: 10,000 names take up to a second. A core that finds topics unmatched
+        matches them itself.
+        """
+        core = self.runtime.core_of(group_id)
+        patterns = {*core.patterns_of(group_id)} if core is not None else set()
+        for text in patterns | ({pattern} if pattern else set()):
+            with contextlib.suppress(InvalidRegex):  # the core refuses it
+                pieces = compile_topic_regex(text).prepare(self._known_topics())
+                await in_pieces(self.runtime.loop, self.runtime.clock, pieces)
+
+    async def ask_all(self, make_event: MakeEvent) -> list[Any]:
+        """The replies of every partition to the same question."""
+        return [await self.runtime.request_at(index, make_event) for index, _ in self.runtime.cores()]
+
+    # --- time and topics -------------------------------------------------------------------------------
+
+    def poll_timers(self) -> None:
+        """Fire what is due now; for tests that move the clock."""
+        self.runtime.poll_timers()
+
+    async def expire_offsets(self) -> None:
+        """Called every offsets.retention.check.interval.ms."""
+        await self.runtime.sweep(GroupCoordinatorCore.expiry)
+
+    def on_topics_deleted(self, topics: frozenset[str]) -> None:
+        """Groups forget deleted topics; all groups end with the topic that keeps them."""
+        if OFFSETS_TOPIC in topics:
+            self.runtime.topic_deleted()
+        else:
+            self.runtime.sweep(lambda core, now_ms: core.topics_deleted(now_ms, topics))
+
+    def on_configs_changed(self, kind: str, entity: str) -> None:
+        """An administrator has changed options: those of one group hold from its next event on."""
+        core = self.runtime.core_of(entity) if kind == "groups" else None
+        if core is not None:
+            self._set_group_limits(core, entity)
+
+    def _set_group_limits(self, core: GroupCoordinatorCore, group_id: str) -> None:
+        texts = self._controller.image.config("groups", group_id)
+        core.set_group_limits(group_id, limits_of_one(self._limits, texts))
+
+    def _refresh_topics(self, core: GroupCoordinatorCore) -> None:
+        """Cores learn of new, grown and deleted topics with their next event; idle ones cost nothing."""
+        if core.topology != self._partitions.topology:
+            core.set_topics(self._known_topics())
+            core.topology = self._topology
+
+    def _known_topics(self) -> Mapping[str, TopicInfo]:
+        """One mapping for all cores, made anew when topics have changed."""
+        if self._topology != self._partitions.topology:
+            self._topology = self._partitions.topology
+            self._topics = {
+                name: TopicInfo(topic.topic_id, len(topic.partitions))
+                for name, topic in self._controller.image.topics.items()
+            }
+        return self._topics
+
+    def close(self) -> None:
+        """Answer whoever still waits."""
+        self.runtime.close()

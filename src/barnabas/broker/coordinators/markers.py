@@ -1,0 +1,221 @@
+"""Writes the ends of transactions into their partitions, as often as it takes.
+
+A transaction that has been decided must end in every partition that it wrote to, or readers of committed records wait
+there for ever. So what cannot be written is tried again: after a while, and after a restart. A marker that was
+written twice does no harm: the second one finds no transaction to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC
+from barnabas.cores.decision import Producer
+from barnabas.cores.group import EndTransaction
+from barnabas.records.units import CoordinatorEpoch
+from barnabas.runtime.pace import in_pieces
+from barnabas.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.coordinators.groups import GroupCoordinator
+    from barnabas.broker.partitions.acknowledgement import Acknowledgement
+    from barnabas.broker.partitions.partition import Partition
+    from barnabas.broker.partitions.registry import Partitions
+    from barnabas.cores.cluster_image import ClusterImage
+    from barnabas.cores.transactions import WriteMarkers
+    from barnabas.cores.transactions.state import TopicPartition
+    from barnabas.runtime.clock import Clock
+
+log = logging.getLogger("barnabas.transactions")
+
+RETRY_S: Final = 1.0
+MOVED_ON: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""The partition has seen a newer end of this producer's transactions, so that this one is no longer needed."""
+
+
+class Job:
+    """The markers of one transaction: `left` is where none is written, `waiting` where one is not yet acknowledged."""
+
+    __slots__ = ("coordinator_epoch", "effect", "left", "named", "waiting")
+
+    def __init__(self, effect: WriteMarkers, coordinator_epoch: int) -> None:
+        self.effect = effect
+        self.coordinator_epoch = coordinator_epoch
+        self.left = set(effect.partitions)
+        self.waiting: set[TopicPartition] = set()
+        self.named: set[tuple[TopicPartition, ErrorCode]] = set()
+        """Where a marker cannot be written and why, as far as the log says so already."""
+
+
+class MarkerWriter:
+    """See the module."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        partitions: Partitions,
+        groups: GroupCoordinator,
+        image: Callable[[], ClusterImage],
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._partitions = partitions
+        self._groups = groups
+        self._image = image
+        self.on_written: Callable[[WriteMarkers], bool] = lambda effect: True
+        """Called when all markers of a transaction are acknowledged; False has it called again after a while."""
+        self.is_wanted: Callable[[WriteMarkers], bool] = lambda effect: True
+        """Whether the markers still have to be written: asked before they are tried again."""
+        self._current: dict[str, Job] = {}
+        """By transactional id: its newest job. One that was overtaken (its coordinator was loaded again) writes no more."""
+        self._queue: deque[Job] = deque()
+        self._is_draining = False
+        self._retries: set[asyncio.TimerHandle] = set()
+
+    def close(self) -> None:
+        """Nothing is tried again; the next start finishes what is left."""
+        for handle in self._retries:
+            handle.cancel()
+        self._retries.clear()
+        self._queue.clear()
+
+    # --- one marker ------------------------------------------------------------------------------------
+
+    def append(
+        self, topic: str, index: int, producer: Producer, commit: bool, coordinator_epoch: int, version: int
+    ) -> Acknowledgement:
+        """Write one marker. Raises ApiError with nothing written."""
+        partition = self._partitions.require(topic, index)
+
+        def write(partition: Partition) -> Acknowledgement:
+            return partition.append_marker(producer, commit, CoordinatorEpoch(coordinator_epoch), version)
+
+        if topic != OFFSETS_TOPIC:
+            return write(partition)
+        return self._groups.runtime.append_marker(
+            index, write, lambda now_ms: EndTransaction(None, now_ms, producer, commit)
+        )
+
+    # --- all markers of a transaction ------------------------------------------------------------------
+
+    def write_soon(self, effect: WriteMarkers, coordinator_epoch: int) -> None:
+        """Write the markers: those of a transaction with few partitions at once."""
+        job = self._current[effect.transactional_id] = Job(effect, coordinator_epoch)
+        self._enqueue(job)
+
+    def _enqueue(self, job: Job) -> None:
+        self._queue.append(job)
+        if not self._is_draining:
+            self._is_draining = True
+            in_pieces(self._loop, self._clock, self._drain())
+
+    def _drain(self) -> Iterator[None]:
+        try:
+            while self._queue:
+                job = self._queue.popleft()
+                try:
+                    yield from self._write(job)
+                except Exception:
+                    log.exception(
+                        "the end of a transaction met a bug; it is tried again",
+                        extra={"transactional_id": job.effect.transactional_id},
+                    )
+                    self._try_again(job)
+        finally:
+            self._is_draining = False
+
+    def _write(self, job: Job) -> Iterator[None]:
+        if not self._is_current(job):
+            return
+        for where in sorted(job.left):
+            try:
+                self._write_one(job, where)
+            except Exception:
+                log.exception("a transaction's marker met a bug; it is tried again", extra=_place(job, where))
+            yield
+        self._look_after(job)
+
+    def _write_one(self, job: Job, where: TopicPartition) -> None:
+        effect = job.effect
+        try:
+            acknowledgement = self.append(
+                *where, effect.producer, effect.commit, job.coordinator_epoch, effect.version
+            )
+        except ApiError as error:
+            self._not_written(job, where, error)
+            return
+        job.left.discard(where)
+        if acknowledgement.is_ready:
+            return
+        job.waiting.add(where)
+
+        def ready(acknowledgement: Acknowledgement) -> None:
+            job.waiting.discard(where)
+            if acknowledgement.error is not None:
+                job.left.add(where)
+                self._not_written(job, where, acknowledgement.error)
+            if not job.waiting:
+                self._look_after(job)
+
+        acknowledgement.when_ready(ready)
+
+    def _not_written(self, job: Job, where: TopicPartition, error: ApiError) -> None:
+        if error.code in MOVED_ON or self._is_deleted(where):
+            job.left.discard(where)
+            log.warning(
+                "a transaction's marker is not needed any more",
+                extra={**_place(job, where), "reason": error.message},
+            )
+            return
+        if (where, error.code) in job.named:  # an offline partition would fill the log, second by second
+            return
+        job.named.add((where, error.code))
+        log.warning(
+            "a transaction's marker cannot be written; it is tried again",
+            extra={**_place(job, where), "after_s": RETRY_S, "reason": error.message},
+        )
+
+    def _is_current(self, job: Job) -> bool:
+        return self._current.get(job.effect.transactional_id) is job
+
+    def _is_deleted(self, where: TopicPartition) -> bool:
+        topic = self._image().topics.get(where[0])
+        return topic is None or where[1] not in topic.partitions
+
+    def _look_after(self, job: Job) -> None:
+        """Go on when no acknowledgement is waited for: with what is left, or with the end of the transaction."""
+        if job.waiting or not self._is_current(job):
+            return
+        if not job.left and self.on_written(job.effect):
+            del self._current[job.effect.transactional_id]
+            return
+        self._try_again(job)
+
+    def _try_again(self, job: Job) -> None:
+        handle: asyncio.TimerHandle | None = None
+
+        def again() -> None:
+            assert handle is not None
+            self._retries.discard(handle)
+            if not self._is_current(job):
+                return
+            if self.is_wanted(job.effect):
+                self._enqueue(job)
+            else:
+                del self._current[job.effect.transactional_id]
+
+        handle = self._loop.call_later(RETRY_S, again)
+        self._retries.add(handle)
+
+
+def _place(job: Job, where: TopicPartition) -> dict[str, object]:
+    return {
+        "transactional_id": job.effect.transactional_id,
+        "producer_id": job.effect.producer.producer_id,
+        "partition": f"{where[0]}-{where[1]}",
+    }

@@ -1,0 +1,497 @@
+"""Drives the cores of one coordinator: one core for each partition of its topic that this broker leads.
+
+The only place that loads, steps, appends, takes back, sets timers and unloads, for groups, for the states of share
+groups and for transactions. A request becomes an event; the core decides; its records are appended as one batch;
+then timers are set, and replies and effects leave when the high watermark covers what was appended. Nothing is
+awaited in between, so a core never sees two events at once.
+
+One fault, one partition: whatever a core raises is logged once with its stack; the requests that wait in the partition are
+answered, and it is loaded again from its log. The other partitions notice nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from barnabas.broker.coordinators.loading import replay_log
+from barnabas.cores.decision import Decision, Entry, TimerFired
+from barnabas.records.batch import Record, build_batch
+from barnabas.records.compression import Codec
+from barnabas.records.partitioner import partition_for_name
+from barnabas.runtime.pace import in_pieces
+from barnabas.runtime.timers import KeyedTimers
+from barnabas.storage.errors import StorageError
+from barnabas.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.partitions.acknowledgement import Acknowledgement
+    from barnabas.broker.partitions.partition import Partition
+    from barnabas.broker.partitions.registry import Partitions
+    from barnabas.runtime.clock import Clock
+
+log = logging.getLogger("barnabas.coordinators")
+
+RELOAD_DELAY_S: Final = 1.0
+RELOAD_DELAY_S_MAX: Final = 60.0
+
+MakeEvent = Callable[[Any, int], Any]
+"""(token, now_ms) -> event."""
+
+
+class Core(Protocol):
+    """What the runtime asks of a core; see cores/group/core.py and cores/group/share/state.py."""
+
+    @property
+    def deadlines(self) -> Mapping[Any, int]: ...
+    def names(self) -> Iterable[str]: ...
+    def step(self, event: Any) -> Decision: ...
+    def abandon(self, decisions: Sequence[Decision], error: ErrorCode, now_ms: int) -> Decision: ...
+    def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None: ...
+    def replay_marker(self, producer_id: int, committed: bool) -> None: ...
+    def on_loaded(self, now_ms: int) -> Iterator[Decision]: ...
+    def export(self, name: str, now_ms: int) -> Iterator[Any]: ...
+    def disown(self, name: str, now_ms: int) -> Iterator[Any]: ...
+
+
+C = TypeVar("C", bound=Core)
+
+
+@dataclass(frozen=True)
+class Kind(Generic[C]):
+    """What distinguishes one coordinator from another.
+
+    make_core: a new core for a partition. before_step: called before each event. on_effect: carries out what a core
+    wants of others. on_records: called with records that were replayed or appended, and the offset of the first.
+    """
+
+    name: str
+    topic: str
+    make_core: Callable[[int], C]
+    codec: Codec
+    load_bytes: int
+    before_step: Callable[[C], None] = lambda core: None
+    on_effect: Callable[[Any], None] = lambda effect: None
+    on_records: Callable[[C, int, Sequence[Entry]], None] = lambda core, offset, entries: None
+
+
+@dataclass(eq=False)
+class Seat(Generic[C]):
+    """One partition of the topic with its core, from loading to unloading."""
+
+    index: int
+    partition: Partition
+    core: C
+    is_loaded: bool = False
+    is_gone: bool = False
+    waiting: dict[Any, Any] = field(default_factory=dict)
+    """Token -> event of the requests that have no answer yet."""
+    armed: set[Hashable] = field(default_factory=set)
+    held: deque[tuple[Acknowledgement, Decision]] = field(default_factory=deque)
+    """Decisions whose replies and effects wait until the high watermark covers their records, in their order."""
+
+
+class CoordinatorRuntime(Generic[C]):
+    """See the module."""
+
+    def __init__(
+        self,
+        kind: Kind[C],
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        partitions: Partitions,
+        ensure_topic: Callable[[str], Awaitable[int]],
+    ) -> None:
+        self._kind = kind
+        self.loop = loop
+        self.clock = clock
+        self._partitions = partitions
+        self._ensure_topic = ensure_topic
+        self._seats: dict[int, Seat[C]] = {}
+        self._timers = KeyedTimers(loop, clock, self._fire)
+        self._preparing: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.partition_count = 0
+        """Of the topic; 0 while it does not exist or is not loaded."""
+
+    # --- the topic -------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Create and load the topic, unless that is done. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
+        if self.partition_count:
+            return
+        if self._preparing is None:
+            self._preparing = self.loop.create_task(self._prepare())
+            self._preparing.add_done_callback(self._prepared)
+        await asyncio.shield(self._preparing)
+
+    async def _prepare(self) -> None:
+        await self._load_all(await self._ensure_topic(self._kind.topic))
+
+    def _prepared(self, task: asyncio.Task[None]) -> None:
+        self._preparing = None
+        if not task.cancelled() and task.exception() is not None:
+            log.error(
+                "a coordinator's topic cannot be prepared",
+                extra={"topic": self._kind.topic, "reason": str(task.exception())},
+            )
+
+    async def load_existing(self) -> None:
+        """At start: load what an earlier run left."""
+        await self._load_all(self._partitions.count(self._kind.topic))
+
+    async def _load_all(self, count: int) -> None:
+        loaded = []
+        for index in range(count):
+            partition = self._partitions.get(self._kind.topic, index)
+            if partition is not None:
+                seat = self._take_seat(index, partition)
+                await self._replay(seat)
+                loaded.append(seat)
+        await self._move_home({seat.index: seat for seat in loaded if not seat.is_gone}, count)
+        # Before they begin: what a core wants done when it is loaded may be done at once, and asks it again.
+        if all(not seat.is_gone for seat in loaded):  # else the topic was deleted meanwhile
+            self.partition_count = count
+        for seat in loaded:
+            self._begin(seat)
+
+    def topic_deleted(self) -> None:
+        """The coordinator's own topic is gone: everything begins anew, with a new topic when somebody asks."""
+        self.partition_count = 0
+        seats, self._seats = self._seats, {}
+        for seat in seats.values():
+            self._leave(seat)
+        if seats:
+            log.warning(
+                "a coordinator's topic was deleted with all that it kept",
+                extra={"topic": self._kind.topic, "partitions": len(seats)},
+            )
+
+    def close(self) -> None:
+        """Answer whoever still waits, and fire no timer any more."""
+        self._timers.close()
+        for task in self._tasks:
+            task.cancel()
+        for seat in self._seats.values():
+            self._leave(seat)
+
+    # --- loading and unloading -------------------------------------------------------------------------
+
+    def _take_seat(self, index: int, partition: Partition) -> Seat[C]:
+        seat = self._seats[index] = Seat(index, partition, self._kind.make_core(index))
+        return seat
+
+    async def _replay(self, seat: Seat[C]) -> None:
+        def on_record(offset: int, key: bytes, value: bytes | None) -> None:
+            self._kind.on_records(seat.core, offset, ((key, value),))
+
+        pieces = replay_log(seat.partition, seat.core, self._kind.load_bytes, on_record)
+        await in_pieces(self.loop, self.clock, pieces)
+
+    def _begin(self, seat: Seat[C]) -> None:
+        """Everything is replayed: serve."""
+        if seat.is_gone:
+            return
+        seat.is_loaded = True
+        try:
+            for decision in seat.core.on_loaded(self.clock.now_ms()):
+                self._append_and_carry_out(seat, decision)
+        except Exception:
+            self._fail(seat, "loading")
+
+    def _leave(self, seat: Seat[C], error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Answer all who wait in a partition, cancel its timers; the core is not used any more."""
+        seat.is_gone, seat.is_loaded = True, False
+        for key in seat.armed:
+            self._timers.cancel((seat.index, key))
+        waiting, seat.waiting = seat.waiting, {}
+        for token, event in waiting.items():
+            if not token.done():
+                token.set_result(event.refused(error))
+        seat.held.clear()
+
+    def _fail(self, seat: Seat[C], what: str) -> None:
+        """Called in an exception handler: a bug in a core. Its memory is not to be trusted: take it from the log again."""
+        log.exception(
+            "a coordinator met a bug; this partition of it is loaded again, the others go on",
+            extra={"topic": self._kind.topic, "partition": seat.index, "at": what},
+        )
+        self._reload(seat)
+
+    def _reload(self, seat: Seat[C]) -> None:
+        if seat.is_gone:
+            return
+        self._leave(seat)
+        if self._seats.get(seat.index) is seat:
+            again = self._take_seat(seat.index, seat.partition)
+            task = self.loop.create_task(self._load_again(again))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _load_again(self, seat: Seat[C]) -> None:
+        delay_s = RELOAD_DELAY_S
+        while not seat.is_gone:
+            try:
+                await self._replay(seat)
+            except Exception:
+                log.exception(
+                    "a coordinator's partition cannot be loaded; it is tried again",
+                    extra={"topic": self._kind.topic, "partition": seat.index, "after_s": delay_s},
+                )
+                await asyncio.sleep(delay_s)
+                delay_s = min(2 * delay_s, RELOAD_DELAY_S_MAX)
+                seat.core = self._kind.make_core(seat.index)
+            else:
+                self._begin(seat)
+                return
+
+    # --- names in partitions that are not theirs -----------------------------------------------------------
+
+    async def _move_home(self, seats: Mapping[int, Seat[C]], count: int) -> None:
+        """Move what an earlier version kept in another partition than Kafka does. Nobody is served yet.
+
+        The right partition is written and flushed before the wrong one forgets: a crash in between repeats the move.
+        """
+        moves = [
+            (seat, name, home)
+            for seat in seats.values()
+            for name in seat.core.names()
+            if (home := seats.get(partition_for_name(name, count))) is not None and home is not seat
+        ]
+        if not moves:
+            return
+        try:
+            await in_pieces(self.loop, self.clock, self._export(moves))
+            for home in {seat.index: seat for _, _, seat in moves}.values():
+                await self.loop.run_in_executor(None, home.partition.log.flush)
+            await in_pieces(self.loop, self.clock, self._disown(moves))
+        except (ApiError, StorageError) as error:
+            log.error(
+                "what lies in another partition than Kafka keeps it in was not moved; the next start tries again",
+                extra={"topic": self._kind.topic, "reason": str(error)},
+            )
+            return
+        log.warning(
+            "what lay in another partition than Kafka keeps it in was moved",
+            extra={"topic": self._kind.topic, "moved": len(moves)},
+        )
+
+    def _export(self, moves: Iterable[tuple[Seat[C], str, Seat[C]]]) -> Iterator[None]:
+        for seat, name, home in moves:
+            for event in seat.core.export(name, self.clock.now_ms()):
+                self._write_move(home, event)
+                yield
+
+    def _disown(self, moves: Iterable[tuple[Seat[C], str, Seat[C]]]) -> Iterator[None]:
+        for seat, name, _ in moves:
+            for event in seat.core.disown(name, self.clock.now_ms()):
+                self._write_move(seat, event)
+                yield
+
+    def _write_move(self, seat: Seat[C], event: Any) -> None:
+        """Raises ApiError: then nothing was lost, and the next start moves the rest."""
+        decision = seat.core.step(event)
+        if decision.records:
+            self._append(seat, decision)
+
+    # --- asking ----------------------------------------------------------------------------------------
+
+    def index_of(self, name: str) -> int:
+        """The partition that keeps `name`, as Kafka computes it. The topic must be there."""
+        return partition_for_name(name, self.partition_count)
+
+    def core_of(self, name: str) -> C | None:
+        """The core that keeps `name`, to read; None while it is not loaded."""
+        seat = self._seats.get(self.index_of(name)) if self.partition_count else None
+        return seat.core if seat is not None and seat.is_loaded else None
+
+    def cores(self) -> Iterator[tuple[int, C]]:
+        """The loaded cores, by partition."""
+        for index, seat in list(self._seats.items()):
+            if seat.is_loaded:
+                yield index, seat.core
+
+    def request(self, name: str, make_event: MakeEvent) -> asyncio.Future[Any]:
+        """The reply to an event about one name. On a single node it is there when this returns, unless the core waits."""
+        if not self.partition_count:
+            return self._request(None, make_event)
+        return self._request(self._seats.get(self.index_of(name)), make_event)
+
+    def request_at(self, index: int, make_event: MakeEvent) -> asyncio.Future[Any]:
+        """The reply of one partition."""
+        return self._request(self._seats.get(index), make_event)
+
+    def _request(self, seat: Seat[C] | None, make_event: MakeEvent) -> asyncio.Future[Any]:
+        token: asyncio.Future[Any] = self.loop.create_future()
+        event = make_event(token, self.clock.now_ms())
+        if seat is None:
+            token.set_result(event.refused(ErrorCode.NOT_COORDINATOR))
+        elif not seat.is_loaded:
+            token.set_result(event.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        else:
+            seat.waiting[token] = event
+            self._step(seat, event)
+        return token
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether some partition is not served yet, so that what is not found may still come."""
+        return any(not seat.is_loaded for seat in self._seats.values())
+
+    def append_marker(
+        self, index: int, append: Callable[[Partition], Acknowledgement], make_event: Callable[[int], Any]
+    ) -> Acknowledgement:
+        """Write the end of a transaction into one partition of the topic and step it there, in the same turn.
+
+        make_event: now_ms -> the event, whose token is None. Raises ApiError with nothing written.
+        """
+        seat = self._seats.get(index)
+        if seat is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self._kind.topic}-{index} is not led here")
+        if not seat.is_loaded:  # loading would miss a marker that comes behind the end it has seen
+            raise ApiError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._kind.topic}-{index} is being loaded"
+            )
+        acknowledgement = append(seat.partition)
+        if not acknowledgement.is_ready:  # what shows the transaction's end waits until the marker is safe
+            self._hold(seat, acknowledgement, Decision())
+        self._step(seat, make_event(self.clock.now_ms()))
+        return acknowledgement
+
+    def sweep(self, make_pieces: Callable[[C, int], Iterator[Any]]) -> asyncio.Future[None]:
+        """Step what concerns all names, piece by piece, partition after partition; small sweeps are done at once."""
+        return in_pieces(self.loop, self.clock, self._sweep(make_pieces))
+
+    def _sweep(self, make_pieces: Callable[[C, int], Iterator[Any]]) -> Iterator[None]:
+        now_ms = self.clock.now_ms()
+        # All generators begin before any of them goes on: what they hide at their beginning is hidden at once.
+        begun = [
+            (seat, iter(make_pieces(seat.core, now_ms))) for seat in self._seats.values() if seat.is_loaded
+        ]
+        for seat, pieces in begun:
+            while not seat.is_gone:
+                try:
+                    event = next(pieces)
+                except StopIteration:
+                    break
+                except Exception:
+                    self._fail(seat, "a sweep")
+                    break
+                if event is not None:
+                    self._step(seat, event)
+                yield
+
+    # --- stepping --------------------------------------------------------------------------------------
+
+    def _step(self, seat: Seat[C], event: Any) -> None:
+        try:
+            self._kind.before_step(seat.core)
+            decision = seat.core.step(event)
+            self._append_and_carry_out(seat, decision)
+        except Exception:
+            # This request alone gets an error that is not retriable; the others that wait are answered with one that is.
+            if event.token is not None and seat.waiting.pop(event.token, None) is not None:
+                event.token.set_result(event.refused(ErrorCode.UNKNOWN_SERVER_ERROR))
+            self._fail(seat, type(event).__name__)
+
+    def _append_and_carry_out(self, seat: Seat[C], decision: Decision) -> None:
+        acknowledgement: Acknowledgement | None = None
+        if decision.records:
+            try:
+                acknowledgement = self._append(seat, decision)
+            except ApiError as error:
+                if not seat.partition.is_deleted:  # else `topic_deleted` is about to come, and says so
+                    log.error(
+                        "a coordinator's change was not written",
+                        extra={"topic": self._kind.topic, "partition": seat.index, "reason": error.message},
+                    )
+                decision = seat.core.abandon([decision], error.code, self.clock.now_ms())
+        for timer in decision.timers:
+            if timer.deadline_ms is None:
+                seat.armed.discard(timer.key)
+                self._timers.cancel((seat.index, timer.key))
+            else:
+                seat.armed.add(timer.key)
+                self._timers.set((seat.index, timer.key), timer.deadline_ms)
+        for note in decision.notes:
+            log.info(note.text, extra=dict(note.fields))
+        if acknowledgement is not None and not acknowledgement.is_ready:
+            self._hold(seat, acknowledgement, decision)
+        elif seat.held:  # an answer never shows what a crash could take back
+            seat.held.append((seat.held[-1][0], decision))
+        else:
+            self._give_out(seat, decision)
+
+    def _hold(self, seat: Seat[C], acknowledgement: Acknowledgement, decision: Decision) -> None:
+        seat.held.append((acknowledgement, decision))
+        acknowledgement.when_ready(lambda _: self._release(seat))
+
+    def _append(self, seat: Seat[C], decision: Decision) -> Acknowledgement:
+        acknowledgement = seat.partition.append_built(_batch(decision, self.clock.now_ms(), self._kind.codec))
+        self._kind.on_records(seat.core, acknowledgement.base_offset, decision.records)
+        return acknowledgement
+
+    def _release(self, seat: Seat[C]) -> None:
+        """Give out what waited, as far as the high watermark has come."""
+        while seat.held and seat.held[0][0].is_ready and not seat.is_gone:
+            acknowledgement, decision = seat.held.popleft()
+            if acknowledgement.error is not None and seat.partition.is_deleted:
+                self._leave(seat)
+                return
+            if acknowledgement.error is not None:
+                log.error(
+                    "what a coordinator had appended was lost; the partition is loaded again",
+                    extra={
+                        "topic": self._kind.topic,
+                        "partition": seat.index,
+                        "reason": acknowledgement.error.message,
+                    },
+                )
+                self._reload(seat)
+                return
+            self._give_out(seat, decision)
+
+    def _give_out(self, seat: Seat[C], decision: Decision) -> None:
+        for token, reply in decision.replies:
+            seat.waiting.pop(token, None)
+            if not token.done():
+                token.set_result(reply)
+        for effect in decision.effects:
+            try:
+                self._kind.on_effect(effect)
+            except Exception:
+                log.exception("a coordinator's effect met a bug", extra={"effect": type(effect).__name__})
+
+    # --- time ------------------------------------------------------------------------------------------
+
+    def _fire(self, key: Hashable) -> None:
+        assert isinstance(key, tuple)
+        index, timer_key = key
+        seat = self._seats.get(index)
+        if seat is None or not seat.is_loaded:
+            return
+        seat.armed.discard(timer_key)
+        deadline_ms = seat.core.deadlines.get(timer_key)
+        if deadline_ms is not None:
+            self._step(seat, TimerFired(self.clock.now_ms(), timer_key, deadline_ms))
+
+    def poll_timers(self) -> None:
+        """Fire what is due now; for tests that move the clock."""
+        self._timers.poll()
+
+
+def _batch(decision: Decision, now_ms: int, codec: Codec) -> bytes:
+    records = [Record(0, now_ms, key, value) for key, value in decision.records]
+    if decision.producer is None:
+        return build_batch(records, codec=codec)
+    return build_batch(
+        records,
+        codec=codec,
+        producer_id=decision.producer.producer_id,
+        producer_epoch=decision.producer.producer_epoch,
+        transactional=True,
+    )

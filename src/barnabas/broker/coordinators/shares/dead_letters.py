@@ -1,0 +1,190 @@
+"""Records that share groups give up, written to the dead-letter topic that a group names (KIP-1191).
+
+The headers of a letter say where the record lies and why it was given up; with
+errors.deadletterqueue.copy.record.enable it also carries the record's own key, value and headers. The topic's
+owner must have agreed (errors.deadletterqueue.group.enable), and its name must begin with
+errors.deadletterqueue.topic.name.prefix: else whoever may set a group's options could write anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence, Set
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.coordinators.shares.options import ShareOptions
+from barnabas.config import broker_share
+from barnabas.cores.group.share.partition import DeadLetter, ShareChange
+from barnabas.records.batch import BatchHeader, CorruptBatch, Record, batches, build_batch, records_of
+from barnabas.records.units import Offset
+from barnabas.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.cluster.controller import Controller
+    from barnabas.broker.coordinators.shares.partition import SharePartition
+    from barnabas.broker.partitions.partition import Partition
+    from barnabas.broker.partitions.registry import Partitions
+    from barnabas.config.loader import BrokerConfig
+    from barnabas.runtime.clock import Clock
+
+log = logging.getLogger("barnabas.shares")
+
+ALLOWED_BY_TOPIC: Final = "errors.deadletterqueue.group.enable"
+COPY_BYTES_MAX: Final = 1 << 20
+"""How much of the source log is read for copies at a time."""
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class DeadLetters:
+    """Writes letters. A failure is logged and the record is given up all the same, as in Kafka."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, controller: Controller, partitions: Partitions
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._controller = controller
+        self._partitions = partitions
+        self._creating: dict[str, asyncio.Task[None]] = {}
+
+    def prepare(self, options: ShareOptions) -> None:
+        """Create the group's topic ahead of the first letter, where brokers are to create such topics."""
+        name = options.dead_letter_topic
+        config = self._config
+        if (
+            name
+            and name not in self._controller.image.topics
+            and name not in self._creating
+            and config.get(broker_share.DEADLETTERQUEUE_AUTO_CREATE_TOPICS_ENABLE)
+            and self._refused_name(name) is None
+        ):
+            task = asyncio.ensure_future(self._create(name))
+            self._creating[name] = task
+            task.add_done_callback(lambda _: self._creating.pop(name, None))
+
+    async def _create(self, name: str) -> None:
+        try:
+            await self._controller.create_topic(
+                name, -1, -1, {}, {ALLOWED_BY_TOPIC: "true"}, clamp_replication=True
+            )
+        except ApiError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                log.error(
+                    "a dead-letter topic was not created", extra={"topic": name, "reason": error.message}
+                )
+
+    def write(self, queue: SharePartition, change: ShareChange) -> None:
+        """Write the letters of one change, if the group has a topic for them."""
+        name = queue.options.dead_letter_topic
+        if not name:
+            return
+        waits_for = self._creating.get(name)
+        if waits_for is not None:
+            waits_for.add_done_callback(lambda _: self._write(queue, name, change.dead_letters))
+        else:
+            self._write(queue, name, change.dead_letters)
+
+    def _write(self, queue: SharePartition, name: str, letters: Sequence[DeadLetter]) -> None:
+        try:
+            target = self._target(name, queue.partition.index)
+            originals = self._originals(queue, letters) if queue.options.copy_dead_letters else {}
+            now_ms = self._clock.now_ms()
+            records = [
+                self._letter(queue, letter, originals.get(letter.offset), now_ms) for letter in letters
+            ]
+            for batch in _batches(records, target.config.max_message_bytes):
+                target.append(memoryview(bytearray(batch)), acks_all=False, zstd_allowed=True)
+        except ApiError as error:
+            log.error(
+                "records were given up without a dead letter",
+                extra={
+                    "group": queue.key.group_id,
+                    "topic": name,
+                    "records": len(letters),
+                    "reason": error.message,
+                },
+            )
+
+    def _target(self, name: str, source_index: int) -> Partition:
+        refused = self._refused_name(name)
+        topic = self._controller.image.topics.get(name)
+        if refused is None and topic is None:
+            refused = f"there is no topic {name}; create it with {ALLOWED_BY_TOPIC}=true"
+        elif (
+            refused is None and self._controller.image.config("topics", name).get(ALLOWED_BY_TOPIC) != "true"
+        ):
+            refused = f"{name} does not allow it; set {ALLOWED_BY_TOPIC}=true on the topic"
+        if refused is not None or topic is None:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(refused))
+        return self._partitions.require(name, source_index % len(topic.partitions))
+
+    def _refused_name(self, name: str) -> str | None:
+        prefix = self._config.get(broker_share.DEADLETTERQUEUE_TOPIC_NAME_PREFIX)
+        if name.startswith("__"):
+            return f"{name}: names with __ belong to the broker"
+        if not name.startswith(prefix):
+            return f"{name} does not begin with errors.deadletterqueue.topic.name.prefix, which is {prefix!r}"
+        return None
+
+    def _letter(
+        self, queue: SharePartition, letter: DeadLetter, original: Record | None, now_ms: int
+    ) -> Record:
+        facts = {
+            "topic": queue.partition.topic,
+            "partition": str(queue.partition.index),
+            "offset": str(letter.offset),
+            "group": queue.key.group_id,
+            "delivery.count": str(letter.delivery_count),
+            "message": letter.reason,
+        }
+        headers: Headers = tuple((f"__dlq.errors.{name}", text.encode()) for name, text in facts.items())
+        if original is None:
+            return Record(0, now_ms, None, None, headers)
+        return Record(0, now_ms, original.key, original.value, (*original.headers, *headers))
+
+    def _originals(self, queue: SharePartition, letters: Sequence[DeadLetter]) -> dict[int, Record]:
+        """The records themselves, as far as the log still has them. This alone decodes records."""
+        wanted = {letter.offset for letter in letters}
+        found: dict[int, Record] = {}
+        for offset in sorted(wanted):
+            if (
+                offset in found
+                or not queue.partition.log_start_offset <= offset < queue.partition.log_end_offset
+            ):
+                continue
+            data = queue.partition.read_bytes(Offset(offset), COPY_BYTES_MAX)
+            for position, header in batches(data):
+                if header.base_offset > max(wanted):
+                    break
+                if not header.is_control and header.last_offset >= offset:
+                    found.update(self._records(queue, data, position, header, wanted))
+        return found
+
+    def _records(
+        self, queue: SharePartition, data: bytes, position: int, header: BatchHeader, wanted: Set[int]
+    ) -> dict[int, Record]:
+        """The wanted ones of a batch; none where it cannot be unpacked: their letters then carry no copy."""
+        try:
+            return {r.offset: r for r in records_of(data, position, header) if r.offset in wanted}
+        except CorruptBatch as error:
+            log.error(
+                "a batch cannot be unpacked; the dead letters of its records carry no copies",
+                extra={
+                    "topic": queue.partition.topic,
+                    "partition": queue.partition.index,
+                    "offset": header.base_offset,
+                    "reason": str(error),
+                },
+            )
+            return {}
+
+
+def _batches(records: Sequence[Record], bytes_max: int) -> list[bytes]:
+    """`records` as batches that a topic takes; a record that is too large alone stays alone."""
+    batch = build_batch(records)
+    if len(batch) <= bytes_max or len(records) == 1:
+        return [batch]
+    half = len(records) // 2
+    return _batches(records[:half], bytes_max) + _batches(records[half:], bytes_max)

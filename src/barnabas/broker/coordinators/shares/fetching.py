@@ -1,0 +1,102 @@
+"""A ShareFetch being answered: what its session's queues have for the member, and waiting until they have some.
+
+A fetch that finds too little waits on the partitions (for new records) and on their queues (for records that
+others give back). Nothing is locked before the answer is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.broker.partitions.fetching import ParkedFetch
+from barnabas.cores.group.share.partition import AcquireMode
+from barnabas.cores.group.share.session import ShareSession, ShareTopicPartition
+from barnabas.wire.errors import ApiError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from barnabas.broker.coordinators.shares.manager import Shares
+    from barnabas.broker.coordinators.shares.partition import SharePartition
+    from barnabas.broker.coordinators.shares.reading import Readable, Taken
+
+
+class Wanted(NamedTuple):
+    """The limits of one request. `max_records` is a soft one where whole batches are taken."""
+
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    mode: AcquireMode
+
+
+class ShareReading:
+    """`taken` and `errors` are the answer, once `read` has said that there is one."""
+
+    def __init__(self, shares: Shares, session: ShareSession, wanted: Wanted) -> None:
+        self.session = session
+        self.taken: dict[ShareTopicPartition, Taken] = {}
+        self.errors: dict[ShareTopicPartition, ApiError] = {}
+        self._shares = shares
+        self._wanted = wanted
+
+    def queues(self) -> Iterator[tuple[ShareTopicPartition, SharePartition]]:
+        """Those of the session's partitions that can be served; of the others, the errors."""
+        for partition in list(self.session.partitions):
+            try:
+                yield partition, self._shares.open(self.session.key.group_id, *partition)
+            except ApiError as error:
+                self.errors[partition] = error
+
+    def read(self, *, time_is_up: bool = False) -> bool:
+        """Take what there is if that is enough, or if it is time; True when the fetch is to be answered."""
+        self.errors.clear()
+        found: list[tuple[ShareTopicPartition, SharePartition, Readable]] = []
+        left_bytes = self._wanted.max_bytes
+        for partition, queue in self.queues():
+            try:
+                readable = (
+                    self._shares.run(queue, partial(queue.readable, left_bytes)) if left_bytes > 0 else None
+                )
+            except ApiError as error:
+                self.errors[partition] = error
+                continue
+            if readable is not None:
+                found.append((partition, queue, readable))
+                left_bytes -= len(readable)
+        has_enough = self._wanted.max_bytes - left_bytes >= self._wanted.min_bytes
+        if found and (has_enough or time_is_up):
+            self._take(found)
+        return bool(self.taken or self.errors) or time_is_up
+
+    def _take(self, found: list[tuple[ShareTopicPartition, SharePartition, Readable]]) -> None:
+        now_ms = self._shares.lock_now_ms()
+        left_records = self._wanted.max_records
+        for partition, queue, readable in found:
+            if left_records <= 0:
+                break
+            try:
+                member_id, mode = self.session.key.member_id, self._wanted.mode
+                act = partial(queue.acquire, now_ms, member_id, readable, left_records, mode)
+                taken = self._shares.run(queue, act)
+            except ApiError as error:
+                self.errors[partition] = error
+                continue
+            if taken is not None:
+                self.taken[partition] = taken
+                left_records -= sum(run.last - run.first + 1 for run in taken.acquired)
+        self._shares.sessions.served_last(self.session, self.taken)
+
+
+class ShareWaiter(ParkedFetch[ShareReading]):
+    """A parked share fetch: waits on its partitions and on their queues."""
+
+    __slots__ = ()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, reading: ShareReading, wait_ms: int) -> None:
+        queues = [queue for _, queue in reading.queues()]
+        parked_on = [waiters for queue in queues for waiters in (queue.waiters, queue.partition.waiters)]
+        last_look = partial(reading.read, time_is_up=True)
+        super().__init__(loop, reading, wait_ms, parked_on, reading.read, last_look)

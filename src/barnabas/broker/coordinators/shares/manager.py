@@ -1,0 +1,283 @@
+"""Share groups at this broker: their queues (partition), sessions, states, and what the group cores ask for.
+
+A queue is made when somebody first fetches from it and dropped when its state is deleted or set anew; the
+next fetch then begins with what is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+from barnabas.broker.coordinators.shares.dead_letters import DeadLetters
+from barnabas.broker.coordinators.shares.options import ShareOptions, share_options
+from barnabas.broker.coordinators.shares.partition import SharePartition
+from barnabas.broker.coordinators.shares.states import ShareStates, require
+from barnabas.config import broker_share
+from barnabas.cores.group import (
+    DeleteShareState,
+    GroupCoordinatorCore,
+    InitializeShareState,
+    ShareInitialized,
+)
+from barnabas.cores.group.share.session import ShareSession, ShareSessions
+from barnabas.cores.group.share.state import ShareKey
+from barnabas.runtime.pace import in_pieces
+from barnabas.runtime.timers import KeyedTimers
+from barnabas.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.cluster.controller import Controller
+    from barnabas.broker.coordinators.groups import GroupCoordinator
+    from barnabas.broker.net.connection import Connection
+    from barnabas.broker.partitions.registry import Partitions
+    from barnabas.config.loader import BrokerConfig
+    from barnabas.runtime.clock import Clock
+
+log = logging.getLogger("barnabas.shares")
+
+T = TypeVar("T")
+
+
+class Shares:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        controller: Controller,
+        partitions: Partitions,
+        groups: GroupCoordinator,
+    ) -> None:
+        self.clock = clock
+        self._loop = loop
+        self._config = config
+        self._controller = controller
+        self._partitions = partitions
+        self._groups = groups
+        self.states = ShareStates(config, loop, clock, controller, partitions)
+        self.sessions = ShareSessions(config.get(broker_share.GROUP_SHARE_MAX_SHARE_SESSIONS))
+        self._queues: dict[str, dict[ShareKey, SharePartition]] = {}
+        self._options: dict[str, ShareOptions] = {}
+        self._timers = KeyedTimers(loop, clock, self._fire)
+        self._dead_letters = DeadLetters(config, clock, controller, partitions)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def load_existing(self) -> None:
+        """At start, after the groups: load the states; drop what groups have forgotten and logs have lost.
+
+        A crash of the machine may take a log's end and leave what was stored of it. That has to be noticed before
+        anybody produces again.
+        """
+        await self.states.load_existing()
+        await in_pieces(self._loop, self.clock, self._compare())
+
+    def _compare(self) -> Iterator[None]:
+        for key in self.states.keys():  # noqa: SIM118  (not a mapping)
+            if self._groups.has_forgotten(*key):
+                self._delete(key)
+            else:
+                self._cut(key)
+            yield
+
+    def _cut(self, key: ShareKey) -> None:
+        name = self._partitions.name_of(key.topic_id)
+        partition = None if name is None else self._partitions.get(name, key.partition)
+        if partition is None:
+            return
+        try:
+            self.states.cut(key, partition.log_end_offset)
+        except ApiError as error:
+            log.error(
+                "what a share group stored beyond the log's end was not removed",
+                extra={"key": key, "reason": error.message},
+            )
+
+    def close(self) -> None:
+        """No lock ends any more; whoever waits for a state is answered."""
+        self._timers.close()
+        for task in self._tasks:
+            task.cancel()
+        self.states.close()
+
+    def on_topics_deleted(self, topics: frozenset[str]) -> None:
+        """Called after the groups. Deleting a coordinator's own topic takes what it kept, and everything begins anew."""
+        if OFFSETS_TOPIC in topics:
+            self._queues.clear()
+            self.states.clear()
+        if SHARE_STATE_TOPIC in topics:
+            self._queues.clear()
+            self.states.runtime.topic_deleted()
+            self._groups.runtime.sweep(GroupCoordinatorCore.states_lost)
+
+    # --- queues ----------------------------------------------------------------------------------------
+
+    def open(self, group_id: str, topic_id: UUID, index: int) -> SharePartition:
+        """The queue, made now if need be. Raises ApiError."""
+        key = ShareKey(group_id, topic_id, index)
+        queue = self._queues.get(group_id, {}).get(key)
+        if queue is None or queue.partition.offline is not None:
+            queue = self._make(key)
+            self._queues.setdefault(group_id, {})[key] = queue
+        return queue
+
+    def _make(self, key: ShareKey) -> SharePartition:
+        partitions = self._partitions
+        name = partitions.name_of(key.topic_id)
+        if name is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {key.topic_id}")
+        partition = partitions.require(name, key.partition)
+        if partition.offline is not None:
+            raise partition.unavailable()
+        options = self.options_of(key.group_id)
+        self._dead_letters.prepare(options)
+        return SharePartition(
+            key,
+            partition,
+            self.states,
+            options,
+            self.clock.now_ms(),
+            set_timer=self._set_lock_timer,
+            on_dead_letters=self._dead_letters.write,
+            on_lost=self._drop,
+        )
+
+    def run(self, queue: SharePartition, act: Callable[[], T]) -> T:
+        """What `act` does with a queue. Raises ApiError; a bug costs the queue, which is loaded again from its state."""
+        try:
+            return act()
+        except ApiError:
+            raise
+        except Exception as error:
+            self._failed(queue)
+            raise ApiError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, "the share partition met a bug and is loaded again"
+            ) from error
+
+    def _failed(self, queue: SharePartition) -> None:
+        """Called in an exception handler."""
+        log.exception(
+            "a share partition met a bug; it is loaded again, the others go on",
+            extra={
+                "group": queue.key.group_id,
+                "topic": queue.partition.topic,
+                "partition": queue.key.partition,
+            },
+        )
+        self._drop(queue)
+
+    def _drop(self, queue: SharePartition) -> None:
+        """Forget what is in memory of a queue; the next fetch begins with what is stored."""
+        queues = self._queues.get(queue.key.group_id, {})
+        if queues.get(queue.key) is queue:
+            del queues[queue.key]
+            queue.wake()
+
+    def forget(self, group_id: str, topic_id: UUID, indexes: Iterable[int]) -> None:
+        """Drop queues whose state is about to change behind their back."""
+        queues = self._queues.get(group_id, {})
+        for index in indexes:
+            queues.pop(ShareKey(group_id, topic_id, index), None)
+        if not queues:
+            self._queues.pop(group_id, None)
+
+    def options_of(self, group_id: str) -> ShareOptions:
+        """What a group obeys, from its own options over the defaults."""
+        options = self._options.get(group_id)
+        if options is None:
+            texts = self._controller.image.config("groups", group_id)
+            options = self._options[group_id] = share_options(self._config, texts)
+        return options
+
+    def on_configs_changed(self, kind: str, entity: str) -> None:
+        """Options of groups hold from the next request on; those of brokers are their defaults."""
+        if kind not in ("groups", "brokers"):
+            return
+        changed = [entity] if kind == "groups" else list(self._options)
+        for group_id in changed:
+            self._options.pop(group_id, None)
+            for queue in self._queues.get(group_id, {}).values():
+                queue.configure(self.options_of(group_id))
+                self._dead_letters.prepare(queue.options)
+
+    def _fire(self, key: Hashable) -> None:
+        assert isinstance(key, ShareKey)
+        queue = self._queues.get(key.group_id, {}).get(key)
+        if queue is not None:
+            try:
+                queue.on_timer(self.lock_now_ms())
+            except Exception:
+                self._failed(queue)
+
+    def lock_now_ms(self) -> int:
+        """The time that locks are measured with: monotonic, since they are never stored."""
+        return int(self.clock.monotonic_ms())
+
+    def _set_lock_timer(self, key: ShareKey, lock_end_ms: int) -> None:
+        self._timers.set_after(key, lock_end_ms - self.clock.monotonic_ms())
+
+    def poll_timers(self) -> None:
+        """Fire what is due now; for tests that move the clock."""
+        self._timers.poll()
+
+    # --- sessions --------------------------------------------------------------------------------------
+
+    def end_session(self, session: ShareSession) -> None:
+        """Give what the member holds to others; with the group's last session its idle queues go."""
+        group_id = session.key.group_id
+        for queue in list(self._queues.get(group_id, {}).values()):
+            try:
+                self.run(queue, partial(queue.release_member, session.key.member_id))
+            except ApiError as error:  # the locks run out by themselves
+                log.warning("a member's locks are kept for now", extra={"reason": error.message})
+        queues = self._queues.get(group_id, {})
+        if not self.sessions.has_group(group_id) and all(queue.is_idle for queue in queues.values()):
+            self._queues.pop(group_id, None)
+            self._options.pop(group_id, None)
+
+    def on_closed(self, connection: Connection) -> None:
+        """A connection is gone, and the sessions that it opened with it."""
+        if len(self.sessions):
+            for session in self.sessions.close_owned(connection):
+                self.end_session(session)
+
+    # --- what group cores ask for ----------------------------------------------------------------------
+
+    def carry_out(self, effect: Any) -> None:
+        """An effect of a group's decision (cores.group.share_events), after its records were appended."""
+        if isinstance(effect, DeleteShareState):
+            self.forget(effect.group_id, effect.topic_id, effect.partitions)
+            for index in effect.partitions:
+                self._delete(ShareKey(effect.group_id, effect.topic_id, index))
+        elif isinstance(effect, InitializeShareState):
+            task = asyncio.ensure_future(self._initialize(effect))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _delete(self, key: ShareKey) -> None:
+        try:
+            self.states.delete(key)
+        except ApiError as error:
+            log.error("a share group's state stays behind", extra={"key": key, "reason": error.message})
+
+    async def _initialize(self, effect: InitializeShareState) -> None:
+        try:
+            await self.states.prepare()
+            for index in effect.partitions:
+                key = ShareKey(effect.group_id, effect.topic_id, index)
+                require(await self.states.initialize(key, effect.state_epoch))
+            self.forget(effect.group_id, effect.topic_id, effect.partitions)
+            topics = {effect.topic_id: effect.partitions}
+            await self._groups.ask(
+                lambda token, now_ms: ShareInitialized(token, now_ms, effect.group_id, topics),
+                effect.group_id,
+            )
+        except ApiError as error:  # asked again by a heartbeat after group.share.initialize.retry.interval.ms
+            log.error("a share group cannot begin", extra={"group": effect.group_id, "reason": error.message})

@@ -1,0 +1,54 @@
+"""The buffers that all connections of one loop share, and what connections have in common besides."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Final
+
+SHARED_BUFFER_BYTES: Final = 256 * 1024
+# Small slices are joined with what is around them, but no more than this is read from files at a time.
+SEND_BUFFER_BYTES: Final = 256 * 1024
+
+
+class LargeBuffers:
+    """Receive buffers for large frames, kept for the next frame of the same size.
+
+    A fresh megabyte costs a page fault for every 4 KB; a producer of large batches sends the same size again
+    and again. At most `kept_bytes_max` are kept; the oldest go first. They are mapped, not allocated: what a peer
+    announces takes no memory before it arrives.
+    """
+
+    def __init__(self, kept_bytes_max: int = 32 << 20) -> None:
+        self._kept: dict[int, list[memoryview]] = {}
+        self._kept_bytes = 0
+        self._kept_bytes_max = kept_bytes_max
+
+    def take(self, size_bytes: int) -> memoryview:
+        """A buffer of exactly this size; its contents are arbitrary."""
+        free = self._kept.get(size_bytes)
+        if free:
+            self._kept_bytes -= size_bytes
+            return free.pop()
+        return memoryview(mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+
+    def give_back(self, buffer: memoryview) -> None:
+        """Keep a buffer that nobody uses any more."""
+        size_bytes = len(buffer)
+        while self._kept and self._kept_bytes + size_bytes > self._kept_bytes_max:
+            oldest = next(iter(self._kept))
+            free = self._kept.pop(oldest)
+            self._kept_bytes -= oldest * len(free)
+        if size_bytes <= self._kept_bytes_max:
+            self._kept.setdefault(size_bytes, []).append(buffer)
+            self._kept_bytes += size_bytes
+
+
+class Buffers:
+    """Receive and send buffers of one loop. Each is borrowed for one read or write (docs/INVARIANTS.md)."""
+
+    __slots__ = ("large", "receive", "send")
+
+    def __init__(self) -> None:
+        self.receive = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.send = memoryview(bytearray(SEND_BUFFER_BYTES))
+        self.large = LargeBuffers()

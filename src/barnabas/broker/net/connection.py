@@ -1,0 +1,469 @@
+"""One client connection: bytes in, frames to the frame handler, responses out in order, back-pressure.
+
+The transport is a non-blocking socket, watched by the loop. All connections of a loop share one receive
+buffer: a frame is handled to its end before the next read, so nothing may keep a view of it (see
+docs/INVARIANTS.md, "the receive buffer is borrowed"). What is left of a frame is carried over to the next
+read; a frame larger than the shared buffer is received straight into a buffer of its own size.
+
+While a request waits for its answer (a long poll, a join), or while the peer does not take its
+responses, no further request of this connection is begun: that keeps responses in order and bounds memory.
+For the same reason, and so that others get their turn, at most `ANSWERS_QUEUED_MAX` parts of answers are queued
+before they are written.
+
+Every way in from the loop (readable, writable, flush, go on, a sender's report) ends in `fail` when something raises:
+the connection closes with one entry in the log, and nothing else notices.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from barnabas.broker.net.buffers import SEND_BUFFER_BYTES, SHARED_BUFFER_BYTES, Buffers
+from barnabas.broker.net.senders import Job, Senders
+from barnabas.broker.net.transports import MORE, Buffer, Transport
+from barnabas.broker.net.turn import Turn
+from barnabas.storage.files import FileSlice
+from barnabas.wire.frame import what_begins
+
+log = logging.getLogger("barnabas.connection")
+
+# A slice below this is cheaper to read and send together with its header than to send with sendfile.
+SENDFILE_BYTES_MIN: Final = 96 * 1024
+# Below this the way to a sender thread and back takes longer than sending.
+SENDER_BYTES_MIN: Final = 256 * 1024
+ANSWERS_QUEUED_MAX: Final = 64
+PEER_IS_GONE: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT})
+INT32: Final = struct.Struct(">i")
+
+Part = bytes | bytearray | memoryview | FileSlice
+
+
+class FrameHandler(Protocol):
+    """What a connection's frames go to: the dispatcher."""
+
+    def on_frame(self, connection: Connection, frame: memoryview) -> None:
+        """Handle one request, and `respond` now or later. `frame` is overwritten after this call returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all connections of one loop share. request_bytes_max: socket.request.max.bytes."""
+
+    turn: Turn
+    buffers: Buffers
+    senders: Senders
+    request_bytes_max: int
+
+
+_SERIALS: Final = itertools.count(1)
+
+
+class Connection:
+    """State of one accepted socket. Owned by its loop; never touched from another thread."""
+
+    __slots__ = (
+        "_carry", "_fd", "_large", "_large_bytes", "_loop", "_on_closed", "_out", "_paused", "_recv_into", "_shared",
+        "_slice_away", "_to_flush", "_transport", "_waiting", "_writer_armed", "api_versions", "client_id",
+        "client_software", "closed", "connected_s", "handler", "kept", "last_active_s", "listener", "principal", "sasl",
+        "serial",
+    )  # fmt: skip
+
+    def __init__(self, transport: Transport, listener: str, handler: FrameHandler, shared: Shared) -> None:
+        self._transport = transport
+        self._fd = transport.fd
+        self._recv_into = transport.recv_into
+        self._shared = shared
+        self._loop = shared.turn.loop
+        self._to_flush = shared.turn.to_flush
+        self.handler = handler
+        self.listener = listener
+        self.serial = next(_SERIALS)
+        """Grows with each connection that is accepted."""
+        self.client_id: str | None = None
+        self.client_software = ("", "")
+        self.api_versions: dict[int, int] = {}
+        """The version last used of each API key."""
+        self.principal = "User:ANONYMOUS"
+        self.sasl: object | None = None
+        self.kept: Any = None
+        """What the frame handler remembers of this connection; nothing here looks at it."""
+        self.closed = False
+        self.connected_s = self.last_active_s = self._loop.time()
+        self._on_closed: dict[Hashable, Callable[[], None]] = {}
+        self._carry = b""
+        self._large: memoryview | None = None
+        self._large_bytes = 0
+        self._out: deque[Part] = deque()
+        self._paused = False
+        self._waiting = False
+        self._writer_armed = False
+        self._slice_away = False
+
+    def __str__(self) -> str:
+        return f"connection of {self.peer}"
+
+    @property
+    def peer(self) -> str:
+        """The peer's address and port."""
+        return self._transport.peer
+
+    @property
+    def host(self) -> str:
+        """The peer's address alone."""
+        return self._transport.peer.rpartition(":")[0]
+
+    @property
+    def local_host(self) -> str:
+        """This broker's address as the peer reached it."""
+        return self._transport.local_host
+
+    @property
+    def local_port(self) -> int:
+        """The port that the client has connected to."""
+        return self._transport.local_port
+
+    # --- reading -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._loop.add_reader(self._fd, self.on_readable)
+
+    def on_readable(self) -> None:
+        """The socket has bytes, or its end."""
+        self.last_active_s = self._loop.time()
+        try:
+            if self._large is not None:
+                self._read_large(self._large)
+                return
+            if self._waiting or self._slice_away:
+                self._read_while_waiting()
+                return
+            buffer = self._shared.buffers.receive
+            carry = self._carry
+            kept = len(carry)
+            if kept:
+                buffer[:kept] = carry
+                received = self._receive(buffer[kept:])
+            else:
+                received = self._receive(buffer)
+            if received:
+                self._carry = b""
+                self._take_frames(buffer, kept + received)
+        except Exception as error:
+            self.fail(error)
+
+    def _receive(self, buffer: memoryview) -> int:
+        """Bytes received; 0 when there are none, or the connection was closed because its peer ended or is lost."""
+        try:
+            received = self._recv_into(buffer)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            self._lose(error)
+            return 0
+        if not received:
+            self.close(None)
+        return received
+
+    def _read_while_waiting(self) -> None:
+        """A peer that pipelines behind a parked request is read up to one buffer, then left to TCP."""
+        buffer = self._shared.buffers.receive[: SHARED_BUFFER_BYTES - len(self._carry)]
+        received = self._receive(buffer)
+        if not received:
+            return
+        self._carry = bytes(self._carry) + bytes(buffer[:received])
+        if len(self._carry) >= SHARED_BUFFER_BYTES:
+            self._loop.remove_reader(self._fd)
+
+    def _read_large(self, large: memoryview) -> None:
+        received = self._receive(large[self._large_bytes :])
+        if not received:
+            return
+        self._large_bytes += received
+        if self._large_bytes == len(large):
+            self._large = None
+            self._large_bytes = 0
+            self.handler.on_frame(self, large[4:])
+            self._shared.buffers.large.give_back(large)
+
+    def _take_frames(self, buffer: memoryview, end: int) -> None:
+        """Handle every whole frame in buffer[:end]; keep the rest for the next read."""
+        position = 0
+        out = self._out
+        on_frame = self.handler.on_frame
+        while end - position >= 4 and not self._waiting and not self.closed:
+            (size_bytes,) = INT32.unpack_from(buffer, position)
+            after = position + 4 + size_bytes
+            if after > end or size_bytes < 0:
+                if not 0 <= size_bytes <= self._shared.request_bytes_max:
+                    self._refuse_size(size_bytes)
+                    return
+                if size_bytes + 4 > SHARED_BUFFER_BYTES:
+                    self._begin_large(buffer[position:end], size_bytes + 4)
+                    return
+                break
+            on_frame(self, buffer[position + 4 : after])
+            position = after
+            if len(out) >= ANSWERS_QUEUED_MAX:
+                self._paused = True  # `flush` goes on when they are written
+                break
+        if position < end and not self.closed:
+            self._carry = bytes(buffer[position:end])
+
+    def _refuse_size(self, size_bytes: int) -> None:
+        self.close(
+            f"{what_begins(size_bytes)}a frame says it has {size_bytes} bytes; socket.request.max.bytes allows 0 to "
+            f"{self._shared.request_bytes_max}"
+        )
+
+    def _begin_large(self, begun: memoryview, size_bytes: int) -> None:
+        large = self._shared.buffers.large.take(size_bytes)
+        large[: len(begun)] = begun
+        self._large = large
+        self._large_bytes = len(begun)
+
+    # --- waiting for an answer --------------------------------------------------------------------------
+
+    def wait(self) -> None:
+        """The request just handed out is answered later; begin no other."""
+        self._waiting = True
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request has no answer yet."""
+        return self._waiting
+
+    def resume(self) -> None:
+        """The parked request was answered: go on with what the peer sent behind it."""
+        self._waiting = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Handle the requests that were left in the carry, unless something holds this connection up."""
+        carry = self._carry
+        if not carry or self.closed or self._waiting or self._writer_armed or self._slice_away:
+            return
+        self._carry = b""
+        try:
+            if len(carry) >= SHARED_BUFFER_BYTES:
+                self._loop.add_reader(self._fd, self.on_readable)
+            # A bytearray, because appends patch base offsets in place.
+            self._take_frames(memoryview(bytearray(carry)), len(carry))
+        except Exception as error:
+            self.fail(error)
+
+    # --- writing ---------------------------------------------------------------------------------------
+
+    def respond(self, parts: list[Part]) -> None:
+        """Queue one response; it is written at the end of this turn, after the appends that it confirms."""
+        if self.closed:
+            return
+        if not self._out:
+            self._to_flush(self)
+        self._out.extend(parts)
+
+    def flush(self) -> None:
+        """Write what is queued, as far as the socket takes it."""
+        if self.closed or self._writer_armed or self._slice_away:
+            return
+        try:
+            self._write_queued()
+        except BlockingIOError:
+            self._arm_writer()
+        except OSError as error:
+            self._lose(error)
+        except Exception as error:
+            self.fail(error)
+        else:
+            if self._paused and not self._slice_away:
+                self._paused = False
+                self._loop.call_soon(self._go_on)
+
+    def _write_queued(self) -> None:
+        """Raises BlockingIOError when the socket is full, other OSErrors when the connection is lost."""
+        out = self._out
+        while out:
+            item = out[0]
+            if isinstance(item, FileSlice):
+                if self._is_for_sender(item):
+                    self._slice_away = True
+                    self._shared.senders.send(Job(self._fd, item, self._on_slice_sent))
+                    return
+                self._write_slice(item)
+                continue
+            data: Buffer
+            flags = 0
+            if len(out) == 1:
+                data = out.popleft()  # type: ignore[assignment]
+            else:
+                data, more_follows = self._gather()
+                flags = MORE if more_follows else 0
+            try:
+                sent = self._transport.send(data, flags)
+            except (BlockingIOError, InterruptedError):
+                out.appendleft(self._kept_to_send(data, 0))  # the socket took nothing of it
+                raise BlockingIOError from None
+            if sent < len(data):
+                out.appendleft(self._kept_to_send(data, sent))
+                raise BlockingIOError
+
+    def _kept_to_send(self, data: Buffer, sent: int) -> bytes | memoryview:
+        """What is left of `data` to send later: copied where it lies in the send buffer."""
+        left = memoryview(data)[sent:]
+        return bytes(left) if left.obj is self._shared.buffers.send.obj else left
+
+    def _gather(self) -> tuple[Buffer, bool]:
+        """Put queued bytes and small file slices together, up to the next large one; (bytes, more follows).
+
+        They lie in the shared send buffer, which is borrowed until the next write.
+        """
+        out = self._out
+        buffer = self._shared.buffers.send
+        filled = 0
+        while out:
+            item = out[0]
+            if isinstance(item, FileSlice):
+                end = filled + item.size
+                if item.size >= SENDFILE_BYTES_MIN or end > SEND_BUFFER_BYTES:
+                    break
+                item.read_into(buffer[filled:end])
+            else:
+                end = filled + len(item)
+                if end > SEND_BUFFER_BYTES:
+                    break
+                buffer[filled:end] = item
+            filled = end
+            out.popleft()
+        if not filled:
+            data = out.popleft()
+            assert not isinstance(data, FileSlice), "the caller sends a leading slice by itself"
+            return data, bool(out)
+        return buffer[:filled], bool(out)
+
+    def _write_slice(self, item: FileSlice) -> None:
+        if item.size < SENDFILE_BYTES_MIN or not self._transport.sends_files:
+            data = bytearray(item.size)
+            item.read_into(memoryview(data))
+            self._out[0] = data
+            return
+        self._note_sent(item, self._transport.send_file(item))
+
+    def _note_sent(self, item: FileSlice, sent: int) -> None:
+        """`sent` bytes of the slice at the head of the queue have left."""
+        if sent == item.size:
+            self._out.popleft()
+        else:
+            self._out[0] = item.after(sent)
+
+    def _is_for_sender(self, item: FileSlice) -> bool:
+        """Whether a sender thread is to send it: it is large, and other connections take large ones too."""
+        return (
+            item.size >= SENDER_BYTES_MIN
+            and self._transport.sends_files
+            and self._shared.senders.note_large_slice(self._fd)
+        )
+
+    def _on_slice_sent(self, sent: int, error: Exception | None) -> None:
+        """A sender thread has sent `sent` bytes of the first slice, and gave up with `error` if it is not None."""
+        self._slice_away = False
+        if self.closed:
+            self._transport.close()
+            return
+        try:
+            item = self._out[0]
+            assert isinstance(item, FileSlice)
+            self._note_sent(item, sent)
+            if error is None:
+                self.flush()
+                self._go_on()
+            elif isinstance(error, BlockingIOError):
+                self._arm_writer()
+            elif isinstance(error, OSError):
+                self._lose(error)
+            else:
+                self.fail(error)
+        except Exception as bug:
+            self.fail(bug)
+
+    def _arm_writer(self) -> None:
+        self._writer_armed = True
+        self._loop.remove_reader(self._fd)
+        self._loop.add_writer(self._fd, self._on_writable)
+
+    def _on_writable(self) -> None:
+        try:
+            self._write_queued()
+            self._loop.remove_writer(self._fd)
+            self._writer_armed = False
+            self._paused = False
+            self._go_on()
+            if (
+                not self.closed and len(self._carry) < SHARED_BUFFER_BYTES
+            ):  # else `_go_on` makes room and reads on
+                self._loop.add_reader(self._fd, self.on_readable)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lose(error)
+        except Exception as error:
+            self.fail(error)
+
+    # --- the end ---------------------------------------------------------------------------------------
+
+    def call_when_closed(self, key: Hashable, callback: Callable[[], None]) -> None:
+        """Call `callback` once when this connection closes, at once if it is closed; replaces one of the same key."""
+        if self.closed:
+            callback()
+        else:
+            self._on_closed[key] = callback
+
+    def call_off(self, key: Hashable) -> None:
+        """Forget the callback of `key`."""
+        self._on_closed.pop(key, None)
+
+    def _lose(self, error: OSError) -> None:
+        """Reading or writing failed: a peer that is gone is an ordinary end."""
+        self.close(None if error.errno in PEER_IS_GONE else str(error))
+
+    def fail(self, error: BaseException) -> None:
+        """Work for this connection met a bug of the broker: it closes, with one entry in the log."""
+        if not self.closed:
+            log.error(
+                "a connection closes because of a bug in the broker",
+                extra={"peer": self.peer},
+                exc_info=error,
+            )
+            self.close(None)
+
+    def close(self, reason: str | None) -> None:
+        """Close at once. `reason` (None for an ordinary end) is logged with the peer's address."""
+        if self.closed:
+            return
+        self.closed = True
+        if reason is not None:
+            log.warning("connection closed", extra={"peer": self.peer, "reason": reason})
+        self._loop.remove_reader(self._fd)
+        if self._writer_armed:
+            self._loop.remove_writer(self._fd)
+        self._out.clear()
+        self._carry = b""
+        if self._large is not None:
+            self._shared.buffers.large.give_back(self._large)
+            self._large = None
+        if not self._slice_away:
+            self._transport.close()
+        callbacks, self._on_closed = self._on_closed, {}
+        for key, callback in callbacks.items():
+            try:
+                callback()
+            except Exception:
+                log.exception(
+                    "what follows a closed connection met a bug", extra={"peer": self.peer, "of": str(key)}
+                )

@@ -1,0 +1,253 @@
+"""Listeners: bind, accept within limits, keep the open connections, close the idle ones."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.broker.net.buffers import Buffers
+from barnabas.broker.net.congestion import spare_local_peer
+from barnabas.broker.net.connection import Connection, FrameHandler, Shared
+from barnabas.broker.net.senders import Senders
+from barnabas.broker.net.transports import PlainTransport
+from barnabas.storage.files import OPEN_FILES
+
+if TYPE_CHECKING:
+    from barnabas.broker.net.limits import ConnectionLimits
+    from barnabas.broker.net.turn import Turn
+
+log = logging.getLogger("barnabas.listeners")
+
+ACCEPTS_PER_TURN: Final = 64
+ACCEPT_REST_S: Final = 1.0
+# After a restart all clients come back at once; a full backlog costs each of them a second.
+BACKLOG_MIN: Final = 1024
+FILES_RESERVED: Final = 32
+"""Beside logs and connections: listeners, the tree, modules that are loaded when first needed."""
+CONNECTIONS_MIN: Final = 8
+
+
+class Listener(NamedTuple):
+    """A bound socket and the name that the configuration gives it."""
+
+    sock: socket.socket
+    name: str
+
+
+class SocketBuffers(NamedTuple):
+    """SO_SNDBUF and SO_RCVBUF of client sockets; None leaves them to the system, which adapts them as it goes."""
+
+    send_bytes: int | None = None
+    receive_bytes: int | None = None
+
+    def set_on(self, sock: socket.socket) -> None:
+        """On a socket before it listens: those that it accepts inherit them, and windows are negotiated accordingly."""
+        if self.send_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_bytes)
+        if self.receive_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_bytes)
+
+
+class Listeners:
+    """All listeners of one loop, and the connections that came in through them."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        limits: ConnectionLimits,
+        request_bytes_max: int,
+        buffers: SocketBuffers,
+        new_socket: Callable[[int, int], socket.socket] = socket.socket,
+    ) -> None:
+        """new_socket: (family, kind) -> a socket to listen on."""
+        self._buffers = buffers
+        self.limits = limits
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they came."""
+        self.connections_max = 1 << 31
+        self._loop = turn.loop
+        self._new_socket = new_socket
+        self._shared = Shared(turn, Buffers(), Senders(turn.loop), request_bytes_max)
+        self._handler: FrameHandler | None = None
+        self._listeners: list[Listener] = []
+        self._full: list[Listener] = []
+        self._held: set[socket.socket] = set()
+        self._said_full_s = -ACCEPT_REST_S
+
+    def limit_connections(self, wanted_max: int) -> None:
+        """At most `wanted_max`, and no more than leave the logs and everything else their file descriptors."""
+        files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.connections_max = min(
+            wanted_max, max(files_max - OPEN_FILES.limit - FILES_RESERVED, CONNECTIONS_MIN)
+        )
+
+    # --- listening -------------------------------------------------------------------------------------
+
+    def listen(self, host: str, port: int, name: str, backlog: int) -> int:
+        """Bind host:port (port 0: any free one); returns the port. `serve` begins to accept. Raises OSError."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = self._new_socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6 and host == "::":
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            self._buffers.set_on(sock)
+            sock.setblocking(False)
+            sock.bind((host, port))
+            sock.listen(max(backlog, BACKLOG_MIN))
+        except OSError:
+            sock.close()
+            raise
+        self._listeners.append(Listener(sock, name))
+        bound_port: int = sock.getsockname()[1]
+        return bound_port
+
+    def serve(self, handler: FrameHandler) -> None:
+        """Begin to accept, frames go to `handler`; peers that came since `listen` are waiting in the backlog."""
+        self.handle_with(handler)
+        for listener in self._listeners:
+            self._loop.add_reader(listener.sock.fileno(), self._accept, listener)
+
+    def handle_with(self, handler: FrameHandler) -> None:
+        """Frames of all connections, open and future ones, go to `handler` from now on."""
+        self._handler = handler
+        for connection in self.connections:
+            connection.handler = handler
+
+    # --- accepting -------------------------------------------------------------------------------------
+
+    def _accept(self, listener: Listener) -> None:
+        """Peers are waiting. What goes wrong with them must not make the loop spin, nor end the accepting."""
+        try:
+            rest_s = self._accept_some(listener)
+        except Exception:
+            log.exception("accepting met a bug; it is tried again", extra={"listener": listener.name})
+            rest_s = ACCEPT_REST_S
+        if rest_s:
+            self._rest(listener, rest_s)
+
+    def _accept_some(self, listener: Listener) -> float:
+        """Accept who waits, up to a bound; how many seconds to accept nobody."""
+        for _ in range(ACCEPTS_PER_TURN):
+            if len(self.connections) + len(self._held) >= self.connections_max:
+                return self._await_room(listener, "the broker")
+            if self.limits.listener_is_full(listener.name):
+                return self._await_room(listener, f"listener {listener.name}")
+            try:
+                sock, peer = listener.sock.accept()
+            except (BlockingIOError, InterruptedError):
+                return 0
+            except OSError as error:
+                log.error(
+                    "no connection can be accepted for now; raise the limit of open files (ulimit -n) if this goes on",
+                    extra={"reason": str(error), "connections": len(self.connections)},
+                )
+                return ACCEPT_REST_S
+            try:
+                if not self._refuse(sock, peer[0]):
+                    self.admit(sock, listener.name)
+            except Exception:
+                sock.close()
+                raise
+            rest_ms = self.limits.count_accepted(listener.name)
+            if rest_ms:
+                log.info(
+                    "connections come faster than max.connection.creation.rate",
+                    extra={"listener": listener.name, "rest_ms": rest_ms},
+                )
+                return rest_ms / 1000
+        return 0
+
+    def _refuse(self, sock: socket.socket, ip: str) -> bool:
+        """Close a connection that goes over the limits of its address, now or after a while; False: it is welcome."""
+        refusal = self.limits.refusal(ip)
+        if refusal is not None:
+            log.info("connection refused", extra={"peer": ip, "reason": refusal})
+            sock.close()
+            return True
+        hold_ms = self.limits.count_new(ip)
+        if hold_ms:
+            log.info(
+                "connection refused after a wait",
+                extra={"peer": ip, "reason": "connection_creation_rate of its address", "wait_ms": hold_ms},
+            )
+            self._held.add(sock)
+            self._loop.call_later(hold_ms / 1000, self._close_held, sock)
+            return True
+        return False
+
+    def _close_held(self, sock: socket.socket) -> None:
+        self._held.discard(sock)
+        sock.close()
+
+    def _await_room(self, listener: Listener, what: str) -> float:
+        """Peers wait in the backlog until one of the open connections closes."""
+        now_s = self._loop.time()
+        if now_s - self._said_full_s >= ACCEPT_REST_S:
+            self._said_full_s = now_s
+            log.warning(
+                "no more connections are accepted until one closes; raise max.connections or the limit of open "
+                "files (ulimit -n) if this goes on",
+                extra={"full": what, "connections": len(self.connections)},
+            )
+        self._full.append(listener)
+        return ACCEPT_REST_S  # by the clock too: limits may be raised
+
+    def _rest(self, listener: Listener, rest_s: float) -> None:
+        """Peers wait in the backlog for a while, and the loop does not spin over them."""
+        self._loop.remove_reader(listener.sock.fileno())
+        self._loop.call_later(rest_s, self._accept_again, listener)
+
+    def _accept_again(self, listener: Listener) -> None:
+        if listener in self._listeners:
+            self._loop.add_reader(listener.sock.fileno(), self._accept, listener)
+
+    def admit(self, sock: socket.socket, name: str) -> Connection | None:
+        """Take a socket that listener `name` accepted as a connection; None when its peer is gone already."""
+        assert self._handler is not None, "nothing is accepted before `serve`"
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            spare_local_peer(sock)
+            connection = Connection(PlainTransport(sock), name, self._handler, self._shared)
+        except OSError:
+            sock.close()
+            return None
+        self.connections[connection] = None
+        self.limits.opened(name, connection.host)
+        connection.call_when_closed(self, partial(self._forget, connection))
+        connection.start()
+        return connection
+
+    # --- closing ---------------------------------------------------------------------------------------
+
+    def _forget(self, connection: Connection) -> None:
+        self.connections.pop(connection, None)
+        self.limits.closed(connection.listener, connection.host)
+        full, self._full = self._full, []
+        for listener in full:
+            self._accept_again(listener)
+
+    def close_idle(self, idle_s_max: float) -> None:
+        """Close connections that have sent nothing for longer than connections.max.idle.ms."""
+        now_s = self._loop.time()
+        for connection in [c for c in self.connections if now_s - c.last_active_s > idle_s_max]:
+            connection.close(None)
+
+    def close(self) -> None:
+        """Stop accepting, write what the sockets still take, close everything."""
+        for listener in self._listeners:
+            self._loop.remove_reader(listener.sock.fileno())
+            listener.sock.close()
+        self._listeners.clear()
+        self.limits.close()
+        for held in list(self._held):
+            self._close_held(held)
+        for connection in list(self.connections):
+            connection.flush()
+            connection.close(None)
+        self._shared.senders.close()

@@ -1,0 +1,90 @@
+"""Threads that send large slices of the log, so that the loop goes on and more than one core sends.
+
+`sendfile` of a megabyte takes a few hundred microseconds, in which a loop that did it itself would serve nobody else.
+A sender thread makes that one system call at a time, without the interpreter's lock, until the slice has left or the
+socket is full, and reports to the loop. It touches nothing else of a connection, and a connection that has a slice
+here keeps its socket open until the report (docs/INVARIANTS.md, "a socket outlives its sender").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.storage.files import FileSlice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SENDERS_MAX: Final = 4
+
+
+class Job(NamedTuple):
+    """`report(sent bytes, what went wrong)` is called on the loop; BlockingIOError: the socket is full."""
+
+    fd: int
+    slice: FileSlice
+    report: Callable[[int, Exception | None], None]
+
+
+class Senders:
+    """A few threads, started when first needed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._last_fd = -1
+
+    def note_large_slice(self, fd: int) -> bool:
+        """Remember that a large slice goes to `fd`; whether the one before it went to another socket.
+
+        A single reader is served fastest by the loop itself; the threads pay when several take large slices.
+        """
+        last_fd, self._last_fd = self._last_fd, fd
+        return last_fd not in (fd, -1)
+
+    def send(self, job: Job) -> None:
+        """Send `job` in some thread. Called on the loop."""
+        if not self._threads:
+            self._start()
+        self._jobs.put(job)
+
+    def _start(self) -> None:
+        for number in range(min(os.cpu_count() or 1, SENDERS_MAX)):
+            thread = threading.Thread(target=self._run, name=f"sender-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            sent, error = send_slice(job.fd, job.slice)
+            try:
+                self._loop.call_soon_threadsafe(job.report, sent, error)
+            except RuntimeError:  # the loop has ended, and the connection with it
+                return
+
+    def close(self) -> None:
+        """End the threads; what is being sent is finished first."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+
+def send_slice(fd: int, item: FileSlice) -> tuple[int, Exception | None]:
+    """Send to a non-blocking socket until all has left or it takes no more: (bytes sent, what ended it).
+
+    Whatever is raised goes into the report: the thread lives on, and the connection is not left waiting.
+    """
+    sent = 0
+    try:
+        while sent < item.size:
+            sent += item.send_to(fd, sent)
+    except Exception as error:
+        return sent, error
+    return sent, None

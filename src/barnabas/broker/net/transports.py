@@ -1,0 +1,69 @@
+"""How a connection's bytes travel: a transport is a non-blocking socket, plain or (later) with TLS on it.
+
+A transport raises BlockingIOError where the socket has nothing or takes nothing, and other OSErrors when the
+connection is lost; a TLS transport turns its own errors into these.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from barnabas.storage.files import FileSlice
+
+V4_IN_V6: Final = "::ffff:"
+MORE: Final = socket.MSG_MORE
+"""Flag of `send`: more follows at once, so a half-full packet may wait for it."""
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Transport(Protocol):
+    """One accepted socket. `fd` is what the loop watches."""
+
+    fd: int
+    peer: str
+    """The peer's address, "host:port"."""
+    local_host: str
+    local_port: int
+    recv_into: Callable[[memoryview], int]
+    """Receive into a buffer; 0 at the peer's end."""
+    send: Callable[[Buffer, int], int]
+    """Send (data, flags); the count of bytes that the socket took."""
+    sends_files: bool
+    """Whether `send_file` works, so that records need not pass through this process."""
+
+    def send_file(self, part: FileSlice) -> int:
+        """Send the beginning of a slice straight from its file; the count of bytes that left."""
+
+    def close(self) -> None:
+        """Close the socket. Never raises."""
+
+
+class PlainTransport:
+    """A TCP socket without encryption: its own methods are the transport's, so a call costs nothing more."""
+
+    __slots__ = ("_sock", "fd", "local_host", "local_port", "peer", "recv_into", "send", "sends_files")
+
+    def __init__(self, sock: socket.socket) -> None:
+        """Takes `sock` over. Raises OSError when the peer is gone already."""
+        peer, local = sock.getpeername(), sock.getsockname()
+        self._sock = sock
+        self.fd = sock.fileno()
+        self.peer = f"{peer[0]}:{peer[1]}"
+        # On a socket for both families an IPv4 peer appears as ::ffff:a.b.c.d, but it knows this broker as a.b.c.d.
+        self.local_host: str = local[0].removeprefix(V4_IN_V6)
+        self.local_port: int = local[1]
+        self.recv_into: Callable[[memoryview], int] = sock.recv_into
+        self.send: Callable[[Buffer, int], int] = sock.send
+        self.sends_files = True
+
+    def send_file(self, part: FileSlice) -> int:
+        return part.send_to(self.fd)
+
+    def close(self) -> None:
+        try:
+            self._sock.close()
+        except OSError:
+            pass  # the descriptor is gone all the same

@@ -1,0 +1,1 @@
+"""The partitions of this broker: appending, reading, waiting, moving and cleaning."""

@@ -1,0 +1,106 @@
+"""What an append promises, and when the promise holds: the one thing that everybody who appends waits for.
+
+The short way of produce, the handlers and the coordinators all get an Acknowledgement from `Partition.append`. On a single
+node it is ready at once. With `flush.messages` it is ready when the disk has the records; where all in-sync
+replicas count (acks=all, coordinators) when the high watermark has passed them. An error ends it as well: the
+log dir has failed, another broker leads now, or the time is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from barnabas.wire.errors import ApiError, ErrorCode
+
+log = logging.getLogger("barnabas.partitions")
+
+
+class Acknowledgement:
+    """See the module. Offsets count records; `log_append_time_ms` is -1 where the producer's own time was kept."""
+
+    __slots__ = (
+        "_listeners", "base_offset", "error", "is_ready", "log_append_time_ms", "log_start_offset", "next_offset",
+        "wants_replicas",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        base_offset: int,
+        next_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        wants_replicas: bool,
+    ) -> None:
+        self.base_offset = base_offset
+        self.next_offset = next_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.wants_replicas = wants_replicas
+        """Whether the high watermark must have passed the records, or the leader's own log suffices."""
+        self.is_ready = True
+        self.error: ApiError | None = None
+        self._listeners: list[Callable[[Acknowledgement], None]] | None = None
+
+    def when_ready(self, listener: Callable[[Acknowledgement], None]) -> None:
+        """Call `listener` once when this is ready, successfully or with `error`; now if it is ready already."""
+        if self.is_ready:
+            listener(self)
+        elif self._listeners is None:
+            self._listeners = [listener]
+        else:
+            self._listeners.append(listener)
+
+    def require(self) -> None:
+        """Raises the ApiError with which this ended, if any."""
+        if self.error is not None:
+            raise self.error
+
+    def finish(self, error: ApiError | None = None) -> None:
+        """The promise holds, or never will because of `error`. Later calls change nothing."""
+        if self.is_ready:
+            return
+        self.is_ready = True
+        self.error = error
+        listeners, self._listeners = self._listeners or (), None
+        for listener in listeners:
+            try:
+                listener(self)
+            except Exception:  # it costs whoever listened; others wait for the same append
+                log.exception("an acknowledgement met a bug")
+
+    def time_is_up(self) -> None:
+        """The producer waits no longer. The records stay in the log and may still be replicated."""
+        self.finish(
+            ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "the records were appended but not acknowledged by all in-sync replicas in the time that the request allows",
+            )
+        )
+
+
+async def all_ready(acknowledgements: Sequence[Acknowledgement], timeout_ms: int) -> None:
+    """Wait until each is ready; what is not after `timeout_ms` ends with REQUEST_TIMED_OUT. Look at `error` afterwards."""
+    waiting = {acknowledgement for acknowledgement in acknowledgements if not acknowledgement.is_ready}
+    if not waiting:
+        return
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def ready(acknowledgement: Acknowledgement) -> None:
+        waiting.discard(acknowledgement)
+        if not waiting and not done.done():
+            done.set_result(None)
+
+    def time_is_up() -> None:
+        for acknowledgement in list(waiting):
+            acknowledgement.time_is_up()
+
+    timer = loop.call_later(max(timeout_ms, 0) / 1000, time_is_up)
+    for acknowledgement in list(waiting):
+        acknowledgement.when_ready(ready)
+    try:
+        await done
+    finally:
+        timer.cancel()

@@ -1,0 +1,169 @@
+"""Reading for fetches: what a plan's partitions hold now, and waiting until they hold enough.
+
+A fetch that finds too little is parked on each partition it reads. An append wakes the partition's
+waiters at the end of the turn (net/turn.py); each re-reads, which costs an index look-up and moves no bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Generic, TypeVar
+
+from barnabas.broker.partitions.partition import Partition, PartitionRead, Waiter
+from barnabas.cores.fetch import FetchPartition, FetchPlan
+from barnabas.wire.errors import ErrorCode
+
+PIECE: Final = 500
+"""How many partitions are read before others get their turn, where a fetch asks for very many."""
+
+R = TypeVar("R")
+
+
+class Reading:
+    """One fetch request being answered."""
+
+    def __init__(
+        self,
+        plan: FetchPlan,
+        find: Callable[[FetchPartition], tuple[Partition | None, ErrorCode]],
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        read_committed: bool,
+    ) -> None:
+        self.plan = plan
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.read_committed = read_committed
+        self._find = find
+        self.reads: Sequence[PartitionRead] = ()
+        self.answerable = False
+
+    def read(self) -> bool:
+        """Read every partition afresh; True when the fetch can be answered at once."""
+        for _ in self._pieces():
+            pass
+        return self.answerable
+
+    async def read_in_pieces(self) -> bool:
+        """Like `read`, with a turn for others after every PIECE partitions."""
+        for _ in self._pieces():
+            await asyncio.sleep(0)
+        return self.answerable
+
+    def _pieces(self) -> Iterator[None]:
+        reads: list[PartitionRead] = []
+        left_bytes = self.max_bytes
+        total_bytes = 0
+        answer_now = False
+        before = iter(self.reads)
+        for number, asked in enumerate(self.plan.partitions, 1):
+            if number % PIECE == 0:
+                yield
+            last = next(before, None)
+            if last is not None and _nothing_since(last):
+                reads.append(last)
+                continue
+            partition, error = self._find(asked)
+            if partition is None or error:
+                reads.append(PartitionRead(asked, partition, error))
+                answer_now = True
+                continue
+            read = partition.read(
+                asked, min(left_bytes, asked.max_bytes), self.read_committed, at_least_one=total_bytes == 0
+            )
+            reads.append(read)
+            if read.records is not None:
+                size_bytes = len(read.records) if isinstance(read.records, bytes) else read.records.size
+                left_bytes = max(0, left_bytes - size_bytes)
+                total_bytes += size_bytes
+            if read.error or read.diverging is not None:
+                answer_now = True
+        self.reads = reads
+        self.answerable = answer_now or total_bytes >= self.min_bytes
+
+
+def _nothing_since(last: PartitionRead) -> bool:
+    """Whether a reader who stood at the end still does: what a parked fetch finds of nearly all its partitions
+    whenever one of them wakes it."""
+    partition = last.partition
+    if partition is None or partition.offline is not None or last.error or last.diverging is not None:
+        return False
+    core = partition.log.core
+    return (
+        last.asked.fetch_offset == last.high_watermark == core.high_watermark
+        and last.log_start_offset == core.log_start_offset
+        and last.leader_epoch == partition.leader_epoch
+    )
+
+
+class ParkedFetch(Generic[R]):
+    """A fetch that waits: answered with its reading when `look` finds enough, or `last_look` has when its time is up."""
+
+    __slots__ = ("_last_look", "_look", "_parked_on", "_reading", "_timer", "future")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        reading: R,
+        wait_ms: int,
+        parked_on: Iterable[dict[Waiter, None]],
+        look: Callable[[], bool],
+        last_look: Callable[[], bool],
+    ) -> None:
+        self.future: asyncio.Future[R] = loop.create_future()
+        self._reading = reading
+        self._look = look
+        self._last_look = last_look
+        self._parked_on = list(parked_on)
+        for waiters in self._parked_on:
+            waiters[self] = None
+        self._timer = loop.call_later(wait_ms / 1000, self._time_is_up)
+
+    def wake(self) -> None:
+        """Look again; answered when that is enough."""
+        if not self.future.done():
+            self._look_with(self._look)
+
+    def _time_is_up(self) -> None:
+        if not self.future.done():
+            self._look_with(self._last_look)
+            self._finish()
+
+    def _look_with(self, look: Callable[[], bool]) -> None:
+        """What goes wrong while looking costs this fetch alone: it is answered with the error."""
+        try:
+            found = look()
+        except Exception as error:
+            self._forget()
+            if not self.future.done():
+                self.future.set_exception(error)
+        else:
+            if found:
+                self._finish()
+
+    def give_up(self) -> None:
+        """The answer is not wanted any more."""
+        self._forget()
+        self.future.cancel()
+
+    def _finish(self) -> None:
+        self._forget()
+        if not self.future.done():
+            self.future.set_result(self._reading)
+
+    def _forget(self) -> None:
+        self._timer.cancel()
+        for waiters in self._parked_on:
+            waiters.pop(self, None)
+
+
+class FetchWaiter(ParkedFetch[Reading]):
+    """A parked fetch: waits on its partitions."""
+
+    __slots__ = ()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, reading: Reading, wait_ms: int) -> None:
+        parked_on = [read.partition.waiters for read in reading.reads if read.partition is not None]
+        super().__init__(loop, reading, wait_ms, parked_on, reading.read, reading.read)

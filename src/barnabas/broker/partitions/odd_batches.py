@@ -1,0 +1,59 @@
+"""What is said of record bytes that are not one whole batch, and of records that no topic takes: Kafka's own answers."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from barnabas.records.batch import LOG_OVERHEAD, MAGIC_POS, BatchHeader, CorruptBatch, records_of
+from barnabas.wire.errors import ApiError, ErrorCode
+
+LENGTH: Final = struct.Struct(">i")
+LENGTH_POS: Final = 8
+LENGTH_MIN: Final = 14
+"""Of what follows the length, in the smallest message of the oldest format."""
+
+
+def refusal_of(records: memoryview, error: CorruptBatch) -> ApiError:
+    """Why bytes that hold no batch, or not one whose checksum holds, are refused."""
+    if not _is_whole(records):
+        return ApiError(ErrorCode.INVALID_RECORD, f"the record batch is cut off: {error}")
+    length = LENGTH.unpack_from(records, LENGTH_POS)[0]
+    if length >= LENGTH_MIN and records[MAGIC_POS] in (0, 1):
+        return ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"a message of magic {records[MAGIC_POS]}; since version 3 produce requests hold record batches of magic 2",
+        )
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, str(error))
+
+
+def alone(records: memoryview, size_bytes: int) -> memoryview:
+    """The first batch, of `size_bytes`, without a few bytes behind it that mean nothing. Raises ApiError where they may
+    be another batch, or a part of one, which would be lost."""
+    if len(records) - size_bytes < LOG_OVERHEAD:
+        return records[:size_bytes]
+    if LENGTH.unpack_from(records, size_bytes + LENGTH_POS)[0] < LENGTH_MIN:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"behind the batch of {size_bytes} bytes follows no other")
+    raise ApiError(
+        ErrorCode.INVALID_RECORD, "a produce request holds exactly one record batch for a partition"
+    )
+
+
+def numbers_above(records: memoryview, header: BatchHeader, newest_ms: int) -> list[int]:
+    """Which records of a batch have a later timestamp. None where they cannot be unpacked."""
+    try:
+        return [
+            number
+            for number, record in enumerate(records_of(records, 0, header))
+            if record.timestamp > newest_ms
+        ]
+    except CorruptBatch:
+        return []
+
+
+def _is_whole(records: memoryview) -> bool:
+    """Whether as many bytes are there as the batch says; also where it says something that cannot be."""
+    if len(records) < LOG_OVERHEAD:
+        return False
+    length: int = LENGTH.unpack_from(records, LENGTH_POS)[0]
+    return length < LENGTH_MIN or LOG_OVERHEAD + length <= len(records)

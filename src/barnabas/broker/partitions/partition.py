@@ -1,0 +1,564 @@
+"""One partition of this broker: its log, its core, its role, and who waits for it.
+
+The core decides by the batch's header, the log writes the bytes, the core is updated with what was written. The leader's
+high watermark follows from what the in-sync replicas have (cores/replication.py); `flush.messages` holds it back until
+the disk has the records. Every append returns an Acknowledgement, which is ready once both allow it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from barnabas.broker.partitions.acknowledgement import Acknowledgement
+from barnabas.broker.partitions.odd_batches import alone, numbers_above, refusal_of
+from barnabas.cores.epochs import EpochEnd
+from barnabas.cores.fetch import FetchPartition
+from barnabas.cores.partition import Origin
+from barnabas.cores.replication import InSyncReplicas
+from barnabas.records.batch import (
+    CODEC_MASK,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    CorruptBatch,
+    TimestampType,
+    check_batch,
+    patch,
+    patch_max_timestamp,
+    recompress,
+)
+from barnabas.records.compression import Codec
+from barnabas.records.control import EndTransactionMarker, build_marker
+from barnabas.records.units import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch
+from barnabas.storage.errors import LogDirOffline
+from barnabas.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from barnabas.cores.cluster_image import PartitionImage
+    from barnabas.cores.decision import Producer
+    from barnabas.runtime.clock import Clock
+    from barnabas.storage.config import LogConfig
+    from barnabas.storage.files import FileSlice
+    from barnabas.storage.log import Log
+
+log = logging.getLogger("barnabas.partitions")
+
+ZSTD: Final = int(Codec.ZSTD)
+CODECS: Final = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+class RecordsRefused(ApiError):
+    """A batch is refused for some of its records."""
+
+    def __init__(self, code: ErrorCode, message: str, numbers: list[int]) -> None:
+        """numbers: which records of the batch they are, from 0 on."""
+        super().__init__(code, message)
+        self.numbers = numbers
+
+
+class Waiter(Protocol):
+    """Called when the partition that it waits on has more."""
+
+    def wake(self) -> None:
+        """Look again. Never raises."""
+
+
+class PartitionRead:
+    """What one partition answers to a fetch. `records` None with no error means: nothing new."""
+
+    __slots__ = (
+        "aborted", "asked", "diverging", "error", "high_watermark", "last_stable_offset", "leader_epoch",
+        "log_start_offset", "partition", "records",
+    )  # fmt: skip
+
+    def __init__(
+        self, asked: FetchPartition, partition: Partition | None, error: ErrorCode = ErrorCode.NONE
+    ) -> None:
+        self.asked = asked
+        self.partition = partition
+        self.error = error
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.leader_epoch = -1 if partition is None else partition.leader_epoch
+        self.aborted: list[tuple[int, int]] | None = None
+        self.diverging: tuple[int, int] | None = None
+        self.records: FileSlice | bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all partitions of a broker share.
+
+    wake: called when a partition has something new for the fetches that wait on it. run_in_thread: runs what may block.
+    write_failed: called when a log could not be written. check_transaction: raises ApiError unless a producer's
+    transactional batch belongs to a transaction that this partition was added to; True when its first batch here
+    must have sequence 0.
+    """
+
+    node_id: int
+    clock: Clock
+    wake: Callable[[Partition], None]
+    run_in_thread: Callable[[Callable[[], object]], asyncio.Future[object]]
+    write_failed: Callable[[Partition, LogDirOffline], None]
+    check_transaction: Callable[[Partition, BatchHeader], bool]
+
+
+class Partition:
+    """See the module. All calls come from the broker's loop."""
+
+    __slots__ = (
+        "_flushing", "_pending", "_replicas", "_surroundings", "index", "is_deleted", "is_leader", "leader_epoch", "log",
+        "offline", "topic", "topic_id", "waiters",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        topic: str,
+        index: int,
+        topic_id: UUID,
+        log: Log,
+        image: PartitionImage,
+    ) -> None:
+        self._surroundings = surroundings
+        self._replicas = InSyncReplicas(surroundings.node_id)
+        self._pending: list[Acknowledgement] = []
+        self._flushing: asyncio.Future[object] | None = None
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        self.leader_epoch = LeaderEpoch(-1)
+        self.is_leader = False
+        self.offline: str | None = None
+        """Why nobody can use the partition: its log cannot be written, or its topic was deleted."""
+        self.is_deleted = False
+        self.waiters: dict[Waiter, None] = {}
+        self.take_role(image)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    # --- role ------------------------------------------------------------------------------------------
+
+    def take_role(self, image: PartitionImage) -> None:
+        """Lead or follow, as the cluster's metadata says; called whenever it has changed."""
+        was_leader, self.is_leader = self.is_leader, image.leader == self._surroundings.node_id
+        self.leader_epoch = LeaderEpoch(image.leader_epoch)
+        if self.is_leader:
+            self._replicas.set(image.isr)
+            self._advance()
+        elif was_leader:
+            self._fail_pending(self._not_leader())
+            self._surroundings.wake(self)
+
+    def note_fetch(self, follower: int, offset: Offset) -> None:
+        """A follower has asked for `offset`, so it has everything below."""
+        self._replicas.note_fetch(follower, offset)
+        self._advance()
+
+    def _not_leader(self) -> ApiError:
+        return ApiError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic}-{self.index}"
+        )
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's options."""
+        return self.log.config
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """The first offset that is served."""
+        return self.log.core.log_start_offset
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """The offset that the next record gets."""
+        return self.log.core.log_end_offset
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The offset below which consumers may read."""
+        return self.log.core.high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """The offset below which every transaction has ended."""
+        return self.log.core.last_stable_offset
+
+    def epoch_error(self, current_leader_epoch: int) -> ErrorCode:
+        """Whether a client that believes in `current_leader_epoch` (-1: it did not say) is up to date."""
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return ErrorCode.NONE
+        if current_leader_epoch < self.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def epoch_at(self, offset: Offset) -> LeaderEpoch:
+        """The leader epoch under which the record at `offset` was (or will be) written."""
+        if offset >= self.log_end_offset:
+            return self.leader_epoch
+        return self.log.core.epochs.epoch_at(offset)
+
+    # --- appending -------------------------------------------------------------------------------------
+
+    def append(self, records: memoryview | None, *, acks_all: bool, zstd_allowed: bool) -> Acknowledgement:
+        """Append a producer's batch; `records` is patched in place. Raises ApiError with nothing appended."""
+        self._require_leader()
+        core, config = self.log.core, self.log.config
+        header = self._checked(records, config)
+        assert records is not None
+        attributes = header.attributes
+        size_bytes = header.batch_length + LOG_OVERHEAD
+        if size_bytes != len(records):
+            records = alone(records, size_bytes)
+        if acks_all and self._replicas.count < config.min_insync_replicas:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic}-{self.index} has {self._replicas.count} in-sync replica(s); "
+                f"min.insync.replicas is {config.min_insync_replicas}",
+            )
+        if attributes & CODEC_MASK == ZSTD and not zstd_allowed:
+            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer")
+        seen = core.decide_append(header)
+        if seen is not None:
+            return self._promise(seen.first_offset, seen.first_offset + header.record_count, -1, acks_all)
+        if attributes & TRANSACTIONAL_BIT and self._surroundings.check_transaction(self, header):
+            core.decide_append(header, must_start_at_zero=True)
+        now_ms = self._surroundings.clock.now_ms()
+        append_time_ms = -1
+        if not config.is_plain:
+            records, header, append_time_ms = self._converted(records, header, now_ms)
+        elif header.max_timestamp - now_ms > config.timestamp_after_max_ms:
+            raise self._too_far_ahead(records, header, now_ms)
+        base_offset = self._write(records, header, now_ms)
+        return self._promise(base_offset, core.log_end_offset, append_time_ms, acks_all)
+
+    def append_built(self, batch: bytes) -> Acknowledgement:
+        """Append a batch that this broker made itself (a coordinator's). Raises ApiError with nothing appended."""
+        self._require_leader()
+        records = memoryview(bytearray(batch))
+        header = check_batch(records)
+        self._require_fits_segment(header.size_bytes, self.config)
+        self.log.core.decide_append(header, Origin.COORDINATOR)
+        base_offset = self._write(records, header, self._surroundings.clock.now_ms())
+        return self._promise(base_offset, self.log.core.log_end_offset, -1, True)
+
+    def append_marker(
+        self, producer: Producer, commit: bool, coordinator_epoch: CoordinatorEpoch, transaction_version: int
+    ) -> Acknowledgement:
+        """Append the end of a producer's transaction. Raises ApiError with nothing appended."""
+        self._require_leader()
+        now_ms = self._surroundings.clock.now_ms()
+        batch = build_marker(
+            commit=commit,
+            coordinator_epoch=coordinator_epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=ProducerEpoch(producer.producer_epoch),
+            timestamp=now_ms,
+        )
+        records = memoryview(bytearray(batch))
+        header = check_batch(records)
+        self.log.core.decide_marker(
+            header, EndTransactionMarker(commit, coordinator_epoch), transaction_version=transaction_version
+        )
+        base_offset = self._write(records, header, now_ms)
+        return self._promise(base_offset, self.log.core.log_end_offset, -1, True)
+
+    def _require_leader(self) -> None:
+        if self.offline is not None:
+            raise self.unavailable()
+        if not self.is_leader:
+            raise self._not_leader()
+
+    def unavailable(self) -> ApiError:
+        """The error with which requests for a partition that is `offline` are answered."""
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self.is_deleted else ErrorCode.KAFKA_STORAGE_ERROR
+        return ApiError(code, f"{self.topic}-{self.index}: {self.offline}")
+
+    def _write(self, records: memoryview, header: BatchHeader, now_ms: int) -> int:
+        log = self.log
+        base_offset = log.core.log_end_offset
+        patch(records, 0, base_offset, self.leader_epoch)
+        try:
+            log.append(records, header, self.leader_epoch, now_ms)
+        except LogDirOffline as error:
+            self._surroundings.write_failed(self, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if log.must_flush_now:
+            self._flush_soon()
+        self._advance()
+        return base_offset
+
+    # --- acknowledging ---------------------------------------------------------------------------------
+
+    def _promise(
+        self, base_offset: int, next_offset: int, append_time_ms: int, wants_replicas: bool
+    ) -> Acknowledgement:
+        core = self.log.core
+        made = Acknowledgement(
+            base_offset, next_offset, append_time_ms, core.log_start_offset, wants_replicas
+        )
+        # On a single node without a flush this is all there is to it: see `_holds`.
+        if self._flushing is not None or (wants_replicas and next_offset > core.high_watermark):
+            made.is_ready = self._holds(made)
+            if not made.is_ready:
+                self._pending.append(made)
+        return made
+
+    def _holds(self, promise: Acknowledgement) -> bool:
+        """Whether the disk (where a flush is due) and the replicas have what `promise` is about."""
+        if self._flushing is not None and promise.next_offset > self.log.recovery_point:
+            return False
+        return not promise.wants_replicas or promise.next_offset <= self.high_watermark
+
+    def _advance(self) -> None:
+        """Move the high watermark as far as replicas and a due flush allow, and finish what waited for it."""
+        core = self.log.core
+        end = core.log_end_offset
+        if self._flushing is not None:
+            end = min(end, Offset(self.log.recovery_point))
+        if self._replicas.followers:
+            end = self._replicas.high_watermark(end)
+        if core.advance_high_watermark(end) and self.waiters:
+            self._surroundings.wake(self)
+        if self._pending:
+            self._finish_pending()
+
+    def _finish_pending(self) -> None:
+        held: list[Acknowledgement] = []
+        left: list[Acknowledgement] = []
+        for promise in self._pending:
+            if not promise.is_ready:
+                (held if self._holds(promise) else left).append(promise)
+        self._pending = left
+        for promise in held:
+            promise.finish()
+
+    def _fail_pending(self, error: ApiError) -> None:
+        failed, self._pending = self._pending, []
+        for promise in failed:
+            promise.finish(error)
+
+    def _flush_soon(self) -> None:
+        """Have the log forced to disk by a thread; what is appended meanwhile waits for the next round."""
+        if self._flushing is None:
+            self._flushing = self._surroundings.run_in_thread(self.log.flush)
+            self._flushing.add_done_callback(self._flushed)
+
+    def _flushed(self, flushing: asyncio.Future[object]) -> None:
+        self._flushing = None
+        if flushing.cancelled():
+            return
+        error = flushing.exception()
+        if isinstance(error, LogDirOffline):
+            self._surroundings.write_failed(self, error)  # it takes this partition offline
+            return
+        if error is not None:
+            log.error("a flush met a bug", extra={"partition": f"{self.topic}-{self.index}"}, exc_info=error)
+            self._fail_pending(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log was not flushed: {error}"))
+        elif self.log.must_flush_now:
+            self._flush_soon()
+        self._advance()
+
+    def _checked(self, records: memoryview | None, config: LogConfig) -> BatchHeader:
+        """The header of the one whole batch that a produce request must hold."""
+        if not records:
+            raise ApiError(ErrorCode.INVALID_RECORD, "the request holds no record batch for this partition")
+        try:
+            header = check_batch(records)
+        except CorruptBatch as error:
+            raise refusal_of(records, error) from None
+        size_bytes = header.batch_length + LOG_OVERHEAD
+        if header.base_offset:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD,
+                f"the batch names base offset {header.base_offset}; a producer's begins at 0, the broker places it",
+            )
+        if size_bytes > config.max_message_bytes:
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the batch has {size_bytes} bytes; max.message.bytes of {self.topic} is {config.max_message_bytes}",
+            )
+        self._require_fits_segment(size_bytes, config)
+        if header.attributes & CODEC_MASK > ZSTD:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"the batch names compression codec {header.attributes & CODEC_MASK}; 0 to 4 are known",
+            )
+        record_count = header.record_count
+        if record_count <= 0 or header.last_offset_delta != record_count - 1:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD,
+                f"the batch says {record_count} records and a last offset delta of {header.last_offset_delta}",
+            )
+        return header
+
+    def _require_fits_segment(self, size_bytes: int, config: LogConfig) -> None:
+        if size_bytes > config.segment_bytes:
+            raise ApiError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"the batch has {size_bytes} bytes; segment.bytes of {self.topic} is {config.segment_bytes}",
+            )
+
+    def _converted(
+        self, records: memoryview, header: BatchHeader, now_ms: int
+    ) -> tuple[memoryview, BatchHeader, int]:
+        """The batch as this topic's options want it: keyed, in its codec, with the broker's time."""
+        config = self.config
+        try:
+            self._check_records(records, header, now_ms)
+            codec = CODECS.get(config.compression_type)
+            if codec is not None and header.attributes & CODEC_MASK != codec:
+                records = memoryview(bytearray(recompress(records, 0, codec, config.level_of(codec))))
+        except CorruptBatch as error:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD, f"the records of the batch cannot be read: {error}"
+            ) from error
+        append_time_ms = -1
+        if config.log_append_time:
+            append_time_ms = now_ms
+            patch_max_timestamp(records, 0, TimestampType.LOG_APPEND_TIME, now_ms)
+        elif header.max_timestamp - now_ms > config.timestamp_after_max_ms:
+            raise self._too_far_ahead(records, header, now_ms)
+        return records, check_batch(records), append_time_ms
+
+    def _check_records(self, records: memoryview, header: BatchHeader, now_ms: int) -> None:
+        """What the options ask of each single record. Raises RecordsRefused, CorruptBatch; unpacks the batch and walks over
+        its records where one asks."""
+        from barnabas.records.batch import records_block
+        from barnabas.records.walk import faults
+
+        config = self.config
+        keyed = config.compact and not config.is_internal
+        # Below zero without a limit: nothing is older.
+        oldest_ms = -1 if config.log_append_time else now_ms - config.timestamp_before_max_ms
+        if not keyed and oldest_ms < 0:
+            return
+        block = records_block(records, 0, header)
+        keyless, old = faults(block, header.record_count, header.base_timestamp, keyed, oldest_ms)
+        if keyless:
+            raise RecordsRefused(
+                ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key", keyless
+            )
+        if old:
+            raise RecordsRefused(
+                ErrorCode.INVALID_TIMESTAMP,
+                "a timestamp is older than message.timestamp.before.max.ms allows, which is "
+                f"{config.timestamp_before_max_ms}",
+                old,
+            )
+
+    def _too_far_ahead(self, records: memoryview, header: BatchHeader, now_ms: int) -> ApiError:
+        allowed_ms = self.config.timestamp_after_max_ms
+        return RecordsRefused(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"a timestamp lies {header.max_timestamp - now_ms} ms ahead of the broker's clock; "
+            f"message.timestamp.after.max.ms allows {allowed_ms}",
+            numbers_above(records, header, now_ms + allowed_ms),
+        )
+
+    def go_offline(self, reason: str) -> None:
+        """Its log cannot be used any more: every request is refused from now on, those too that wait."""
+        self.offline = reason
+        self._fail_pending(self.unavailable())
+        self._surroundings.wake(self)
+
+    def close(self) -> None:
+        """The topic was deleted: answer everybody who waits; the next request finds no partition."""
+        self.is_deleted = True
+        self.go_offline("the topic was deleted")
+
+    # --- reading ---------------------------------------------------------------------------------------
+
+    def read(
+        self, asked: FetchPartition, max_bytes: int, read_committed: bool, *, at_least_one: bool
+    ) -> PartitionRead:
+        """What a consumer gets from `asked.fetch_offset` on; never past what it may see."""
+        core = self.log.core
+        read = PartitionRead(asked, self)
+        read.high_watermark = core.high_watermark
+        read.last_stable_offset = core.last_stable_offset
+        read.log_start_offset = core.log_start_offset
+        if self.offline is not None:
+            read.error = self.unavailable().code
+            return read
+        if not self.is_leader:
+            read.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return read
+        in_range = core.log_start_offset <= asked.fetch_offset <= core.log_end_offset
+        if asked.last_fetched_epoch >= 0:
+            end = self._end_of_epoch(LeaderEpoch(asked.last_fetched_epoch))
+            is_beyond = end.end_offset < asked.fetch_offset or end.epoch < asked.last_fetched_epoch
+            if end.epoch >= 0 and is_beyond and asked.fetch_offset >= core.log_start_offset:
+                read.diverging = (end.epoch, end.end_offset)
+                return read
+            in_range = in_range and end.epoch >= 0
+        if not in_range:
+            read.error = ErrorCode.OFFSET_OUT_OF_RANGE
+            read.high_watermark = read.last_stable_offset = read.log_start_offset = -1
+            return read
+        upper = core.last_stable_offset if read_committed else core.high_watermark
+        try:
+            read.records = self.log.read(
+                Offset(asked.fetch_offset),
+                max_bytes,
+                at_least_one=at_least_one,
+                upper_offset=upper,
+                skip_empty=True,
+            )
+            if read_committed:
+                found = read.records
+                read.aborted = [] if found is None else self.log.aborted(asked.fetch_offset, upper, found)
+        except LogDirOffline:
+            read.error = ErrorCode.KAFKA_STORAGE_ERROR
+            read.records = None
+        return read
+
+    def _end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
+        """Where a leader epoch ended; the one under way, which an empty log does not hold yet, ends with the log."""
+        core = self.log.core
+        if epoch == self.leader_epoch:
+            return EpochEnd(epoch, core.log_end_offset)
+        return core.epochs.end_of(epoch, core.log_end_offset)
+
+    def read_bytes(self, offset: Offset, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds `offset`, up to the log's end; at least one."""
+        found = self.log.read(offset, max_bytes, at_least_one=True, upper_offset=self.log_end_offset)
+        return b"" if found is None else found.read()
+
+    def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record at or after a time. Raises ApiError where records cannot be read."""
+        try:
+            return self.log.offset_for_timestamp(timestamp_ms)
+        except CorruptBatch as error:
+            raise self._unreadable(error) from error
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        """(timestamp, offset) of the record with the greatest timestamp. Raises ApiError where records cannot be read."""
+        try:
+            return self.log.max_timestamp()
+        except CorruptBatch as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: CorruptBatch) -> ApiError:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.index}: {error}")
+
+    def wake_waiters(self) -> None:
+        """Have every fetch that waits on this partition look again."""
+        for waiter in list(self.waiters):
+            waiter.wake()

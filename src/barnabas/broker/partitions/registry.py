@@ -1,0 +1,306 @@
+"""The partitions of this broker: found by name or id, made, deleted; their logs are the log manager's.
+
+The loop owns partitions and logs. Opening (which may scan) and what syncs or removes files runs in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from barnabas.broker.partitions.partition import Partition, Surroundings
+from barnabas.config import broker_network, broker_share
+from barnabas.cores.cluster_image import ClusterImage, TopicImage
+from barnabas.records.batch import BatchHeader
+from barnabas.storage.checkpoints import TopicPartition
+from barnabas.storage.config import LogConfig
+from barnabas.storage.errors import LogDirOffline
+from barnabas.storage.log import Log
+from barnabas.storage.log_manager import LogManager
+from barnabas.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.net.turn import Turn
+    from barnabas.config.loader import BrokerConfig
+    from barnabas.runtime.machine import Machine
+
+log = logging.getLogger("barnabas.partitions")
+
+LOGS_PER_TURN = 100
+LOGS_MADE_PER_TURN = 16
+
+
+def no_transactions(partition: Partition, header: BatchHeader) -> bool:
+    """Refuses a transactional batch, before there is a coordinator that knows of its transaction."""
+    raise ApiError(ErrorCode.INVALID_TXN_STATE, f"{partition}: the broker does not serve transactions yet")
+
+
+class Partitions:
+    """See the module."""
+
+    def __init__(self, turn: Turn, config: BrokerConfig, machine: Machine) -> None:
+        self._turn = turn
+        self._clock = machine.clock
+        self._config = config
+        self._surroundings: Surroundings | None = None
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+        self.on_all_offline: Callable[[], None] = lambda: None
+        self.check_transaction: Callable[[Partition, BatchHeader], bool] = no_transactions
+        """Asked before each transactional batch of a producer (see Surroundings)."""
+        self._names: dict[UUID, str] = {}
+        self._ids: dict[str, UUID] = {}
+        self._offline: dict[str, set[int]] = {}
+        self.topology = 0
+        """Counts the changes of which partitions there are, and which of them are online."""
+        self.checking = asyncio.Lock()
+        """Held while a log is read for damage: one at a time, since it takes the disk's time from clients."""
+        self._log_config: Callable[[str], LogConfig] = lambda topic: LogConfig()
+        self.logs = LogManager(
+            config.log_dirs,
+            lambda topic: self._log_config(topic),
+            recovery_threads_per_dir=config.get(broker_network.NUM_RECOVERY_THREADS_PER_DATA_DIR),
+            new_pool=machine.new_pool,
+        )
+        self.logs.on_offline = self._went_offline
+        self.logs.moving.on_moved = self._moved
+
+    # --- start and stop --------------------------------------------------------------------------------
+
+    def lock(self) -> None:
+        """Take the log dirs for this process. Raises StorageError."""
+        self.logs.lock()
+
+    async def open(self, image: ClusterImage, node_id: int, log_config: Callable[[str], LogConfig]) -> None:
+        """Open (and after a crash recover) every log in the dirs. Raises StorageError."""
+        self._log_config = log_config
+        loop = self._turn.loop
+        self._surroundings = Surroundings(
+            node_id,
+            self._clock,
+            self._turn.to_wake,
+            lambda work: loop.run_in_executor(None, work),
+            self.write_failed,
+            lambda partition, header: self.check_transaction(partition, header),
+        )
+        self.logs.claim(image.cluster_id, node_id)
+        now_ms = self._clock.now_ms()
+        await self._turn.loop.run_in_executor(None, self.logs.load, now_ms)
+
+    @property
+    def recovered_unclean(self) -> bool:
+        """Whether a log dir was not closed in order, so that its last records may be missing."""
+        return self.logs.recovered_unclean
+
+    def load(self, image: ClusterImage) -> None:
+        """Take up what the image says that this broker has; put aside logs that it knows nothing of."""
+        for name in list(self.logs.logs):
+            topic = image.topics.get(name.topic)
+            kept_id = self.logs.topic_id(name.topic, name.partition)
+            if (
+                topic is None
+                or name.partition not in topic.partitions
+                or kept_id not in (None, topic.topic_id)
+            ):
+                self.logs.set_aside(name.topic, name.partition)
+        for topic in image.topics.values():
+            for _ in self._taking_up(topic, new=False):
+                pass
+
+    def close(self) -> None:
+        """Close every log and mark the dirs as cleanly shut down."""
+        self._by_topic.clear()
+        self.logs.close()
+
+    # --- topics ----------------------------------------------------------------------------------------
+
+    async def create(self, topic: TopicImage) -> None:
+        """Take up the partitions of a topic that are not served yet, making their logs; give the others their role.
+
+        A few at a time, so that other requests come between; all of them become visible at the end, in one turn.
+        """
+        for made, _ in enumerate(self._taking_up(topic, new=True), 1):
+            if made % LOGS_MADE_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _taking_up(self, topic: TopicImage, *, new: bool) -> Iterator[int]:
+        """The work of `create`, one partition a step; what was made becomes visible after the last one.
+
+        new: its logs cannot be anywhere. The log of one that is not new may lie in a dir that is offline; an empty
+        one beside it would be a loss when that dir comes back.
+        """
+        served = dict(self._by_topic.get(topic.name, {}))
+        now_ms = self._clock.now_ms()
+        without: list[int] = []
+        reason: LogDirOffline | None = None
+        for index, image in topic.partitions.items():
+            if index in served:
+                served[index].take_role(image)
+                yield index
+                continue
+            fresh = new and index not in self.offline_of(topic.name)
+            try:
+                opened = self.logs.create(topic.name, index, topic.topic_id, now_ms, new=fresh)
+            except LogDirOffline as error:
+                without.append(index)
+                reason = error
+                continue
+            assert self._surroundings is not None, "open() comes before create()"
+            served[index] = Partition(self._surroundings, topic.name, index, topic.topic_id, opened, image)
+            yield index
+        self._publish(topic, served, without, reason)
+
+    def _publish(
+        self,
+        topic: TopicImage,
+        served: dict[int, Partition],
+        without: list[int],
+        reason: LogDirOffline | None,
+    ) -> None:
+        self._names[topic.topic_id] = topic.name
+        self._ids[topic.name] = topic.topic_id
+        self._by_topic[topic.name] = served
+        self.topology += 1
+        offline_dirs = self.logs.offline_dirs
+        for index, partition in served.items():
+            log_dir = partition.log.log_dir
+            if partition.offline is None and log_dir in offline_dirs:
+                # Its dir failed between two steps, when nobody could find the partition yet.
+                self._take_offline(f"log dir {log_dir} is offline", [TopicPartition(topic.name, index)])
+        if without:
+            self._offline.setdefault(topic.name, set()).update(without)
+            log.error(
+                "partitions are offline with their log dir",
+                extra={"topic": topic.name, "partitions": without, "reason": str(reason)},
+            )
+
+    async def delete(self, topic: TopicImage) -> None:
+        """Drop a topic's partitions, all in this turn; their files go after `file.delete.delay.ms`."""
+        self.topology += 1
+        dropped = self._by_topic.pop(topic.name, {})
+        self._names.pop(topic.topic_id, None)
+        self._ids.pop(topic.name, None)
+        self._offline.pop(topic.name, None)
+        for count, (index, partition) in enumerate(dropped.items(), 1):
+            partition.close()
+            try:
+                self.logs.delete(topic.name, index)
+            except LogDirOffline as error:
+                log.error("a deleted log stays on disk", extra={"topic": topic.name, "reason": str(error)})
+            if count % LOGS_MADE_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def reconfigure(self, topic: str) -> None:
+        """The options of a topic have changed."""
+        self.logs.set_config(topic, self._log_config(topic))
+
+    # --- finding ---------------------------------------------------------------------------------------
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """A partition that is served here, or None; `why_missing` says why."""
+        served = self._by_topic.get(topic)
+        return None if served is None else served.get(index)
+
+    def of_topic(self, topic: str) -> Mapping[int, Partition]:
+        """The partitions of a topic by number, as they are until `topology` changes."""
+        return self._by_topic.get(topic, {})
+
+    def require(self, topic: str, index: int) -> Partition:
+        """Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR where its dir is offline."""
+        partition = self.get(topic, index)
+        if partition is None:
+            raise ApiError(self.why_missing(topic, index), f"there is no {topic}-{index} on this broker")
+        return partition
+
+    def why_missing(self, topic: str, index: int) -> ErrorCode:
+        """What to answer where `get` finds nothing."""
+        if index in self.offline_of(topic):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def offline_of(self, topic: str) -> Collection[int]:
+        """The partitions of a topic whose log dir has failed."""
+        return self._offline.get(topic, ())
+
+    def exists(self, topic: str, index: int) -> bool:
+        """Whether the partition is served here."""
+        return self.get(topic, index) is not None
+
+    def count(self, topic: str) -> int:
+        """All partitions of a topic, those too that are offline: what belongs to which is found by this number."""
+        return len({*self._by_topic.get(topic, ()), *self.offline_of(topic)})
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        """The name of the topic with this id, or None."""
+        return self._names.get(topic_id)
+
+    def id_of(self, topic: str) -> UUID | None:
+        """The id of the topic of this name, or None."""
+        return self._ids.get(topic)
+
+    # --- disks -----------------------------------------------------------------------------------------
+
+    def write_failed(self, partition: Partition, error: LogDirOffline) -> None:
+        """A write failed: its dir is offline from now on with all partitions in it, or this partition alone where
+        only its own files are at fault."""
+        self.logs.log_failed(TopicPartition(partition.topic, partition.index), partition.log, error)
+
+    def _went_offline(self, reason: str, lost: list[TopicPartition]) -> None:
+        """Called on the loop when a write failed, or in the thread that flushed or wrote a checkpoint."""
+        loop = self._turn.loop
+        try:
+            on_loop = asyncio.get_running_loop() is loop
+        except RuntimeError:
+            on_loop = False
+        if on_loop:
+            self._take_offline(reason, lost)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(self._take_offline, reason, lost)
+
+    def _take_offline(self, reason: str, lost: list[TopicPartition]) -> None:
+        self.topology += 1
+        for name in lost:
+            partition = self._by_topic.get(name.topic, {}).get(name.partition)
+            if partition is not None:
+                partition.go_offline(reason)
+                self._offline.setdefault(name.topic, set()).add(name.partition)
+        if len(self.logs.offline_dirs) == len(self.logs.dirs):
+            self.on_all_offline()
+
+    def _moved(self, name: TopicPartition, opened: Log) -> None:
+        """A partition goes on in another log dir."""
+        partition = self.get(*name)
+        if partition is not None:
+            partition.log = opened
+
+    async def delete_old_segments(self) -> None:
+        """Apply retention to every log, a few in each turn."""
+        now_ms = self._clock.now_ms()
+        names = list(self.logs.logs)
+        for begin in range(0, len(names), LOGS_PER_TURN):
+            self.logs.delete_old_segments(now_ms, names[begin : begin + LOGS_PER_TURN])
+            # Requests come between: the first look at a log after a start opens its files.
+            await asyncio.sleep(0)
+        await self.remove_doomed()
+
+    def forget_idle_producers(self) -> None:
+        """Producers that wrote nothing for producer.id.expiration.ms are forgotten, with their sequence numbers."""
+        now_ms = self._clock.now_ms()
+        idle_ms = self._config.get(broker_share.PRODUCER_ID_EXPIRATION_MS)
+        for log in self.logs.logs.values():
+            if len(log.core.producers):
+                log.core.forget_producers(log.core.expired_producers(now_ms, idle_ms))
+
+    async def checkpoint(self) -> None:
+        """Write the checkpoint files, in a thread."""
+        await self._turn.loop.run_in_executor(None, self.logs.checkpoint)
+
+    async def flush_due(self) -> None:
+        """Flush the logs whose `flush.ms` is over or that have rolled a segment, in a thread."""
+        await self._turn.loop.run_in_executor(None, self.logs.flush_due, self._clock.monotonic_ms())
+
+    async def remove_doomed(self) -> None:
+        """Remove deleted files whose delay is over, in a thread."""
+        await self._turn.loop.run_in_executor(None, self.logs.remove_doomed, self._clock.monotonic_ms())

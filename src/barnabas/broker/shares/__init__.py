@@ -1,9 +1,0 @@
-"""Share groups at the broker (KIP-932): `manager` for all groups, `partition` for one group's queue on one partition.
-
-`states` is the share coordinator with its topic, `reading` finds batches by their headers, `fetching` waits, `options`
-is what one group obeys, `dead_letters` writes what a group gives up.
-"""
-
-from barnabas.broker.shares.manager import Shares
-
-__all__ = ["Shares"]
