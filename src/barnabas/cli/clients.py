@@ -65,8 +65,8 @@ def clients(
     with direct(bootstrap, properties) as admin:
         for broker in sorted(admin.nodes()):
             answer = admin.node(broker, ConnectedClientsRequest(), ConnectedClientsResponse)
-            shown["clients"] += [_client(broker, one) for one in answer.clients]
-            shown["conversions"] += [_conversion(broker, one) for one in answer.conversions]
+            shown["clients"] += [client_row(broker, client) for client in answer.clients]
+            shown["conversions"] += [conversion_row(broker, conversion) for conversion in answer.conversions]
     shown["clients"].sort(key=lambda one: (one["client_id"] or "", one["broker"], one["address"]))
     if json:
         print_json(shown)
@@ -75,15 +75,15 @@ def clients(
         ("CLIENT ID", "SOFTWARE", "ADDRESS", "PRINCIPAL", "BROKER", "SECONDS", "API VERSIONS"),
         [
             (
-                one["client_id"],
-                one["software"] or None,
-                one["address"],
-                one["principal"],
-                one["broker"],
-                one["connected_ms"] // 1000,
-                " ".join(f"{name}:{version}" for name, version in one["apis"].items()),
+                row["client_id"],
+                row["software"] or None,
+                row["address"],
+                row["principal"],
+                row["broker"],
+                row["connected_ms"] // 1000,
+                " ".join(f"{name}:{version}" for name, version in row["apis"].items()),
             )
-            for one in shown["clients"]
+            for row in shown["clients"]
         ],
     )
     if shown["conversions"]:
@@ -92,10 +92,10 @@ def clients(
             ("CONVERTED FOR", "SOFTWARE", "DIRECTION", "BROKER", "REQUESTS", "RECORDS", "SIZE"),
             [
                 (
-                    one["client_id"], one["software"] or None, one["direction"], one["broker"], one["requests"],
-                    one["records"], size_text(one["bytes"]),
+                    row["client_id"], row["software"] or None, row["direction"], row["broker"], row["requests"],
+                    row["records"], size_text(row["bytes"]),
                 )
-                for one in shown["conversions"]
+                for row in shown["conversions"]
             ],
         )  # fmt: skip
     return EXIT_OK
@@ -106,7 +106,7 @@ def _show_metrics(prefix: str, bootstrap: str | None, properties: list[str] | No
     with direct(bootstrap, properties) as admin:
         for broker in sorted(admin.nodes()):
             answer = admin.node(broker, ClientMetricsRequest(name_prefix=prefix), ClientMetricsResponse)
-            found += [_instance(broker, one) for one in answer.clients]
+            found += [instance_row(broker, client) for client in answer.clients]
     found.sort(key=lambda one: (one["client_id"], one["instance_id"], one["broker"]))
     if json:
         print_json(found)
@@ -115,20 +115,21 @@ def _show_metrics(prefix: str, bootstrap: str | None, properties: list[str] | No
         ("CLIENT ID", "SOFTWARE", "METRIC", "LABELS", "VALUE"),
         [
             (
-                one["client_id"],
-                one["software"] or None,
+                item["client_id"],
+                item["software"] or None,
                 metric["name"],
                 ",".join(f"{key}={value}" for key, value in metric["labels"].items()) or None,
                 f"{metric['value']:.6g}",
             )
-            for one in found
-            for metric in one["metrics"]
+            for item in found
+            for metric in item["metrics"]
         ],
     )
     return EXIT_OK
 
 
-def _instance(broker: int, one: ClientInstance) -> dict[str, Any]:
+def instance_row(broker: int, one: ClientInstance) -> dict[str, Any]:
+    """What a client has pushed as JSON shows it."""
     return {
         "instance_id": str(one.instance_id),
         "client_id": one.client_id,
@@ -139,16 +140,17 @@ def _instance(broker: int, one: ClientInstance) -> dict[str, Any]:
         "pushes": one.pushes,
         "metrics": [
             {
-                "name": each.name,
-                "labels": {label.key: label.value for label in each.labels},
-                "value": each.value,
+                "name": metric.name,
+                "labels": {label.key: label.value for label in metric.labels},
+                "value": metric.value,
             }
-            for each in one.metrics
+            for metric in one.metrics
         ],
     }
 
 
-def _client(broker: int, one: ConnectedClient) -> dict[str, Any]:
+def client_row(broker: int, one: ConnectedClient) -> dict[str, Any]:
+    """A connected client as JSON shows it."""
     return {
         "client_id": one.client_id,
         "software": f"{one.software_name} {one.software_version}".strip(),
@@ -162,7 +164,8 @@ def _client(broker: int, one: ConnectedClient) -> dict[str, Any]:
     }
 
 
-def _conversion(broker: int, one: ConvertedRecords) -> dict[str, Any]:
+def conversion_row(broker: int, one: ConvertedRecords) -> dict[str, Any]:
+    """The records converted for a client as JSON shows them."""
     return {
         "client_id": one.client_id,
         "software": one.software,

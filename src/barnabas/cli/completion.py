@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+from barnabas.cli.commands import BY_NAME, COMMANDS
 from barnabas.cli.errors import EXIT_OK, EXIT_USAGE
 
 SCRIPTS: Final = {
@@ -20,6 +21,12 @@ _barnabas() {
     [ ${#COMPREPLY[@]} -gt 0 ] || compopt -o default
 }
 complete -F _barnabas barnabas
+_barnabas_kafka() {
+    local IFS=$'\\n' tool=${COMP_WORDS[0]##*/}
+    COMPREPLY=($(_BARNABAS_COMPLETE=1 barnabas $((COMP_CWORD + 2)) barnabas kafka "${tool%.sh}" "${COMP_WORDS[@]:1}"))
+    [ ${#COMPREPLY[@]} -gt 0 ] || compopt -o default
+}
+complete -F _barnabas_kafka @TOOLS@
 """,
     "zsh": """\
 _barnabas() {
@@ -28,12 +35,27 @@ _barnabas() {
     if (( ${#found} )); then compadd -a found; else _files; fi
 }
 compdef _barnabas barnabas
+_barnabas_kafka() {
+    local -a found
+    local tool=${${words[1]:t}%.sh}
+    found=(${(f)"$(_BARNABAS_COMPLETE=1 barnabas $((CURRENT + 1)) barnabas kafka $tool "${(@)words[2,-1]}")"})
+    if (( ${#found} )); then compadd -a found; else _files; fi
+}
+compdef _barnabas_kafka @TOOLS@
 """,
     "fish": """\
 function __barnabas
     _BARNABAS_COMPLETE=1 barnabas (count (commandline -opc)) (commandline -opc) (commandline -ct)
 end
 complete -c barnabas -f -a "(__barnabas)"
+function __barnabas_kafka
+    set -l typed (commandline -opc)
+    set -l tool (string replace -r '.sh$' '' (basename $typed[1]))
+    _BARNABAS_COMPLETE=1 barnabas (math (count $typed) + 2) barnabas kafka $tool $typed[2..-1] (commandline -ct)
+end
+for tool in @TOOLS@
+    complete -c $tool -f -a "(__barnabas_kafka)"
+end
 """,
 }
 
@@ -41,7 +63,10 @@ complete -c barnabas -f -a "(__barnabas)"
 def main(arguments: Sequence[str]) -> int:
     """`barnabas completion SHELL`: print the script that turns completion on."""
     if len(arguments) == 1 and arguments[0] in SCRIPTS:
-        print(SCRIPTS[arguments[0]], end="")
+        from barnabas.cli.kafka.main import TOOLS
+
+        tools = " ".join(name for tool in TOOLS for name in (tool.name, f"{tool.name}.sh"))
+        print(SCRIPTS[arguments[0]].replace("@TOOLS@", tools), end="")
         return EXIT_OK
     wants_help = bool({"-h", "--help"} & set(arguments))
     print(
@@ -68,10 +93,10 @@ def complete(arguments: Sequence[str]) -> int:
 
 def candidates(before: Sequence[str], typed: str) -> list[str]:
     """What may stand after the words `before`: commands, then subcommands, then options."""
-    from barnabas.cli.main import BY_NAME, COMMANDS
-
     if not before:
         return ["--help", "--version"] if typed.startswith("-") else [command.name for command in COMMANDS]
+    if before[0] == "--profile":
+        return profile_names() if len(before) == 1 else candidates(before[2:], typed)
     command = BY_NAME.get(before[0])
     if command is None:
         return []
@@ -82,14 +107,71 @@ def candidates(before: Sequence[str], typed: str) -> list[str]:
         if hasattr(module, "parser"):
             return options_of_parser(module.parser()) if typed.startswith("-") else []
         return list(SCRIPTS) if module.__name__ == __name__ else []
-    import typer
+    from barnabas.cli.runner import command_of
 
-    node: Any = typer.main.get_command(module.app)
+    named = name_candidates(before, typed)
+    if named is not None:
+        return named
+    node: Any = command_of(module.app)
     for word in before[1:]:
         node = getattr(node, "commands", {}).get(word, node)
     if hasattr(node, "commands") and not typed.startswith("-"):
         return list(node.commands)
     return [name for parameter in node.params for name in parameter.opts if name.startswith("-")] + ["--help"]
+
+
+NAMES_OF: Final = {"-t": "topic", "--topic": "topic", "-g": "group", "-G": "group", "--group": "group"}
+"""Options whose value is the name of something in the cluster."""
+COMMANDS_OF: Final = {"produce": "topic", "consume": "topic"}
+SUBCOMMANDS_OF: Final = {
+    **{f"topic {name}": "topic" for name in ("describe", "alter", "delete", "offsets", "trim")},
+    **{f"group {name}": "group" for name in ("describe", "delete", "reset", "export")},
+}
+KAFKA_NAMES: Final = {"--topic": "topic", "--group": "group"}
+
+
+def name_candidates(before: Sequence[str], typed: str) -> list[str] | None:
+    """Topics, groups, profiles or topic options where one is wanted; None where something else is."""
+    last = before[-1]
+    if last in ("-c", "--config", "--unset") and before[0] == "topic":
+        from barnabas.config.topic_options import TOPIC
+
+        return [f"{name}{'' if last == '--unset' else '='}" for name in TOPIC.names()]
+    kind = NAMES_OF.get(last)
+    if kind is None and not typed.startswith("-"):
+        kind = COMMANDS_OF.get(before[0]) or SUBCOMMANDS_OF.get(" ".join(before[:2]))
+    return None if kind is None else names_in_cluster(kind, option_of(before, ("-b", "--bootstrap")))
+
+
+def option_of(words: Sequence[str], names: Sequence[str]) -> str | None:
+    """The value of an option that was typed already."""
+    return next((words[i + 1] for i, word in enumerate(words[:-1]) if word in names), None)
+
+
+def profile_names() -> list[str]:
+    """The clusters that are known by name; none when the file cannot be read."""
+    from barnabas.cli import profiles
+    from barnabas.cli.errors import CliError
+
+    try:
+        return list(profiles.read()[1])
+    except CliError:
+        return []
+
+
+def names_in_cluster(kind: str, bootstrap: str | None) -> list[str]:
+    """Topics or groups; none when the cluster does not answer at once: a shell waits for us."""
+    from barnabas.cli.direct import direct
+    from barnabas.cli.errors import CliError
+    from barnabas.cli.kafka.groups import all_groups
+
+    try:
+        with direct(bootstrap, None) as admin:
+            return (
+                list(admin.topics()) if kind == "topic" else [group.group_id for group in all_groups(admin)]
+            )
+    except CliError:
+        return []
 
 
 def kafka_candidates(before: Sequence[str], typed: str) -> list[str]:
@@ -101,7 +183,13 @@ def kafka_candidates(before: Sequence[str], typed: str) -> list[str]:
     if not before:
         return [tool.name.removeprefix("kafka-") for tool in TOOLS]
     tool = BY_NAME.get(f"kafka-{before[0].removeprefix('kafka-')}")
-    if tool is None or not typed.startswith("-"):
+    if tool is None:
+        return []
+    if before[-1] in KAFKA_NAMES:
+        return names_in_cluster(
+            KAFKA_NAMES[before[-1]], option_of(before, ("--bootstrap-server", "--broker-list"))
+        )
+    if not typed.startswith("-"):
         return []
     module = importlib.import_module(f"barnabas.cli.kafka.{tool.module}")
     return (

@@ -13,6 +13,7 @@ from barnabas.cli.kafka import configs
 from barnabas.cli.options import AsJson, Bootstrap, Properties
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.runner import example, new_app
+from barnabas.cli.units import plain_value, topic_settings
 
 app = new_app("Show and change options of topics, brokers and groups.")
 
@@ -35,7 +36,7 @@ Name = Annotated[
 def entity_of(kind: str, name: str) -> configs.Entity:
     """What KIND and NAME mean. Raises UsageError."""
     if kind not in KINDS:
-        raise UsageError(f"{kind!r} is no kind; there are {', '.join(KINDS)}")
+        raise UsageError(f"KIND is {kind!r}, which is none of the kinds there are: {', '.join(KINDS)}")
     return configs.Entity(KINDS[kind], "" if kind == "broker" and name == "default" else name)
 
 
@@ -84,7 +85,13 @@ def set_options(
     json: AsJson = False,
 ) -> int:
     """Set options."""
-    return change(bootstrap, properties, entity_of(kind, name), dict(parse_pairs(pairs, "option")), [], json)
+    given = dict(parse_pairs(pairs, "option"))
+    wanted = (
+        topic_settings(given)
+        if kind == "topic"
+        else {key: plain_value(key, text) for key, text in given.items()}
+    )
+    return change(bootstrap, properties, entity_of(kind, name), wanted, [], json)
 
 
 @app.command(epilog=example("barnabas config unset topic orders retention.ms"))

@@ -14,6 +14,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from barnabas.cli import profiles
 from barnabas.cli.errors import CliError, UsageError
+from barnabas.cli.output import MANNER, note
+from barnabas.cli.probe import NotKafka, require_kafka
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_PORT: Final = 9092
@@ -36,6 +38,8 @@ class Connection:
     properties: dict[str, str] = field(default_factory=dict)
     verbose: bool = False
     last_error: str = ""
+    probed: bool = False
+    """Whether the address was found to speak Kafka."""
 
     def config(self, defaults: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """librdkafka's configuration: `defaults`, then what the user set with -X."""
@@ -48,6 +52,9 @@ class Connection:
             config["log_level"] = QUIET_LOG_LEVEL
         config.update(defaults or {})
         config.update(self.properties)
+        strategy = "partition.assignment.strategy"
+        if strategy in config:
+            config[strategy] = ",".join(assignor(name) for name in config[strategy].split(","))
         return config
 
     def _on_error(self, error: KafkaError) -> None:
@@ -77,7 +84,7 @@ class Connection:
         with configuration_errors():
             return Consumer(self.config(defaults))
 
-    def batch_limits(self, topic: str) -> dict[str, Any]:
+    def batch_limits(self, topic: str, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[str, Any]:
         """Producer settings that keep a batch within the topic's max.message.bytes; empty when not known.
 
         A broker refuses a batch that is too large as a whole, with the innocent records in it. Within
@@ -89,14 +96,37 @@ class Connection:
             admin = AdminClient(self.config())
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
-            future = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)[resource]
-            limit_bytes = int(future.result(REQUEST_TIMEOUT_SECONDS)["max.message.bytes"].value)
-        except (KafkaException, KeyError, ValueError, TypeError):
+            future = admin.describe_configs([resource], request_timeout=timeout_seconds)[resource]
+            limit_bytes = int(future.result(timeout_seconds)["max.message.bytes"].value)
+        except (KafkaException, KeyError, ValueError, TypeError, TimeoutError):
             return {}  # the topic is yet to be created, or we may not look
         return {
             "batch.size": min(limit_bytes, BATCH_BYTES),
             "message.max.bytes": min(max(8 * limit_bytes, BATCH_BYTES), RECORD_BYTES_MAX),
         }
+
+    def lacks_topic(self, topic: str) -> bool:
+        """Whether the cluster says that there is no such topic; asking so does not make it."""
+        from confluent_kafka.admin import ConfigResource
+
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        admin = self.admin()  # held: a client that is collected drops what it was asked
+        asked = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)
+        try:
+            asked[resource].result(REQUEST_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            return bool(error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART)
+        except TimeoutError:
+            return False
+        return False
+
+    def is_reachable(self) -> bool:
+        """Whether a bootstrap address accepts connections now."""
+        try:
+            self.require_reachable()
+        except CliError:
+            return False
+        return True
 
     def require_reachable(self) -> None:
         """Raises CliError at once when no bootstrap address accepts a connection.
@@ -107,16 +137,33 @@ class Connection:
         for host, port in self.addresses():
             try:
                 with socket.create_connection((host, port), CONNECT_TIMEOUT_SECONDS) as connected:
-                    # librdkafka tries one family after the other with a pause between; skip the dead one.
-                    if connected.family == socket.AF_INET and host == "localhost":
-                        self.properties.setdefault("broker.address.family", "v4")
+                    self._look_at(connected, host, port)
                     return
+            except NotKafka as error:
+                raise CliError(str(error)) from None
             except OSError as error:
                 failures.append(f"{host}:{port} ({error.strerror or error})")
         raise CliError(
             f"no broker answers at {', '.join(failures)}; start one with `barnabas start`, "
             "or name another with -b HOST:PORT"
         )
+
+    def _look_at(self, connected: socket.socket, host: str, port: int) -> None:
+        """What was learned of the first address that accepts. Raises NotKafka."""
+        protocol = self.properties.get("security.protocol", "PLAINTEXT")
+        if not self.probed:
+            hint = require_kafka(connected, f"{host}:{port}", protocol)
+            self.probed = True
+            if hint:
+                note(hint)
+        if host == "localhost" and not protocol.upper().endswith("SSL"):
+            # librdkafka tries one family after the other with a pause between, and on a machine without any network
+            # it resolves no name at all: so it gets the address that answered. (TLS compares the name.)
+            found = connected.getpeername()[0]
+            numeric = f"[{found}]" if ":" in found else found
+            self.bootstrap = self.bootstrap.replace(f"localhost:{port}", f"{numeric}:{port}", 1)
+            if self.bootstrap == "localhost":
+                self.bootstrap = f"{numeric}:{port}"
 
     def addresses(self) -> Iterator[tuple[str, int]]:
         """The bootstrap addresses as host and port. Raises UsageError for one that is neither."""
@@ -130,12 +177,26 @@ class Connection:
             yield host.strip("[]"), int(port)
 
 
+ASSIGNORS: Final = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "cooperative-sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+
+
+def assignor(name: str) -> str:
+    """librdkafka's name of an assignor that may be given as a class of the JVM."""
+    short = name.strip().rpartition(".")[2]
+    return ASSIGNORS.get(short, name.strip())
+
+
 def connect(
     bootstrap: str | None, properties: Iterable[str] | None = None, verbose: bool = False
 ) -> Connection:
     """The connection that a command's -b, -X and -v, the environment and the profile ask for."""
     where, found = target(bootstrap, properties)
-    return Connection(where, found, verbose)
+    return Connection(where, found, verbose or MANNER.verbose)
 
 
 def target(bootstrap: str | None, properties: Iterable[str] | None) -> tuple[str, dict[str, str]]:

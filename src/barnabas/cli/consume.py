@@ -11,10 +11,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
@@ -22,6 +21,7 @@ import typer
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from barnabas.cli import formatting
+from barnabas.cli.absence import STATISTICS, Absence
 from barnabas.cli.connection import Connection, connect, explain
 from barnabas.cli.errors import EXIT_OK, CliError, UsageError
 from barnabas.cli.offsets import (
@@ -37,8 +37,10 @@ from barnabas.cli.offsets import (
     resolve,
 )
 from barnabas.cli.options import Bootstrap, Properties, Quiet, Verbose
-from barnabas.cli.output import count_of, note, size_text
+from barnabas.cli.output import MANNER, count_of, note, size_text, summarize
+from barnabas.cli.progress import Progress
 from barnabas.cli.runner import example, new_app
+from barnabas.cli.signals import ending
 
 app = new_app("Write records of topics to standard output.")
 
@@ -90,10 +92,13 @@ class Reader:
     """Written but not committed: the next offset of each partition."""
     began: float = field(default_factory=time.monotonic)
     committed_at: float = field(default_factory=time.monotonic)
+    expected: int | None = None
+    """How many records there are to read, where every partition has an end."""
 
-    def run(self) -> None:
+    def run(self, progress: Progress) -> None:
         """Read until the end, the count, a signal or the reader's end of the pipe."""
         while not self.is_done():
+            progress.update(self.records, size_bytes=self.bytes)
             wanted = BATCH_RECORDS if self.count_left is None else min(BATCH_RECORDS, self.count_left)
             # consume() waits until it has all it was asked for, which would hold back a slow topic's
             # records: so take what is there, and wait for one only when there is nothing.
@@ -102,6 +107,10 @@ class Reader:
                 self.take(messages)
             if self.commits and self.pending and time.monotonic() - self.committed_at > COMMIT_SECONDS:
                 self.commit()
+
+    def stop(self) -> None:
+        """End after the batch at hand."""
+        self.stopped = True
 
     def is_done(self) -> bool:
         """Whether there is nothing left to wait for."""
@@ -185,10 +194,15 @@ class Reader:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte; raises BrokenPipeError when the reader is gone."""
+    """Write every byte. Raises BrokenPipeError when the reader is gone, CliError for what is wrong with a file."""
     view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CliError(f"cannot write to standard output: {error.strerror}") from None
 
 
 def expand(consumer: Any, topics: Sequence[str]) -> list[str]:
@@ -277,10 +291,15 @@ def assign(reader: Reader, keys: Sequence[Key], wanted: Range, stop_at_end: bool
             return offsets.at_time(key, time_ms)
 
         start = resolve(wanted.start, bounds, at_time)
+        if wanted.start.anchor is Anchor.OFFSET and wanted.start.number > bounds.end:
+            note(
+                f"{key[0]} [{key[1]}]: offset {wanted.start.number:,} is past the end, which is {bounds.end:,}"
+            )
         if stop is not None:
             reader.stops[key] = resolve(stop, bounds, at_time) if is_in_log(stop, bounds) else stop.number
             if start >= reader.stops[key]:
                 continue
+            reader.expected = (reader.expected or 0) + reader.stops[key] - max(start, bounds.start)
         starts.append(TopicPartition(*key, start))
         reader.open.add(key)
     reader.consumer.assign(starts)
@@ -344,6 +363,8 @@ def open_reader(connection: Connection, plan: Plan, writer: formatting.Writer) -
     }
     if plan.stop_at_end or (plan.wanted is not None and plan.wanted.stop is not None):
         settings["fetch.wait.max.ms"] = BOUNDED_WAIT_MS
+    elif not MANNER.quiet:
+        settings |= {**STATISTICS, "stats_cb": Absence().on_statistics}
     reader = Reader(
         connection.consumer(settings),
         writer,
@@ -360,23 +381,6 @@ def open_reader(connection: Connection, plan: Plan, writer: formatting.Writer) -
         wanted = plan.wanted or Range(STORED if plan.group else BEGINNING)
         assign(reader, keys, wanted, plan.stop_at_end)
     return reader
-
-
-@contextlib.contextmanager
-def stop_on_signals(reader: Reader) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the reading after the batch at hand; a second one ends it at once."""
-
-    def stop(_number: int, _frame: Any) -> None:
-        if reader.stopped:
-            raise KeyboardInterrupt
-        reader.stopped = True
-
-    before = [(number, signal.signal(number, stop)) for number in (signal.SIGINT, signal.SIGTERM)]
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
 
 
 def choose_writer(
@@ -464,16 +468,24 @@ def consume(
     plan = Plan(topics, partition or [], wanted, group, count, end)
     began = time.monotonic()
     reader = open_reader(connect(bootstrap, properties, verbose), plan, writer)
-    with stop_on_signals(reader):
+    total = count if reader.expected is None else min(count or reader.expected, reader.expected)
+    with (
+        Progress(", ".join(topics), "record", total, shown=not sys.stdout.isatty()) as progress,
+        ending(reader.stop),
+    ):
         try:
-            reader.run()
+            reader.run(progress)
         except BrokenPipeError:
             # The reader has what it wanted (`| head`); what it did not take is not committed.
             os.dup2(os.open(os.devnull, os.O_WRONLY), reader.descriptor)
-        if reader.commits:
-            reader.commit()
-        reader.consumer.close()
+        finally:
+            # Whatever ended the reading: what was written is committed, and the group is left.
+            try:
+                if reader.commits:
+                    reader.commit()
+            finally:
+                reader.consumer.close()
     if not quiet:
         seconds = time.monotonic() - began
-        note(f"{count_of(reader.records, 'record')} ({size_text(reader.bytes)}) in {seconds:.2f} s")
+        summarize(f"{count_of(reader.records, 'record')} ({size_text(reader.bytes)}) in {seconds:.2f} s")
     return EXIT_OK

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from barnabas.cli.connection import target
 from barnabas.cli.errors import CliError
-from barnabas.cli.kafka.common import Admin, ToolError
+from barnabas.cli.kafka.common import Admin, ToolError, require_broker
 from barnabas.cli.kafka.parser import Refused
+from barnabas.cli.output import MANNER
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import BrokerUnavailable, ClientError
 from barnabas.client.options import ClientOptions
@@ -20,9 +21,13 @@ from barnabas.client.options import ClientOptions
 def direct(bootstrap: str | None, properties: Iterable[str] | None) -> Iterator[Admin]:
     """A client of the cluster that -b and -X name. Every failure inside is raised as CliError."""
     where, options = target(bootstrap, properties)
+    if MANNER.verbose:
+        show_requests()
     options["bootstrap.servers"] = where
     try:
-        client = BlockingClient(replace(ClientOptions.from_kafka(options), contact_timeout_s=0.0))
+        parsed = replace(ClientOptions.from_kafka(options), contact_timeout_s=0.0)
+        require_broker(parsed, options.get("security.protocol", "PLAINTEXT"))
+        client = BlockingClient(parsed)
         with client:
             yield Admin(client)
     except BrokerUnavailable as error:
@@ -31,6 +36,17 @@ def direct(bootstrap: str | None, properties: Iterable[str] | None) -> Iterator[
         ) from None
     except (ClientError, ToolError, Refused) as error:
         raise CliError(plain(str(error))) from None
+
+
+def show_requests() -> None:
+    """Write what our own client sends and receives to standard error, as -v does with librdkafka's log."""
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
+    logger = logging.getLogger("barnabas.client")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.DEBUG)
 
 
 def plain(text: str) -> str:

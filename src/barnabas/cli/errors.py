@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from typing import Final
 
 EXIT_OK: Final = 0
@@ -25,3 +28,18 @@ class UsageError(CliError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, EXIT_USAGE)
+
+
+def discard_output() -> None:
+    """Let what is still to be written to standard output go nowhere: the interpreter flushes it at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def describe_failure(error: Exception) -> str:
+    """An exception that no command expected, as one line."""
+    if isinstance(error, OSError) and error.strerror:
+        what = f"{error.filename}: " if error.filename else ""
+        return f"{what}{error.strerror}"
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}{': ' if text else ''}{text}; -v shows where"

@@ -126,7 +126,10 @@ def detail(admin: Any, group: Any) -> dict[str, Any]:
         "assignor": group.partition_assignor or None,
         "coordinator": coordinator.id if coordinator else None,
         "lag": sum(row["lag"] or 0 for row in offsets),
-        "offsets": [{**row, "client": owners.get((row["topic"], row["partition"]))} for row in offsets],
+        "never_read": sum(row["never_read"] or 0 for row in offsets),
+        "offsets": [
+            {**shown_row(row), "client": owners.get((row["topic"], row["partition"]))} for row in offsets
+        ],
         "members": [
             {
                 "member": member.member_id,
@@ -151,20 +154,33 @@ def offsets_of(admin: Any, group: str, assigned: set[tuple[str, int]]) -> list[d
     keys = sorted(assigned | set(committed))
     if not keys:
         return []
-    ends = admin.list_offsets(
-        {TopicPartition(*key): OffsetSpec.latest() for key in keys}, request_timeout=REQUEST_TIMEOUT_SECONDS
-    )
-    end_of: dict[tuple[str, int], int | None] = {}
-    for part, future in ends.items():
+    end_of = positions(admin, keys, OffsetSpec.latest())
+    # What a group has never committed in a partition is not lag, and not nothing either.
+    start_of = positions(admin, [key for key in keys if key not in committed], OffsetSpec.earliest())
+    return [offset_row(key, committed.get(key), start_of.get(key), end_of.get(key)) for key in keys]
+
+
+def positions(admin: Any, keys: list[tuple[str, int]], where: Any) -> dict[tuple[str, int], int | None]:
+    """First or next offsets of partitions; None for one whose topic was deleted."""
+    if not keys:
+        return {}
+    found: dict[tuple[str, int], int | None] = {}
+    wanted = {TopicPartition(*key): where for key in keys}
+    for part, future in admin.list_offsets(wanted, request_timeout=REQUEST_TIMEOUT_SECONDS).items():
         try:
-            end_of[part.topic, part.partition] = future.result(REQUEST_TIMEOUT_SECONDS + 5).offset
+            found[part.topic, part.partition] = future.result(REQUEST_TIMEOUT_SECONDS + 5).offset
         except KafkaException:
-            end_of[part.topic, part.partition] = None  # the topic was deleted; its offsets are still stored
-    return [offset_row(key, committed.get(key), end_of.get(key)) for key in keys]
+            found[part.topic, part.partition] = None  # the topic was deleted; its offsets are still stored
+    return found
 
 
-def offset_row(key: tuple[str, int], committed: int | None, end: int | None) -> dict[str, Any]:
-    """One partition of a group; lag counts records, None when either side is not known."""
+def offset_row(
+    key: tuple[str, int], committed: int | None, start: int | None, end: int | None
+) -> dict[str, Any]:
+    """One partition of a group; lag counts records, None when either side is not known.
+
+    never_read: the records of a partition that nobody of the group has committed in.
+    """
     records = None if committed is None or end is None else max(end - committed, 0)
     return {
         "topic": key[0],
@@ -173,7 +189,13 @@ def offset_row(key: tuple[str, int], committed: int | None, end: int | None) -> 
         "end": end,
         "lag": records,
         "lag_seconds": None,
+        "never_read": end - start if committed is None and start is not None and end is not None else None,
     }
+
+
+def shown_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A partition's row without the column that only counts into the total."""
+    return {name: value for name, value in row.items() if name != "never_read"}
 
 
 def print_group(shown: dict[str, Any], members: bool) -> None:
@@ -181,6 +203,8 @@ def print_group(shown: dict[str, Any], members: bool) -> None:
     facts = [shown["state"], count_of(len(shown["members"]), "member"), f"lag {shown['lag']:,}"]
     if shown.get("lag_seconds"):
         facts[-1] += f" ({shown['lag_seconds']:,} s)"
+    if shown.get("never_read"):
+        facts.append(f"{shown['never_read']:,} never read")
     if shown["assignor"]:
         facts.append(f"assignor {shown['assignor']}")
     print(f"{shown['group']}: {', '.join(facts)}")

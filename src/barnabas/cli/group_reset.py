@@ -16,8 +16,8 @@ from barnabas.cli.connection import REQUEST_TIMEOUT_SECONDS, await_result, conne
 from barnabas.cli.errors import EXIT_OK, CliError, UsageError
 from barnabas.cli.group import app
 from barnabas.cli.offsets import Clock, parse_place
-from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
-from barnabas.cli.output import count_of, note, print_json, print_table
+from barnabas.cli.options import AsJson, AsJsonAlready, Bootstrap, Properties, Verbose
+from barnabas.cli.output import count_of, print_json, print_table, summarize
 from barnabas.cli.runner import example
 from barnabas.cli.share import alter_shares, share_offsets_of
 
@@ -67,7 +67,7 @@ def reset(
         raise UsageError("give either --to WHERE or --shift N")
     place = None if to is None else parse_place(to, Clock(time.time_ns() // 1_000_000))
     if to is not None and place is None:
-        raise UsageError(f"--to {to!r} is no place; use beginning, end, 500, -10, @2024-01-01 or @-1h")
+        raise UsageError(f"--to {to!r} is not a place; use beginning, end, 500, -10, @2024-01-01 or @-1h")
     admin = connect(bootstrap, properties, verbose).admin()
     shared = share_offsets_of(bootstrap, properties, group)
     current = committed_of(admin, group) if shared is None else shared
@@ -131,7 +131,7 @@ def show(group: str, wanted: dict[Key, int], current: dict[Key, int], executed: 
         print_json({"group": group, "executed": executed, "offsets": rows})
         return EXIT_OK
     print_table(("TOPIC", "PARTITION", "BEFORE", "AFTER"), [list(row.values()) for row in rows])
-    note(
+    summarize(
         f"{group}: {count_of(len(rows), 'offset')} set"
         if executed
         else "nothing was changed; --execute does it"
@@ -145,6 +145,7 @@ def export_offsets(
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     verbose: Verbose = False,
+    json: AsJsonAlready = False,
 ) -> int:
     """Write the offsets of groups to standard output, one JSON object per line, for `group import`."""
     admin = connect(bootstrap, properties, verbose).admin()

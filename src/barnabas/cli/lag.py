@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from barnabas.client.blocking import BlockingClient
+from barnabas.client.blocking import EARLIEST, BlockingClient
 from barnabas.client.errors import BrokerError, UnknownTopic
 from barnabas.client.fetching import OffsetOutOfRange
 from barnabas.records.batch import CorruptBatch, batches, records_of
@@ -27,10 +27,11 @@ def first_timestamp(client: BlockingClient, topic: str, partition: int, offset: 
     for _ in range(TRIES_MAX):
         try:
             found = client.fetch_raw(topic, partition, offset, max_bytes=ONE_BATCH, max_wait_ms=0)
-        except OffsetOutOfRange as error:
-            if offset >= error.log_start:
+        except OffsetOutOfRange:
+            start = client.list_offsets({(topic, partition): EARLIEST})[topic, partition].offset
+            if offset >= start:
                 return None
-            offset = error.log_start  # retention took what the group had not read
+            offset = start  # retention took what the group had not read
             continue
         except (BrokerError, UnknownTopic):
             return None

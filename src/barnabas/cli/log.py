@@ -10,7 +10,8 @@ import typer
 from barnabas.cli.direct import direct
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.cli.options import AsJson, Bootstrap, Properties
-from barnabas.cli.output import print_json, print_table, size_text
+from barnabas.cli.output import count_of, print_json, print_table, size_text
+from barnabas.cli.progress import Progress
 from barnabas.cli.runner import example, new_app, say_error
 
 app = new_app("Partitions on the brokers' disks: sizes, moves, what segment files hold.")
@@ -123,6 +124,7 @@ def dump(
             show_default=False,
         ),
     ] = None,
+    json: AsJson = False,
 ) -> int:
     """Print .log, .index, .timeindex, .txnindex and .snapshot files, ours or Kafka's, as Kafka's tool does."""
     from barnabas.cli.kafka import dump_log
@@ -139,6 +141,7 @@ def dump(
             max_bytes=max_bytes,
             topic=topic,
             by_folder=topic is None,
+            as_json=json,
         )
     except ToolError as error:
         raise CliError(str(error)) from None
@@ -146,3 +149,57 @@ def dump(
         raise  # the reader of our output has seen enough
     except OSError as error:
         raise CliError(f"cannot read {error.filename}: {error.strerror}") from None
+
+
+@app.command(
+    epilog=example(
+        "barnabas log repair /var/lib/barnabas", "barnabas log repair /var/lib/barnabas orders-0 --apply"
+    )
+)
+def repair(
+    log_dir: Annotated[
+        str, typer.Argument(metavar="DIR", help="A log dir of a broker that is stopped.", show_default=False)
+    ],
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TOPIC | TOPIC-0", help="Default: all.", show_default=False),
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Repair them, as the next start would.")] = False,
+    remove_damaged: Annotated[
+        bool, typer.Option("--remove-damaged", help="Remove the files that were set aside.")
+    ] = False,
+    json: AsJson = False,
+) -> int:
+    """Show what is damaged in the segments of a log dir, and mend it. Nothing that may be whole is deleted: it is stepped
+    over, or set aside in a file that ends in `.damaged`."""
+    import time
+
+    from barnabas.cli import log_repair
+    from barnabas.storage.errors import StorageError
+
+    try:
+        names = log_repair.partitions_in(log_dir, topics or ())
+        rows: list[dict[str, Any]] = []
+        with Progress(log_dir, "partition", len(names)) as progress:
+            for done, name in enumerate(names):
+                progress.update(done)
+                rows += log_repair.findings(log_dir, name)
+        if apply:
+            log_repair.mend(log_dir, names, int(time.time() * 1000))
+        if remove_damaged:
+            log_repair.remove_set_aside(log_dir, names)
+    except StorageError as error:
+        raise CliError(str(error)) from None
+    except OSError as error:
+        raise CliError(f"cannot read {error.filename}: {error.strerror}") from None
+    if json:
+        print_json(rows)
+    elif rows:
+        columns = ("partition", "file", "position", "bytes", "result", "reason")
+        print_table(
+            ("PARTITION", "FILE", "POSITION", "BYTES", "RESULT", "REASON"),
+            [tuple(row[column] for column in columns) for row in rows],
+        )
+    else:
+        print(f"nothing is damaged in {count_of(len(names), 'partition')}")
+    return EXIT_FAILED if rows and not (apply or remove_damaged) else EXIT_OK

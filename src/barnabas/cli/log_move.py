@@ -9,6 +9,8 @@ from typing import Any, Final
 from barnabas.cli.errors import CliError, UsageError
 from barnabas.cli.kafka.common import Admin
 from barnabas.cli.kafka.log_dirs import broker_row
+from barnabas.cli.output import count_of
+from barnabas.cli.progress import Progress
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -110,12 +112,19 @@ def _reason(error: ErrorCode, broker: int, target: str) -> str:
 def follow(admin: Admin, results: list[Row]) -> None:
     """Wait until each move has ended, and note how in its row."""
     waiting = {(row["broker"], row["partition"]): row for row in results if row["result"] == "moving"}
+    with Progress("moving", "record") as progress:
+        _await_moves(admin, waiting, progress)
+
+
+def _await_moves(admin: Admin, waiting: dict[tuple[int, str], Row], progress: Progress) -> None:
+    lags: dict[tuple[int, str], int] = dict.fromkeys(waiting, 0)
     while waiting:
         for broker in sorted({broker for broker, _ in waiting}):
             names = {name.rpartition("-")[0] for node, name in waiting if node == broker}
             rows = placed(admin, broker, dict.fromkeys(names))
             under_way = {row["partition"] for row in rows if row["moving"]}
             current = {row["partition"]: row["dir"] for row in rows if not row["moving"]}
+            lags |= {(broker, row["partition"]): row["lag"] for row in rows if row["moving"]}
             for key, row in list(waiting.items()):
                 if key[0] != broker or key[1] in under_way:
                     continue
@@ -127,5 +136,9 @@ def follow(admin: Admin, results: list[Row]) -> None:
                         "error": f"the move ended early; see the log of broker {broker}",
                     }
                 del waiting[key]
+                lags[key] = 0
+        left = sum(lags.values())
+        progress.total = max(progress.total or 0, left)
+        progress.update(progress.total - left, more=f"{count_of(len(waiting), 'partition')} under way")
         if waiting:
             time.sleep(POLL_SECONDS)

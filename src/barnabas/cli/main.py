@@ -1,82 +1,28 @@
 """The entry point `barnabas`: picks one command and imports nothing that it does not need.
 
 `barnabas start` must answer in under half a second and pipes are started hundreds of times by
-scripts, so the table below is plain data: the overview is printed from it, and only the module of
+scripts, so the table of `commands.py` is plain data: the overview is printed from it, and only the module of
 the chosen command is imported (typer, librdkafka and rich come with the modules that use them).
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn
 
 from barnabas import __version__
-from barnabas.cli.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
-
-
-class Command(NamedTuple):
-    """One command. `module` has `main(arguments) -> int` when `plain`, else a typer `app`.
-
-    also: further modules that register subcommands on the same `app`.
-    """
-
-    name: str
-    module: str
-    help: str
-    plain: bool = False
-    also: tuple[str, ...] = ()
-
-    def load(self) -> Any:
-        """The module with all its subcommands."""
-        module = importlib.import_module(self.module)
-        for name in self.also:
-            importlib.import_module(name)
-        return module
-
-
-COMMANDS: Final = (
-    Command("start", "barnabas.cli.start", "Start a broker.", plain=True),
-    Command(
-        "topic",
-        "barnabas.cli.topic",
-        "Create, list, describe, alter, delete and trim topics.",
-        also=("barnabas.cli.topic_records",),
-    ),
-    Command("produce", "barnabas.cli.produce", "Send lines of standard input or of files to a topic."),
-    Command("consume", "barnabas.cli.consume", "Write records of topics to standard output."),
-    Command(
-        "group",
-        "barnabas.cli.group",
-        "List, describe, delete consumer groups; move their offsets.",
-        also=("barnabas.cli.group_reset",),
-    ),
-    Command("cluster", "barnabas.cli.cluster", "Show brokers, topics and leaders of a cluster."),
-    Command("clients", "barnabas.cli.clients", "Show connected clients and the versions they speak."),
-    Command("config", "barnabas.cli.config", "Show and change options of topics, brokers and groups."),
-    Command("quota", "barnabas.cli.quota", "Show and change the quotas of users, clients and addresses."),
-    Command(
-        "log", "barnabas.cli.log", "Partitions on the brokers' disks: sizes, moves, what segment files hold."
-    ),
-    Command("perf", "barnabas.cli.perf", "Measure producing, consuming, and from send to receive."),
-    Command("verify", "barnabas.cli.verify", "Produce and consume with a line of JSON for all that happens."),
-    Command("agent", "barnabas.cli.agent.command", "Ship the lines of growing files into a topic."),
-    Command("profile", "barnabas.cli.profile", "Show the clusters that are known by name."),
-    Command(
-        "pipeline",
-        "barnabas.cli.pipeline",
-        "Run a pipeline on Spark; preview it; replay its dead letters.",
-        also=("barnabas.cli.pipeline_records",),
-    ),
-    Command("pipelines", "barnabas.cli.pipelines", "Run many pipelines in one server."),
-    Command(
-        "kafka", "barnabas.cli.kafka.main", "Kafka's own tools: kafka-topics and the others.", plain=True
-    ),
-    Command("completion", "barnabas.cli.completion", "Print the script for shell completion.", plain=True),
+from barnabas.cli.commands import BY_NAME, COMMANDS
+from barnabas.cli.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    describe_failure,
+    discard_output,
 )
-BY_NAME: Final = {command.name: command for command in COMMANDS}
+from barnabas.cli.signals import interrupt_on_signals
 
 EXAMPLE: Final = """\
 Example:
@@ -161,15 +107,30 @@ def run_with_profile(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """Entry point of the `barnabas` script."""
+    end_process("barnabas", lambda: run(sys.argv[1:]))
+
+
+def end_process(program: str, work: Callable[[], int]) -> NoReturn:
+    """Run a whole command and end the process with its exit code; every failure is one line, never a traceback."""
+    interrupt_on_signals()
     try:
-        code = run(sys.argv[1:])
+        code = work()
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader went away, e.g. `barnabas topic list | head -1`: that is the normal end of a pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         code = EXIT_OK
-    except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
+    except KeyboardInterrupt as signal:
+        code = getattr(signal, "code", EXIT_INTERRUPTED)
+    except Exception as error:
+        from barnabas.cli.output import MANNER
+
+        if MANNER.verbose or {"-v", "--verbose"} & set(sys.argv):
+            raise
+        # What is still buffered cannot be written either when that is what failed.
+        discard_output()
+        print(f"{program}: {describe_failure(error)}", file=sys.stderr)
+        code = EXIT_FAILED
     sys.exit(code)
 
 

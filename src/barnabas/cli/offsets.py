@@ -138,7 +138,7 @@ def parse_range(text: str, clock: Clock) -> Range:
         if stop is not None and stop.anchor is not Anchor.STORED:
             return Range(start, stop)
     raise UsageError(
-        f"-o {text!r} is no offset; use beginning, end, stored, 500, -10, @2024-01-01, @-1h, 10:20 "
+        f"-o {text!r} is not an offset; use beginning, end, stored, 500, -10, @2024-01-01, @-1h, 10:20 "
         "or @2024-01-01:@2024-01-02"
     )
 
@@ -152,7 +152,7 @@ def parse_offsets(texts: Sequence[str], clock: Clock) -> Range | None:
             ms = parse_time(moment, clock)
             if ms is None:
                 raise UsageError(
-                    f"-o {text!r}: {moment!r} is no time; use ms since 1970 or 2024-01-01T10:00:00Z"
+                    f"-o {text!r}: {moment!r} is not a time; use ms since 1970 or 2024-01-01T10:00:00Z"
                 )
             place = Place(Anchor.TIME, ms)
             before = found or Range(BEGINNING)

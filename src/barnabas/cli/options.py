@@ -28,7 +28,15 @@ Properties = Annotated[
     ),
 ]
 Verbose = Annotated[
-    bool, typer.Option("-v", "--verbose", help="Show the client library's own log on standard error.")
+    bool,
+    typer.Option(
+        "-v",
+        "--verbose",
+        help="The client library's own log on standard error, and where an error comes from.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No summary on standard error.")]
+AsJsonAlready = Annotated[
+    bool, typer.Option("--json", help="Changes nothing: each line is JSON in any case.")
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No summary and no progress on standard error.")]

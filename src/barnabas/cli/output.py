@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+@dataclass(slots=True)
+class Manner:
+    """How the command that runs in this process talks to its user: what -q and -v say, and the progress line."""
+
+    quiet: bool = False
+    verbose: bool = False
+    clear_line: Callable[[], None] = lambda: None
+    """Takes a progress line off the terminal before something else is written there."""
+
+
+MANNER: Final = Manner()
 
 
 def print_json(value: Any) -> None:
@@ -87,5 +102,14 @@ def size_text(size_bytes: float) -> str:
 
 
 def note(message: str) -> None:
-    """One line for the person on standard error."""
+    """One line on standard error that matters with -q too."""
+    MANNER.clear_line()
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()  # what was printed before comes before, also where both go to one file
     print(message, file=sys.stderr, flush=True)
+
+
+def summarize(message: str) -> None:
+    """One line on standard error that -q leaves out."""
+    if not MANNER.quiet:
+        note(message)

@@ -13,7 +13,7 @@ from barnabas.cli.errors import EXIT_NOT_DELIVERED, EXIT_OK, CliError
 from barnabas.cli.kafka.common import ToolError
 from barnabas.cli.kafka.perf import ConsumeRun, Latencies, ProduceRun
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
-from barnabas.cli.output import note, print_json, size_text
+from barnabas.cli.output import print_json, size_text, summarize
 from barnabas.cli.produce import PRODUCER, hasten_producer_id, require_topic
 from barnabas.cli.runner import example, new_app
 
@@ -41,7 +41,7 @@ def produce(
     verbose: Verbose = False,
     json: AsJson = False,
 ) -> int:
-    """Send records and tell the rate and the latency from send to acknowledgement."""
+    """Send records and report the rate and the latency from send to acknowledgement."""
     settings: dict[str, Any] = {**PRODUCER, "delivery.report.only.error": False, "compression.type": codec}
     producer = connect(bootstrap, properties, verbose).producer(settings)
     require_topic(producer, topic)
@@ -54,7 +54,7 @@ def produce(
     run = ProduceRun(producer, topic, payloads, count, rate)
 
     def report(window: Latencies, seconds: float) -> None:
-        note(f"{window.count / seconds:,.0f} records/s, {window.average_ms:.1f} ms on average")
+        summarize(f"{window.count / seconds:,.0f} records/s, {window.average_ms:.1f} ms on average")
 
     seconds = run.run(report)
     result = {
@@ -83,7 +83,7 @@ def consume(
     verbose: Verbose = False,
     json: AsJson = False,
 ) -> int:
-    """Read records from the beginning and tell the rate."""
+    """Read records from the beginning and report the rate."""
     from barnabas.cli.consume import CONSUMER
 
     settings = {
@@ -118,7 +118,7 @@ def e2e(
     verbose: Verbose = False,
     json: AsJson = False,
 ) -> int:
-    """Send one record after the other and tell how long each takes until it is read."""
+    """Send one record after the other and report how long each takes until it is read."""
     from barnabas.cli.kafka.e2e_latency import measure
     from barnabas.cli.kafka.librdkafka import consumer_defaults
 

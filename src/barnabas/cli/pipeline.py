@@ -12,6 +12,7 @@ from barnabas.cli.errors import CliError
 from barnabas.cli.options import AsJson
 from barnabas.cli.pipelines import spark_settings
 from barnabas.cli.runner import example, new_app
+from barnabas.extras import how_to_install
 
 app = new_app("Run a pipeline on Spark; preview it; replay its dead letters.")
 
@@ -70,7 +71,9 @@ def run(
     if not file.is_file():
         raise CliError(f"{file}: no such file")
     if find_spec("pyspark") is None:
-        raise CliError("pipelines need PySpark: pip install 'barnabas[pipelines]'")
+        raise CliError(
+            f"pipelines need an extra that is not installed (pyspark); install it with {how_to_install('pipelines')}"
+        )
     from barnabas.pipelines.errors import PipelineError
     from barnabas.pipelines.run import run_file
 

@@ -1,8 +1,7 @@
-"""`barnabas pipeline check`, `preview` and `replay-dead-letters`: looking at a pipeline and its records."""
+"""`barnabas pipeline check`, `schema`, `preview` and `replay-dead-letters`: looking at a pipeline and its records."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -12,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.cli.errors import EXIT_OK, CliError
-from barnabas.cli.options import AsJson
-from barnabas.cli.output import count_of, note, print_json
+from barnabas.cli.options import AsJson, AsJsonAlready
+from barnabas.cli.output import count_of, print_json, summarize
 from barnabas.cli.pipeline import app
 from barnabas.cli.runner import example
+from barnabas.extras import how_to_install
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from barnabas.pipelines.replay import ReplayReport
     from barnabas.pipelines.spec import PipelineSpec
 
 File = Annotated[Path, typer.Argument(metavar="FILE.yaml", show_default=False)]
@@ -44,8 +45,10 @@ def opened(file: Path) -> Iterator[PipelineSpec]:
     try:
         from barnabas.pipelines.errors import PipelineError
         from barnabas.pipelines.spec import load_spec
-    except ImportError:
-        raise CliError("pipelines need PySpark: pip install 'barnabas[pipelines]'") from None
+    except ImportError as error:
+        raise CliError(
+            f"pipelines need an extra that is not installed ({error.name}); install it with {how_to_install('pipelines')}"
+        ) from None
     try:
         yield load_spec(file)
     except PipelineError as error:
@@ -55,9 +58,10 @@ def opened(file: Path) -> Iterator[PipelineSpec]:
 @contextmanager
 def session(spec: PipelineSpec) -> Iterator[SparkSession]:
     """A Spark session for a short piece of work."""
-    from barnabas.pipelines.session import build_archive, start_session
+    from barnabas.pipelines.class_archive import find_archive
+    from barnabas.pipelines.session import start_session
 
-    archive = build_archive(lambda text: note(f"{text} ..."))
+    archive = find_archive()
     spark = start_session(f"barnabas {spec.name}", quick=True, conf=spec.spark, archive=archive)
     try:
         yield spark
@@ -65,12 +69,38 @@ def session(spec: PipelineSpec) -> Iterator[SparkSession]:
         spark.stop()
 
 
+@app.command(
+    epilog=example(
+        "barnabas pipeline schema > pipeline.schema.json",
+        "# in an editor with a YAML language server, as the first line of a pipeline file:",
+        "# yaml-language-server: $schema=pipeline.schema.json",
+    )
+)
+def schema(json: AsJsonAlready = False) -> int:
+    """Print the JSON Schema of pipeline files, with which editors check and complete them."""
+    try:
+        from barnabas.pipelines.schema import pipeline_schema
+    except ImportError:
+        raise CliError("pipelines need PySpark: pip install 'barnabas[pipelines]'") from None
+    print_json(pipeline_schema())
+    return EXIT_OK
+
+
 @app.command(epilog=example("barnabas pipeline check pipeline.yaml"))
-def check(file: File) -> int:
-    """Check a pipeline file without running it or asking a broker."""
+def check(file: File, json: AsJson = False) -> int:
+    """Check a pipeline file without running it or asking a broker: Spark plans it over no records."""
     with opened(file) as spec:
-        outputs = ", ".join(output.topic for output in spec.outputs)
-        print(f"{file}: pipeline {spec.name}, {count_of(len(spec.steps), 'step')}, writes {outputs}")
+        from barnabas.pipelines.checking import check_options, check_plan
+
+        check_options(spec)
+        with session(spec) as spark:
+            check_plan(spark, spec)
+        outputs = [output.destination for output in spec.outputs]
+        steps = sum(len(relation.steps) for relation in spec.plan.relations.values())
+        if json:
+            print_json({"file": str(file), "pipeline": spec.name, "steps": steps, "writes": outputs})
+            return EXIT_OK
+        print(f"{file}: pipeline {spec.name}, {count_of(steps, 'step')}, writes {', '.join(outputs)}")
     return EXIT_OK
 
 
@@ -115,7 +145,7 @@ def preview(
     elif found:
         print(render(found))
     else:
-        note("the topic has no records yet")
+        summarize("the topic has no records yet")
     return EXIT_OK
 
 
@@ -133,7 +163,7 @@ def replay_dead_letters(
         str | None,
         typer.Option(
             metavar="SQL",
-            help="Which: over value, reason, step, topic, partition, offset, attempts, timestamp.",
+            help="Which: over value, key, reason, step, output, topic, partition, offset, attempts, timestamp.",
             show_default=False,
         ),
     ] = None,
@@ -141,16 +171,16 @@ def replay_dead_letters(
         str | None,
         typer.Option(metavar="SQL", help="The new value, out of the same names.", show_default=False),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would happen.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Also those that an earlier replay looked at.")
+        bool, typer.Option("--from-beginning", help="Also those that an earlier replay has taken.")
     ] = False,
     bootstrap: Bootstrap = None,
     json: AsJson = False,
 ) -> int:
-    """Put dead letters through again: what the pipeline can handle now goes back to its topic.
+    """Put dead letters through again: what the pipeline can handle now goes to the outputs that failed.
 
-    The rest moves to the end of the dead-letter topic, with its newest reason.
+    Those that fail again go to the end of the dead-letter topic, with their newest reason. All others stay where they are.
     """
     with opened(file) as spec:
         from barnabas.pipelines.queries import address_of
@@ -169,12 +199,21 @@ def replay_dead_letters(
     if json:
         print_json(asdict(report))
         return EXIT_OK
-    would = "would go" if dry_run else "went"
-    print(
-        f"{count_of(report.found, 'dead letter')} looked at, {report.replayed:,} {would} back to their topic"
-    )
-    for reason, number in sorted(report.still_bad.items(), key=lambda row: -row[1]):
-        print(f"  {number:>7,}  {reason}")
-    if report.left:
-        print(f"  {report.left:>7,}  not asked for", file=sys.stderr)
+    for line in replay_lines(report, dry_run):
+        print(line)
     return EXIT_OK
+
+
+def replay_lines(report: ReplayReport, dry_run: bool) -> list[str]:
+    """What a replay did, for people."""
+    would = "would go" if dry_run else "went"
+    lines = [
+        f"{count_of(report.found, 'dead letter')}, {report.chosen:,} asked for: {report.replayed:,} {would} through"
+    ]
+    lines += [f"  {count:>7,}  to {name}" for name, count in report.outputs.items()]
+    lines += [f"  {count:>7,}  for the running query of {name}" for name, count in report.waiting.items()]
+    for reason, count in sorted(report.still_bad.items(), key=lambda row: -row[1]):
+        lines.append(f"  {count:>7,}  failed again: {reason}")
+    if report.left:
+        lines.append(f"  {report.left:>7,}  not asked for: they stay where they are")
+    return lines

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import sys
 from datetime import datetime
+from json import dumps as encode_json
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlsplit
@@ -15,6 +17,7 @@ from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
 from barnabas.cli.options import AsJson
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.runner import example, new_app
+from barnabas.extras import how_to_install
 
 app = new_app("Run many pipelines in one server; start, pause, resume and restart them.")
 
@@ -84,7 +87,9 @@ def serve(
         from barnabas.pipelines.errors import PipelineError
         from barnabas.pipelines.server.serve import serve as run_server
     except ImportError as error:
-        raise CliError(f"pipelines need PySpark: pip install 'barnabas[pipelines]' ({error})") from None
+        raise CliError(
+            f"pipelines need an extra that is not installed ({error.name}); install it with {how_to_install('pipelines')}"
+        ) from None
     try:
         return run_server(
             folder,
@@ -126,7 +131,7 @@ def call(server: str, method: str, path: str, body: bytes | None = None) -> Any:
     try:
         value = json.loads(raw) if raw else None
     except ValueError:
-        raise CliError(f"{server} is no pipeline server: it answered {answer.status}") from None
+        raise CliError(f"{server} is not a pipeline server: it answered {answer.status}") from None
     if answer.status >= 400:
         message = value.get("error") if isinstance(value, dict) else None
         raise CliError(message or f"{server} answered {answer.status}")
@@ -156,6 +161,9 @@ def show(rows: list[dict[str, Any]], as_json: bool) -> int:
                 )
         print_table(("pipeline", "state", "query", "records", "failed", "records/s", "lag"), lines)
         for row in rows:
+            if row.get("waiting"):
+                print(f"{row['name']}: {row['waiting']}", file=sys.stderr)
+        for row in rows:
             if row["last_error"]:
                 again = f"; again in {row['retry_in_seconds']:g} s" if row["retry_in_seconds"] else ""
                 print(f"{row['name']}: {row['last_error']}{again}")
@@ -175,43 +183,53 @@ def status(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) ->
 
 
 @app.command(epilog=example("barnabas pipelines add examples/access_log/pipeline.yaml"))
-def add(file: Annotated[Path, typer.Argument(metavar="FILE.yaml")], server: Server = DEFAULT_SERVER) -> int:
+def add(
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml")],
+    server: Server = DEFAULT_SERVER,
+    json: AsJson = False,
+) -> int:
     """Add a pipeline, or replace the one of the same name, and start it."""
     if not file.is_file():
         raise CliError(f"{file}: no such file")
-    row = call(server, "POST", "/pipelines", file.read_bytes())
-    print(f"{row['name']}: {row['state']}")
+    return say_state(call(server, "POST", "/pipelines", file.read_bytes()), json)
+
+
+def say_state(row: dict[str, Any], as_json: bool) -> int:
+    """What a pipeline does now; the exit code."""
+    if as_json:
+        print_json(row)
+    else:
+        print(f"{row['name']}: {row['state']}")
     return EXIT_OK
 
 
-def act(name: str, action: str, server: str, body: bytes | None = None) -> int:
-    row = call(server, "POST", f"/pipelines/{quote(name)}/{action}", body)
-    print(f"{row['name']}: {row['state']}")
-    return EXIT_OK
+def act(name: str, action: str, server: str, as_json: bool, body: bytes | None = None) -> int:
+    """Ask the server to do something with a pipeline; the exit code."""
+    return say_state(call(server, "POST", f"/pipelines/{quote(name)}/{action}", body), as_json)
 
 
 @app.command(epilog=example("barnabas pipelines start access-log"))
-def start(name: Name, server: Server = DEFAULT_SERVER) -> int:
+def start(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
     """Start a stopped pipeline from where it stands."""
-    return act(name, "start", server)
+    return act(name, "start", server, json)
 
 
 @app.command(epilog=example("barnabas pipelines stop access-log"))
-def stop(name: Name, server: Server = DEFAULT_SERVER) -> int:
+def stop(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
     """Stop a pipeline after its micro-batch."""
-    return act(name, "stop", server)
+    return act(name, "stop", server, json)
 
 
 @app.command(epilog=example("barnabas pipelines pause access-log"))
-def pause(name: Name, server: Server = DEFAULT_SERVER) -> int:
+def pause(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
     """Pause a pipeline after its micro-batch."""
-    return act(name, "pause", server)
+    return act(name, "pause", server, json)
 
 
 @app.command(epilog=example("barnabas pipelines resume access-log"))
-def resume(name: Name, server: Server = DEFAULT_SERVER) -> int:
+def resume(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
     """Go on with a paused pipeline."""
-    return act(name, "resume", server)
+    return act(name, "resume", server, json)
 
 
 @app.command(
@@ -233,13 +251,14 @@ def restart(
         ),
     ] = None,
     server: Server = DEFAULT_SERVER,
+    json: AsJson = False,
 ) -> int:
     """Start a pipeline again, from where it stands or from elsewhere.
 
     From elsewhere it has new checkpoints: aggregates count anew.
     """
     given = {} if place is None else {"from": parse_place(place)}
-    return act(name, "restart", server, json.dumps(given).encode())
+    return act(name, "restart", server, json, encode_json(given).encode())
 
 
 def parse_place(text: str) -> Any:
@@ -260,8 +279,7 @@ def parse_place(text: str) -> Any:
 
 
 @app.command(epilog=example("barnabas pipelines remove access-log"))
-def remove(name: Name, server: Server = DEFAULT_SERVER) -> int:
+def remove(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
     """Stop a pipeline and forget it; its checkpoints are put aside."""
     call(server, "DELETE", f"/pipelines/{quote(name)}")
-    print(f"{name}: removed")
-    return EXIT_OK
+    return say_state({"name": name, "state": "removed"}, json)

@@ -11,11 +11,10 @@ import base64
 import contextlib
 import json
 import os
-import select
-import signal
+import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final
@@ -23,21 +22,25 @@ from typing import Annotated, Any, BinaryIO, Final
 import typer
 from confluent_kafka import KafkaError, KafkaException
 
-from barnabas.cli.connection import BATCH_BYTES, connect, explain
+from barnabas.cli.connection import BATCH_BYTES, Connection, connect, explain
 from barnabas.cli.errors import EXIT_NOT_DELIVERED, EXIT_OK, CliError, UsageError
 from barnabas.cli.formatting import unescape
+from barnabas.cli.lines import chunks, split
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Quiet, Verbose
-from barnabas.cli.output import count_of, note, print_json, size_text
+from barnabas.cli.outbox import Outbox, Stage
+from barnabas.cli.output import count_of, print_json, size_text, summarize
+from barnabas.cli.progress import Progress
 from barnabas.cli.runner import example, new_app
+from barnabas.cli.signals import ending
 
 app = new_app("Send lines of standard input or of files to a topic.")
 
-CHUNK_BYTES: Final = 1 << 20
 BATCH_RECORDS: Final = 10_000
 POLL_SECONDS: Final = 0.5
 NUDGES: Final = 10
 NUDGE_SECONDS: Final = 0.02
-TOPIC_WAIT_SECONDS: Final = 5.0
+TOPIC_PATIENCE_SECONDS: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART: 1.0, KafkaError.LEADER_NOT_AVAILABLE: 5.0}
+"""How long a topic is waited for: one that is being made has no leader yet, an unknown one may never be made."""
 
 # Measured against a local broker: large batches with a short linger reach the most records/s while
 # a line typed by hand still leaves within 5 ms.
@@ -72,23 +75,24 @@ class Record:
 class Sender:
     """Hands records to librdkafka, waits when its queue is full, and counts what failed."""
 
-    producer: Any
+    connection: Connection
     topic: str
+    settings: dict[str, Any]
     partition: int = -1
     sent: int = 0
     sent_bytes: int = 0
     failed: int = 0
     first_error: str = ""
     stopped: bool = False
+    outbox: Outbox = field(init=False)
 
-    def delivered(self, error: KafkaError | None, _message: Any) -> None:
-        """Delivery callback; librdkafka calls it for failures only."""
-        if error is not None:
-            self.fail(error)
+    def __post_init__(self) -> None:
+        self.outbox = Outbox(self.connection, self.topic, self.settings, self.hand_over, self.fail)
 
-    def fail(self, error: KafkaError) -> None:
+    def fail(self, error: KafkaError, record: Record) -> None:
         """Count one record that did not arrive."""
         self.failed += 1
+        self.sent_bytes -= len(record.value or b"") + len(record.key or b"")
         self.first_error = self.first_error or explain(error)
 
     def send_batch(self, records: list[dict[str, Any]]) -> None:
@@ -96,12 +100,17 @@ class Sender:
 
         librdkafka refuses the tail of a batch when its queue is full, so what is sent again keeps its order.
         """
+        stage = self.outbox.stage
+
+        def delivered(error: KafkaError | None, message: Any) -> None:
+            if error is not None:
+                record = Record(message.value(), message.key(), partition=self.partition_of(message))
+                self.outbox.failed(error, stage, record)
+
         self.sent += len(records)
         waiting = records
         while waiting:
-            self.producer.produce_batch(
-                self.topic, waiting, partition=self.partition, on_delivery=self.delivered
-            )
+            stage.producer.produce_batch(self.topic, waiting, partition=self.partition, on_delivery=delivered)
             refused = [record for record in waiting if "_error" in record]
             waiting = []
             for record in refused:
@@ -109,45 +118,57 @@ class Sender:
                 if is_queue_full(error):
                     waiting.append(record)
                 else:
-                    self.fail(error)
-            self.producer.poll(0.05 if waiting else 0)
+                    partition = None if self.partition < 0 else self.partition
+                    self.outbox.failed(error, stage, Record(**record, partition=partition))
+            self.outbox.poll(0.05 if waiting else 0)
+
+    def partition_of(self, message: Any) -> int | None:
+        """The partition that a record which failed was meant for; None leaves it to the partitioner."""
+        found = message.partition()
+        return found if found is not None and found >= 0 else None if self.partition < 0 else self.partition
 
     def send(self, record: Record) -> None:
         """Send one record with everything that a record can have."""
-        arguments: dict[str, Any] = {"value": record.value, "key": record.key, "on_delivery": self.delivered}
+        self.sent += 1
+        self.hand_over(self.outbox.stage, record)
+
+    def hand_over(self, stage: Stage, record: Record) -> None:
+        """Give one record to librdkafka, waiting for room in its queue."""
+
+        def delivered(error: KafkaError | None, _message: Any) -> None:
+            if error is not None:
+                self.outbox.failed(error, stage, record)
+
+        arguments: dict[str, Any] = {"value": record.value, "key": record.key, "on_delivery": delivered}
         if record.headers:
             arguments["headers"] = record.headers
         if record.partition is not None:
             arguments["partition"] = record.partition
         if record.timestamp_ms is not None:
             arguments["timestamp"] = record.timestamp_ms
-        self.sent += 1
         while True:
             try:
-                self.producer.produce(self.topic, **arguments)
+                stage.producer.produce(self.topic, **arguments)
             except BufferError:
-                self.producer.poll(0.05)
+                stage.producer.poll(0.05)
             except KafkaException as error:
-                self.fail(error.args[0])
+                self.outbox.failed(error.args[0], stage, record)
                 return
             else:
                 return
 
-    def finish(self) -> None:
-        """Wait until everything is acknowledged or has failed; a second Ctrl-C gives up."""
+    def finish(self, watching: Callable[[], None]) -> None:
+        """Wait until everything is acknowledged or has failed; a second Ctrl-C gives up. watching: called now and then."""
         try:
             for _ in range(NUDGES):
-                if not self.producer.flush(NUDGE_SECONDS):
+                if not self.outbox.flush(NUDGE_SECONDS):
                     return
-                hasten_producer_id(self.producer, self.topic)
-            while self.producer.flush(POLL_SECONDS):
-                pass
+                hasten_producer_id(self.outbox.producer, self.topic)
+            while self.outbox.flush(POLL_SECONDS):
+                watching()
         except KeyboardInterrupt:
-            self.producer.purge()
-            self.producer.flush(POLL_SECONDS)
-            left = len(self.producer)
-            self.failed += left
             self.first_error = self.first_error or "interrupted"
+            self.outbox.purge()
 
 
 def hasten_producer_id(producer: Any, topic: str) -> None:
@@ -163,41 +184,6 @@ def hasten_producer_id(producer: Any, topic: str) -> None:
 def is_queue_full(error: Any) -> bool:
     """Whether a record of a batch was refused only because librdkafka's queue is full."""
     return isinstance(error, KafkaError) and error.code() == KafkaError._QUEUE_FULL
-
-
-def chunks(source: BinaryIO, sender: Sender) -> Iterator[bytes]:
-    """What the source has, as it comes, until its end or Ctrl-C; polls for failures meanwhile."""
-    descriptor = source.fileno()
-    while not sender.stopped:
-        ready, _, _ = select.select([descriptor], [], [], POLL_SECONDS)
-        if not ready:
-            sender.producer.poll(0)
-            continue
-        data = os.read(descriptor, CHUNK_BYTES)
-        if not data:
-            return
-        yield data
-
-
-def split(parts: Iterator[bytes], delimiter: bytes) -> Iterator[list[bytes]]:
-    """Lists of whole records. The last one needs no delimiter at its end; bytes pass as they are."""
-    rest: list[bytes] = []
-    for part in parts:
-        if len(delimiter) > 1 and rest:
-            # The delimiter itself may be cut in two by the chunk's end.
-            part = b"".join(rest) + part
-            rest.clear()
-        lines = part.split(delimiter)
-        tail = lines.pop()
-        if lines:
-            lines[0] = b"".join([*rest, lines[0]])
-            rest.clear()
-            yield lines
-        if tail:
-            rest.append(tail)
-    last = b"".join(rest)
-    if last:
-        yield [last]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,21 +234,33 @@ def record_of_json(line: bytes, shape: Shape) -> Record:
     """One envelope as `consume -J` writes it (`value` is taken for `payload`). Raises CliError."""
     try:
         read = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise CliError(f"column {error.colno}: {error.msg}; -J needs one JSON object per line") from None
     except ValueError as error:
-        raise CliError(f"-J needs one JSON object per line; {line[:60]!r}: {error}") from None
+        raise CliError(f"{error}; -J needs one JSON object per line") from None
     if not isinstance(read, dict):
-        raise CliError(f"-J needs one JSON object per line, not {line[:60]!r}")
-    flat = read.get("headers") or []
-    pairs = flat.items() if isinstance(flat, dict) else zip(flat[::2], flat[1::2], strict=True)
-    headers = [(str(name), None if value is None else str(value).encode()) for name, value in pairs]
-    partition = shape.partition
-    return Record(
-        json_bytes(read, "payload" if "payload" in read or "payload_base64" in read else "value"),
-        json_bytes(read, "key") if shape.fixed_key is None else shape.fixed_key,
-        [*headers, *shape.headers],
-        partition,
-        read.get("ts"),
-    )
+        raise CliError(f"-J needs one JSON object per line, not {line[:60].decode(errors='replace')}")
+    name = next((name for name in ("payload", "value") if read.keys() & {name, f"{name}_base64"}), None)
+    if name is None:
+        raise CliError(
+            "neither `value` nor `payload`; write null for a record without a value, or leave out -J"
+        )
+    try:
+        return Record(
+            json_bytes(read, name),
+            json_bytes(read, "key") if shape.fixed_key is None else shape.fixed_key,
+            [*json_headers(read.get("headers") or []), *shape.headers],
+            shape.partition,
+            read.get("ts"),
+        )
+    except (ValueError, TypeError, AttributeError) as error:
+        raise CliError(f"not an envelope as `consume -J` writes it: {error}") from None
+
+
+def json_headers(found: Any) -> Headers:
+    """Headers of an envelope: a flat list of names and values, or an object. Raises ValueError, TypeError."""
+    pairs = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
+    return [(str(name), None if value is None else str(value).encode()) for name, value in pairs]
 
 
 def json_bytes(read: dict[str, Any], name: str) -> bytes | None:
@@ -278,7 +276,7 @@ def json_bytes(read: dict[str, Any], name: str) -> bytes | None:
 
 def require_topic(producer: Any, topic: str) -> None:
     """Wait until the topic is there: asking for it creates it where the broker does that. Raises CliError."""
-    deadline = time.monotonic() + TOPIC_WAIT_SECONDS
+    began = time.monotonic()
     while True:
         try:
             found = producer.list_topics(topic, timeout=30).topics[topic]
@@ -286,17 +284,28 @@ def require_topic(producer: Any, topic: str) -> None:
             raise CliError(f"cannot read the metadata of {topic}: {explain(error.args[0])}") from None
         if found.error is None:
             return
-        waits = found.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
-        if not waits or time.monotonic() > deadline:
-            hint = f"`barnabas topic create {topic}` creates it" if waits else explain(found.error)
+        patience = TOPIC_PATIENCE_SECONDS.get(found.error.code(), 0.0)
+        if time.monotonic() - began > patience:
+            hint = f"`barnabas topic create {topic}` creates it" if patience else explain(found.error)
             raise CliError(f"cannot produce to {topic}: {found.error.str()}; {hint}")
         time.sleep(0.05)
 
 
-def ship(sources: list[BinaryIO], sender: Sender, shape: Shape, delimiter: bytes, count: int | None) -> None:
-    """Read every source to its end, or until `count` records were sent."""
+def ship(
+    sources: list[BinaryIO],
+    sender: Sender,
+    shape: Shape,
+    delimiter: bytes,
+    count: int | None,
+    watch: Watch,
+) -> None:
+    """Read every source to its end, or until `count` records were sent. Raises CliError for a bad line."""
     for source in sources:
-        for lines in split(chunks(source, sender), delimiter):
+        number = 0
+        arriving = watch.counted(
+            chunks(source.fileno(), lambda: sender.stopped, lambda: sender.outbox.poll(0)), sender
+        )
+        for lines in split(arriving, delimiter):
             for i in range(0, len(lines), BATCH_RECORDS):
                 part = lines[i : i + BATCH_RECORDS]
                 if count is not None:
@@ -306,10 +315,48 @@ def ship(sources: list[BinaryIO], sender: Sender, shape: Shape, delimiter: bytes
                     sender.send_batch(shape.batch(part))
                 else:
                     for line in part:
-                        sender.send(shape.record(line))
-                    sender.producer.poll(0)
+                        number += 1
+                        try:
+                            record = shape.record(line)
+                        except CliError as error:
+                            where = "" if source is sys.stdin.buffer else f"{source.name}, "
+                            raise CliError(f"{where}line {number}: {error}") from None
+                        sender.send(record)
+                    sender.outbox.poll(0)
                 if sender.sent == count:
                     return
+
+
+@dataclass(slots=True)
+class Watch:
+    """Says on the terminal how far the sending is. total_bytes: of all the files, where all are files."""
+
+    progress: Progress
+    total_bytes: int | None
+    read_bytes: int = 0
+
+    def counted(self, parts: Iterator[bytes], sender: Sender) -> Iterator[bytes]:
+        """The same parts; progress is shown before each."""
+        for part in parts:
+            self.show(sender)
+            self.read_bytes += len(part)
+            yield part
+
+    def show(self, sender: Sender) -> None:
+        """How much has arrived, and how much of the files was read."""
+        waiting = len(sender.outbox)
+        self.progress.update(
+            sender.sent - sender.failed - waiting,
+            size_bytes=sender.sent_bytes,
+            fraction=self.read_bytes / self.total_bytes if self.total_bytes else None,
+            more=f"{waiting:,} under way",
+        )
+
+
+def size_of(sources: list[BinaryIO]) -> int | None:
+    """Bytes in all sources; None when one is a pipe or a terminal."""
+    found = [os.fstat(source.fileno()) for source in sources]
+    return sum(state.st_size for state in found) if all(stat.S_ISREG(s.st_mode) for s in found) else None
 
 
 def open_files(names: list[str]) -> list[BinaryIO]:
@@ -408,43 +455,36 @@ def produce(
         null,
         as_envelope,
     )
-    ending = unescape(delimiter, "-D")
-    if not ending or shape.key_separator == b"":
+    ending_bytes = unescape(delimiter, "-D")
+    if not ending_bytes or shape.key_separator == b"":
         raise UsageError("-k and -D need at least one character")
     sources = open_files(files or [])
     connection = connect(bootstrap, properties, verbose)
-    connection.require_reachable()
-    producer = connection.producer({**settings, **connection.batch_limits(topic)})
-    require_topic(producer, topic)
-    sender = Sender(producer, topic, -1 if partition is None else partition)
+    # The topic first: until it is there, its limit cannot be asked for.
+    is_new = not quiet and connection.lacks_topic(topic)
+    require_topic(connection.producer({}), topic)
+    if is_new:
+        summarize(f"the topic {topic} was not there; the broker has made it")
+    sender = Sender(connection, topic, settings, -1 if partition is None else partition)
     began = time.monotonic()
     refused = ""
-    with stop_on_signals(sender):
+
+    def stop() -> None:
+        sender.stopped = True
+
+    total_bytes = size_of(sources)
+    typed = any(source.isatty() for source in sources)
+    with Progress(topic, "record", shown=not typed) as progress, ending(stop):
+        watch = Watch(progress, total_bytes)
         try:
-            ship(sources, sender, shape, ending, count)
+            ship(sources, sender, shape, ending_bytes, count, watch)
         except KeyboardInterrupt:
             pass
         except CliError as error:
-            # What was read before stays sent; the summary and the exit code tell of the rest.
+            # What was read before stays sent; the summary and the exit code report the rest.
             refused = str(error)
-    sender.finish()
+        sender.finish(lambda: watch.show(sender))
     return conclude(sender, time.monotonic() - began, refused, quiet, json)
-
-
-@contextlib.contextmanager
-def stop_on_signals(sender: Sender) -> Iterator[None]:
-    """SIGTERM and the first Ctrl-C end the reading; what was read is still delivered."""
-
-    def stop(_number: int, _frame: Any) -> None:
-        sender.stopped = True
-        raise KeyboardInterrupt
-
-    before = [(number, signal.signal(number, stop)) for number in (signal.SIGINT, signal.SIGTERM)]
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
 
 
 def conclude(sender: Sender, seconds: float, refused: str, quiet: bool, json: bool) -> int:
@@ -461,7 +501,7 @@ def conclude(sender: Sender, seconds: float, refused: str, quiet: bool, json: bo
         )
     elif not quiet:
         rate = arrived / max(seconds, 1e-9)
-        note(
+        summarize(
             f"{count_of(arrived, 'record')} ({size_text(sender.sent_bytes)}) delivered to {sender.topic} "
             f"in {seconds:.2f} s, {rate:,.0f} records/s"
         )

@@ -7,7 +7,7 @@ import os
 from barnabas.cli import profiles
 from barnabas.cli.errors import EXIT_OK
 from barnabas.cli.options import AsJson
-from barnabas.cli.output import note, print_json, print_table
+from barnabas.cli.output import print_json, print_table, summarize
 from barnabas.cli.runner import example, new_app
 
 app = new_app("Show the clusters that are known by name.")
@@ -37,5 +37,5 @@ def list_profiles(json: AsJson = False) -> int:
         return EXIT_OK
     print_table(("PROFILE", "BOOTSTRAP", "PROPERTIES", "USED"), [list(row.values()) for row in rows])
     if not rows:
-        note(f"no profiles; write them to {profiles.path()} (see docs/cli.md)")
+        summarize(f"no profiles; write them to {profiles.path()} (see docs/cli.md)")
     return EXIT_OK

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Final, get_type_hints
 
 import typer
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CliError
+from barnabas.cli.options import Quiet, Verbose
+from barnabas.cli.output import MANNER
 
 
 def new_app(help: str) -> typer.Typer:
@@ -29,7 +35,9 @@ def example(*lines: str) -> str:
 
 def run_app(app: typer.Typer, program: str, arguments: Sequence[str]) -> int:
     """Run `app` on `arguments`; the exit code. Errors go to standard error as one line."""
-    command = typer.main.get_command(app)
+    MANNER.quiet = MANNER.verbose = False
+    command = command_of(app)
+    arguments = expand_alias(list(arguments), getattr(command, "commands", {}))
     try:
         result = command.main(args=list(arguments), prog_name=program, standalone_mode=False)
     except CliError as error:
@@ -39,6 +47,11 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str]) -> int:
         return error.exit_code
     except typer.Abort:
         return EXIT_INTERRUPTED
+    except SystemExit as leave:
+        # click ends the process with 1 when the reader of our output is gone; that is the normal end of a pipe.
+        if isinstance(leave.__context__, BrokenPipeError):
+            raise leave.__context__ from None
+        raise
     except Exception as error:
         # typer's usage errors are click's or typer's own by version; both know their exit code and text.
         describe = getattr(error, "format_message", None)
@@ -46,14 +59,73 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str]) -> int:
             raise
         where = getattr(getattr(error, "ctx", None), "command_path", program)
         if describe():
-            say_error(where, f"{describe().rstrip('.')}; `{where} --help` shows an example")
+            said = without_harm(describe()).replace(". Did you mean", "; did you mean").rstrip(".")
+            said = said if said.endswith("?") else f"{said};"
+            say_error(where, f"{said} `{where} --help` shows an example")
         return int(getattr(error, "exit_code", EXIT_FAILED))
     return result if isinstance(result, int) else EXIT_OK
+
+
+EVERYWHERE: Final = {"quiet": Quiet, "verbose": Verbose}
+"""Options of every command: those that do not declare them get them here."""
+
+
+def command_of(app: typer.Typer) -> Any:
+    """The click command of an app, with -q and -v on each of its subcommands."""
+    for registered in app.registered_commands:
+        if registered.callback is not None and not hasattr(registered.callback, "has_manner"):
+            registered.callback = with_manner(registered.callback)
+    return typer.main.get_command(app)
+
+
+def with_manner(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with -q and -v, which it is handed only where it declares them; `MANNER` knows them in any case."""
+    hints = get_type_hints(command, include_extras=True)
+    signature = inspect.signature(command)
+    declared = {
+        name: parameter.replace(annotation=hints.get(name, parameter.annotation))
+        for name, parameter in signature.parameters.items()
+    }
+    added = {
+        name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=option)
+        for name, option in EVERYWHERE.items()
+        if name not in declared
+    }
+
+    @functools.wraps(command)
+    def run(**given: Any) -> Any:
+        MANNER.quiet, MANNER.verbose = given["quiet"], given["verbose"]
+        return command(**{name: value for name, value in given.items() if name not in added})
+
+    run.__signature__ = signature.replace(parameters=[*declared.values(), *added.values()])  # type: ignore[attr-defined]
+    run.__annotations__ = {**hints, **EVERYWHERE}
+    run.has_manner = True  # type: ignore[attr-defined]
+    return run
+
+
+ALIASES: Final = {"rm": "delete", "ls": "list", "show": "describe", "new": "create"}
+HARMFUL: Final = ("trim", "delete", "reset", "unset")
+SUGGESTION: Final = re.compile(r" Did you mean ([^?]*)\?")
+
+
+def expand_alias(arguments: list[str], commands: Collection[str]) -> list[str]:
+    """What people type of habit: `rm` for `delete`, `ls` for `list`, where the command has that subcommand."""
+    meant = ALIASES.get(arguments[0]) if arguments else None
+    if meant is None or meant not in commands or arguments[0] in commands:
+        return arguments
+    return [meant, *arguments[1:]]
+
+
+def without_harm(message: str) -> str:
+    """The message without the suggestion of a command that destroys something."""
+    found = SUGGESTION.search(message)
+    return SUGGESTION.sub("", message) if found and any(word in found[1] for word in HARMFUL) else message
 
 
 def say_error(program: str, message: str) -> None:
     """One line on standard error, whatever the message holds."""
     sys.stdout.flush()
+    MANNER.clear_line()
     print(f"{program}: {' '.join(message.split())}", file=sys.stderr)
 
 

@@ -25,7 +25,7 @@ def share_group_rows(bootstrap: str | None, properties: Iterable[str] | None) ->
     """Rows of `group list`; none where the broker has no share groups. Raises CliError."""
     with direct(bootstrap, properties) as admin:
         groups = [group for group in all_groups(admin) if str(group.group_type).lower() == SHARE]
-    return [{"group": one.group_id, "state": one.group_state.lower(), "type": SHARE} for one in groups]
+    return [{"group": group.group_id, "state": group.group_state.lower(), "type": SHARE} for group in groups]
 
 
 def share_group_details(
@@ -49,7 +49,7 @@ def _detail(admin: Admin, group: ShareView) -> dict[str, Any]:
         "type": SHARE,
         "assignor": group.assignor or None,
         "epoch": group.epoch,
-        "lag": sum(one.lag or 0 for one in offsets.values()),
+        "lag": sum(offset.lag or 0 for offset in offsets.values()),
         "offsets": [
             {"topic": key[0], "partition": key[1], "start": one.start, "end": ends.get(key), "lag": one.lag}
             for key, one in sorted(offsets.items())

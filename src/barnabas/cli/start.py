@@ -10,10 +10,13 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 
+DEFAULT_PORT: Final = 9092
+LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
+ADDRESS_OPTIONS: Final = {"listeners", "port", "host.name"}
 EPILOG = """\
 Example:
   barnabas start
@@ -56,7 +59,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        help="address to listen on (listeners); default every interface, port 9092",
+        help="address to listen on (listeners); default localhost:9092, or what the file says. 0.0.0.0:9092 lets "
+        "everybody on the network in",
     )
     made.add_argument("--config", metavar="FILE", type=Path, help="a server.properties with Kafka's names")
     made.add_argument(
@@ -66,6 +70,18 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="set one option of server.properties; may be repeated",
+    )
+    made.add_argument(
+        "--log-level", default="INFO", type=str.upper, choices=LEVELS, metavar="LEVEL", help=", ".join(LEVELS)
+    )
+    made.add_argument(
+        "--log-file",
+        type=Path,
+        metavar="FILE",
+        help="write the log there instead of standard error; five files of 10 MB",
+    )
+    made.add_argument(
+        "--log-format", default="text", choices=("text", "json"), help="one line or one JSON object each"
     )
     return made
 
@@ -91,6 +107,9 @@ def overrides_from(options: argparse.Namespace) -> dict[str, str]:
     given = set(overrides)
     if options.config is not None and options.config.is_file():
         given |= {properties_name(line) for line in options.config.read_text("utf-8", "replace").splitlines()}
+    if options.config is None and not given & ADDRESS_OPTIONS:
+        # Without a password everybody who reaches the port may read and write: nobody does unless it is opened.
+        overrides["listeners"] = f"PLAINTEXT://localhost:{DEFAULT_PORT}"
     if not given & {"log.dirs", "log.dir"}:
         overrides["log.dirs"] = str(default_data_dir())
     return overrides
@@ -105,7 +124,7 @@ def listen_address(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the broker until it is told to stop; its exit code."""
+    """Run the broker until a signal stops it; its exit code."""
     try:
         options = parser().parse_args(arguments)
     except SystemExit as leave:
@@ -127,6 +146,15 @@ def main(arguments: Sequence[str]) -> int:
         print(f"barnabas start: cannot read {options.config}: {error.strerror}", file=sys.stderr)
         return EXIT_FAILED
     from barnabas.broker.main import run
+    from barnabas.observe.logs import LogSettings
 
-    code: int = run(config)
+    try:
+        code: int = run(config, LogSettings(options.log_level, options.log_file, options.log_format))
+    except OSError as error:
+        if options.log_file is None or error.filename != str(options.log_file.absolute()):
+            raise
+        print(
+            f"barnabas start: cannot write --log-file {options.log_file}: {error.strerror}", file=sys.stderr
+        )
+        return EXIT_FAILED
     return code

@@ -15,6 +15,7 @@ from barnabas.cli.errors import EXIT_OK, CliError, UsageError
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.cli.output import count_of, print_json, print_table, show_details
 from barnabas.cli.runner import example, new_app, say_missing
+from barnabas.cli.units import topic_settings
 
 app = new_app("Create, list, describe, alter, delete and trim topics.")
 
@@ -58,7 +59,7 @@ def create(
     """Create topics."""
     from confluent_kafka.admin import NewTopic
 
-    settings = dict(parse_pairs(config or (), "-c"))
+    settings = topic_settings(dict(parse_pairs(config or (), "-c")))
     admin = connect(bootstrap, properties, verbose).admin()
     wanted = [
         NewTopic(name, partitions or -1, replication_factor=replication_factor or -1, config=settings)
@@ -210,7 +211,7 @@ def alter(
     """Add partitions to a topic, or change its options."""
     if partitions is None and not config and not unset:
         raise UsageError("nothing to change; give --partitions, -c NAME=VALUE or --unset NAME")
-    settings = dict(parse_pairs(config or (), "-c"))
+    settings = topic_settings(dict(parse_pairs(config or (), "-c")))
     admin = connect(bootstrap, properties, verbose).admin()
     if name not in all_topics(admin).topics:
         raise CliError(f"{name}: no such topic; `barnabas topic list` shows what is there")

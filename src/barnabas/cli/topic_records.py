@@ -13,7 +13,7 @@ from barnabas.cli.connection import REQUEST_TIMEOUT_SECONDS, await_result, conne
 from barnabas.cli.errors import EXIT_OK, UsageError
 from barnabas.cli.offsets import Clock, Place, parse_place
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
-from barnabas.cli.output import note, print_json, print_table
+from barnabas.cli.output import print_json, print_table, summarize
 from barnabas.cli.runner import example
 from barnabas.cli.topic import app
 
@@ -24,7 +24,9 @@ def place_of(text: str, option: str) -> Place:
     """A place of the -o language. Raises UsageError."""
     place = parse_place(text, Clock(time.time_ns() // 1_000_000))
     if place is None:
-        raise UsageError(f"{option} {text!r} is no place; use beginning, end, 500, -10, @2024-01-01 or @-1h")
+        raise UsageError(
+            f"{option} {text!r} is not a place; use beginning, end, 500, -10, @2024-01-01 or @-1h"
+        )
     return place
 
 
@@ -97,5 +99,5 @@ def trim(
         return EXIT_OK
     print_table(("TOPIC", "PARTITION", "START", "NEW START", "OFFSETS"), [list(row.values()) for row in rows])
     if not execute:
-        note("nothing was deleted; --execute does it")
+        summarize("nothing was deleted; --execute does it")
     return EXIT_OK

@@ -1,12 +1,14 @@
-"""`barnabas verify`: a producer and a consumer that say, in a line of JSON each, all that happens to them.
+"""`barnabas verify`: a producer and a consumer that say, in a line of JSON each, all that happens to them; and a look at
+every batch that the brokers hold, for damage.
 
-What one says was acknowledged must be what the other says it read: that is how losses and repeats are found
+What the producer says was acknowledged must be what the consumer says it read: that is how losses and repeats are found
 while brokers are stopped and started. The lines are those of Kafka's VerifiableProducer and VerifiableConsumer.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
 
@@ -15,11 +17,13 @@ from barnabas.cli.errors import EXIT_FAILED, EXIT_NOT_DELIVERED, EXIT_OK
 from barnabas.cli.kafka.librdkafka import consumer_defaults
 from barnabas.cli.kafka.verifiable_consumer import Run
 from barnabas.cli.kafka.verifiable_producer import Report, Shape, run_producer
-from barnabas.cli.options import Bootstrap, Properties, Verbose
+from barnabas.cli.options import AsJson, AsJsonAlready, Bootstrap, Properties, Verbose
+from barnabas.cli.output import print_json
 from barnabas.cli.produce import require_topic
+from barnabas.cli.progress import Progress
 from barnabas.cli.runner import example, new_app
 
-app = new_app("Produce and consume with a line of JSON for all that happens, to find losses and repeats.")
+app = new_app("Find losses, repeats, and damage on the brokers' disks.")
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 Count = Annotated[
@@ -44,12 +48,22 @@ def produce(
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     verbose: Verbose = False,
+    json: AsJsonAlready = False,
 ) -> int:
-    """Send 0, 1, 2 ... and tell of each acknowledgement. Exit code 3 when some did not come."""
+    """Send 0, 1, 2 ... and report each acknowledgement. Exit code 3 when some did not come."""
     producer = connect(bootstrap, properties, verbose).producer({"linger.ms": 0, "acks": acks})
     require_topic(producer, topic)
     report = Report()
-    run_producer(producer, topic, count, rate, Shape(prefix, keys, -1), report)
+    with Progress(topic, "record", count if count > 0 else None, shown=not sys.stdout.isatty()) as progress:
+        run_producer(
+            producer,
+            topic,
+            count,
+            rate,
+            Shape(prefix, keys, -1),
+            report,
+            lambda: progress.update(report.acked),
+        )
     return EXIT_OK if report.acked == report.sent else EXIT_NOT_DELIVERED
 
 
@@ -64,8 +78,59 @@ def consume(
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     verbose: Verbose = False,
+    json: AsJsonAlready = False,
 ) -> int:
-    """Read as a member of a group and tell of records, commits and what the group gives and takes."""
+    """Read as a member of a group and report records, commits, and the partitions that are assigned and revoked."""
     settings = consumer_defaults(group) | {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
-    run = Run(connect(bootstrap, properties, verbose).consumer(settings), topic, count, records)
-    return EXIT_OK if run.run() else EXIT_FAILED
+    consumer = connect(bootstrap, properties, verbose).consumer(settings)
+    with Progress(topic, "record", count if count > 0 else None, shown=not sys.stdout.isatty()) as progress:
+        run = Run(consumer, topic, count, records, watching=progress.update)
+        return EXIT_OK if run.run() else EXIT_FAILED
+
+
+@app.command(epilog=example("barnabas verify log", "barnabas verify log orders:0,3 --json"))
+def log(
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TOPIC[:0,1]", help="Default: all.", show_default=False),
+    ] = None,
+    is_known: Annotated[
+        bool,
+        typer.Option(
+            "--known", help="Read nothing: show what brokers and consumers have met since the start."
+        ),
+    ] = False,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    json: AsJson = False,
+) -> int:
+    """Have the brokers verify every batch on their disks, and name the records that cannot be read. Exit code 1 when
+    there are some."""
+    from barnabas.cli.direct import direct
+    from barnabas.cli.log_move import partitions_of
+    from barnabas.cli.verify_log import Checked, check, known, line_of
+
+    done = Checked()
+    wanted = partitions_of(topics or ())
+    with direct(bootstrap, properties) as admin:
+        if is_known:
+            done.rows = [row for row in known(admin) if _is_wanted(row, wanted)]
+        else:
+            with Progress("verify log", "partition") as progress:
+                for partition, done in check(admin, wanted):
+                    progress.update(done.partitions, size_bytes=done.size_bytes, more=partition)
+    if json:
+        print_json(done.as_json())
+    else:
+        for row in done.rows:
+            print(line_of(row))
+        if not is_known:
+            print(done)
+        elif not done.rows:
+            print("no damage was met since the brokers were started")
+    return EXIT_FAILED if done.rows else EXIT_OK
+
+
+def _is_wanted(row: dict[str, Any], wanted: dict[str, set[int] | None]) -> bool:
+    chosen = wanted.get(row["topic"], set())
+    return not wanted or chosen is None or row["partition"] in chosen

@@ -156,13 +156,15 @@ class Cluster:
         return leader
 
     def retry(self, attempt: Callable[[], T], topics: Iterable[str] = ()) -> T:
-        """Repeats `attempt` while it fails in a way that may pass, with growing pauses, until the deadline.
+        """Repeats `attempt` while it fails in a way that may pass, with growing pauses, until the deadline (or so often as
+        the options allow).
 
         Between attempts the metadata of `topics` is asked for again. The last error is raised at the end.
         """
         give_up = time.monotonic() + self.options.deadline_s
         pause_s = self.options.backoff_s
         names = list(topics)
+        left = self.options.retries_max
         while True:
             try:
                 return attempt()
@@ -174,8 +176,9 @@ class Cluster:
                 if error.code not in RETRIABLE:
                     raise
                 last = error
-            if time.monotonic() + pause_s >= give_up:
+            if time.monotonic() + pause_s >= give_up or left == 0:
                 raise last
+            left = None if left is None else left - 1
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, BACKOFF_MAX_S)
             self._drop_broken()

@@ -6,6 +6,7 @@ Requests are answered in the order in which they were sent (Kafka's rule), so se
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 from collections import deque
@@ -20,12 +21,15 @@ from barnabas.client.errors import (
     error_name,
 )
 from barnabas.client.options import ClientOptions, SaslOptions
+from barnabas.extras import how_to_install
 from barnabas.wire.header import decode_response_header, encode_request_parts
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from barnabas.wire.primitives import WireError
 from barnabas.wire.schema import Message
+
+log = logging.getLogger("barnabas.client")
 
 RESPONSE_BYTES_MAX: Final = 1 << 30
 UNSUPPORTED_VERSION: Final = 35
@@ -121,7 +125,9 @@ class Connection:
         try:
             from scramp import ScramClient, ScramException
         except ImportError:
-            raise ClientError(f"{sasl.mechanism} needs the package scramp: pip install scramp") from None
+            raise ClientError(
+                f"{sasl.mechanism} needs an extra that is not installed; install it with {how_to_install('security')}"
+            ) from None
         client = ScramClient([sasl.mechanism], sasl.username, sasl.password)
         try:
             client.set_server_first(self._token(sasl, client.get_client_first().encode()).decode())
@@ -184,6 +190,7 @@ class Connection:
     def _write(self, request: Message, version: int) -> int:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         parts = encode_request_parts(request, version, self._correlation_id, self.options.client_id)
+        log.debug("%s version %d to %s", type(request).__name__, version, self.address)
         try:
             for part in parts:
                 self._socket.sendall(part)
@@ -199,7 +206,7 @@ class Connection:
         if self._length[0] == TLS_ALERT and self.options.tls is None:
             raise AuthenticationFailed(f"{self.address} speaks TLS: set security.protocol to SSL or SASL_SSL")
         if not 4 <= size <= RESPONSE_BYTES_MAX:
-            raise BrokerUnavailable(f"{self.address} is no Kafka broker: it announced {size} bytes")
+            raise BrokerUnavailable(f"{self.address} is not a Kafka broker: it announced {size} bytes")
         frame = memoryview(bytearray(size))
         self._read_into(frame)
         answered, pos = decode_response_header(frame, response.API_KEY, version)

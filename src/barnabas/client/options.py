@@ -84,7 +84,7 @@ class ClientOptions:
     """One cluster and how to talk to it. Times in seconds.
 
     contact_timeout_s: how long the first contact is tried while every address refuses. deadline_s: how long a
-    request that may be repeated is repeated.
+    request that may be repeated is repeated. retries_max: how often at the most; None: until the deadline.
     """
 
     bootstrap: tuple[tuple[str, int], ...]
@@ -96,6 +96,7 @@ class ClientOptions:
     request_timeout_s: float = 30.0
     deadline_s: float = 60.0
     backoff_s: float = 0.05
+    retries_max: int | None = None
 
     @classmethod
     def from_kafka(cls, options: Mapping[str, str]) -> ClientOptions:

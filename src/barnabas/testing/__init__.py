@@ -8,7 +8,25 @@
 See docs/testing.md; `barnabas.testing.plugin` has pytest fixtures.
 """
 
-from barnabas.testing.broker import Broker, Snapshot
-from barnabas.testing.faults import Faults
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.testing.broker import Broker, Snapshot
+    from barnabas.testing.faults import Faults
 
 __all__ = ["Broker", "Faults", "Snapshot"]
+
+
+def __getattr__(name: str) -> Any:
+    """The broker is imported when it is first used: pytest loads the plugin of this package in everybody's runs."""
+    if name == "Faults":
+        from barnabas.testing.faults import Faults
+
+        return Faults
+    if name in __all__:
+        from barnabas.testing import broker
+
+        return getattr(broker, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import shutil
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -14,9 +17,11 @@ from typing import Any, Final, Self, TypeVar
 
 from barnabas.broker.main import _loop_factory
 from barnabas.broker.server import BrokerServer
-from barnabas.config import broker_groups
+from barnabas.config import broker_groups, broker_log
 from barnabas.config.loader import load
+from barnabas.config.option import ConfigError
 from barnabas.runtime.clock import ManualClock
+from barnabas.runtime.machine import Machine
 from barnabas.testing.faults import Faults
 
 T = TypeVar("T")
@@ -24,6 +29,31 @@ T = TypeVar("T")
 DEFAULTS: Final[Mapping[str, str]] = {"offsets.topic.num.partitions": "1"}
 """What differs from a broker outside of tests: one partition for groups makes the first group start faster."""
 CALL_TIMEOUT_S: Final = 60
+
+
+def checked(options: Mapping[str, str]) -> dict[str, str]:
+    """The options. Raises TypeError for a value that is no text, ConfigError for a name that has no effect."""
+    for name, value in options.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{name}: {value!r} is not a text; write {str(value)!r}")
+    config = load(overrides=options)
+    if config.warnings:
+        raise ConfigError(config.warnings[0].removeprefix("command line: "))
+    return dict(options)
+
+
+def remove_scratch(folder: Path, process_id: int) -> None:
+    """Remove a temporary folder, unless this is a forked child of the process that made it."""
+    if os.getpid() == process_id:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def compact(server: BrokerServer) -> None:
+    """Compact what is due by the server's clock."""
+    cleaning = server._cleaning
+    if cleaning is not None and server.config.get(broker_log.LOG_CLEANER_ENABLE):
+        while await cleaning.clean_once():
+            pass
 
 
 class Snapshot:
@@ -34,11 +64,12 @@ class Snapshot:
 
 
 class Broker:
-    """A broker on a free port of 127.0.0.1, for the length of a `with` block.
+    """A broker on a free port of 127.0.0.1, for the length of a `with` or `async with` block.
 
     options: Kafka's option names and texts, {"num.partitions": "3"}. data_dir: kept afterwards when given, else a
     temporary folder. manual_clock: the broker's clock begins now and moves by `advance` only, so sessions and
-    retention never end by themselves. Raises StartError and ConfigError.
+    retention never end by themselves. Raises ConfigError for an option that is not known or has a bad value, TypeError
+    for a value that is no text; the start raises StartError.
     """
 
     def __init__(
@@ -51,10 +82,11 @@ class Broker:
         self.clock = ManualClock(time.time_ns() // 1_000_000) if manual_clock else None
         self.faults = Faults()
         self.port = 0
-        self._options = {**DEFAULTS, **(options or {})}
+        self._options = checked({**DEFAULTS, **(options or {})})
         self._own_dir = data_dir is None
         self._data_dir = data_dir
         self._scratch: Path | None = None
+        self._process_id = os.getpid()
         self._snapshots = 0
         self._unchecked_ms = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -68,9 +100,25 @@ class Broker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """Stop and remove the temporary folder; what a `with` block does at its end."""
+        try:
+            self.stop()
+        finally:
+            scratch, self._scratch = self._scratch, None
+            if scratch is not None:
+                remove_scratch(scratch, self._process_id)
+                if self._own_dir:
+                    self._data_dir = None
 
     @property
     def bootstrap(self) -> str:
@@ -86,6 +134,8 @@ class Broker:
     def _scratch_dir(self) -> Path:
         if self._scratch is None:
             self._scratch = Path(tempfile.mkdtemp(prefix="barnabas-"))
+            # Who calls start and stop alone leaves no folder behind either.
+            weakref.finalize(self, remove_scratch, self._scratch, self._process_id)
         return self._scratch
 
     def start(self) -> None:
@@ -97,7 +147,9 @@ class Broker:
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             **self._options,
         }
-        server = BrokerServer(load(overrides=texts), clock=self.clock)
+        server = BrokerServer(
+            load(overrides=texts), machine=None if self.clock is None else Machine(clock=self.clock)
+        )
         factory = _loop_factory() or asyncio.new_event_loop
         self._loop = factory()
         self._thread = threading.Thread(target=self._loop.run_forever, name="barnabas-broker", daemon=True)
@@ -116,6 +168,10 @@ class Broker:
         server, self._server = self._server, None
         if server is None:
             return
+        if os.getpid() != self._process_id:
+            # A forked child has a copy of this object, and no thread that runs the broker: it belongs to the parent.
+            self._loop = self._thread = None
+            return
         try:
             self._await(server.stop())
         finally:
@@ -129,9 +185,11 @@ class Broker:
     def _end_thread(self) -> None:
         assert self._loop is not None
         assert self._thread is not None
+        # On the broker's own thread: the caller's may be running a loop of its own.
+        with contextlib.suppress(TimeoutError):
+            self._await(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CALL_TIMEOUT_S)
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
         self._loop = self._thread = None
 
@@ -157,12 +215,15 @@ class Broker:
     # --- time ------------------------------------------------------------------------------------------
 
     def advance(self, by_ms: int) -> None:
-        """Move the manual clock: sessions end, retention deletes and offsets expire before this returns."""
+        """Move the manual clock: sessions end, retention deletes, topics are compacted and offsets expire before this
+        returns. Raises ValueError for a step back."""
+        if by_ms < 0:
+            raise ValueError(f"the clock cannot be moved back, by_ms is {by_ms}")
         clock = self.clock
         if clock is None:
             raise RuntimeError("the clock can be moved with Broker(manual_clock=True) only")
         server = self._running()
-
+        services = server.services
         self._unchecked_ms += by_ms
         expire = self._unchecked_ms >= server.config.get(broker_groups.OFFSETS_RETENTION_CHECK_INTERVAL_MS)
         if expire:
@@ -171,14 +232,15 @@ class Broker:
         def move() -> None:
             clock.advance(by_ms)
             self.faults.on_time_moved(clock.now_ms())
-            server.groups.poll_timers()
-            server.partitions.forget_idle_producers()
-            server.shares.poll_timers()
-            if expire:
-                server.groups.expire_offsets()
+            services.groups.poll_timers()
+            services.partitions.forget_idle_producers()
+            services.shares.poll_timers()
 
         self._call(move)
-        self._await(server.partitions.delete_old_segments())
+        if expire:
+            self._await(services.groups.expire_offsets())
+        self._await(services.partitions.delete_old_segments())
+        self._await(compact(server))
 
     def _running(self) -> BrokerServer:
         if self._server is None:

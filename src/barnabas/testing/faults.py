@@ -10,16 +10,19 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from barnabas.broker.context import Context
-from barnabas.broker.dispatch import HEAD, Dispatcher
+from barnabas.broker.api.context import Context
+from barnabas.broker.api.dispatch import HEAD, Dispatcher
+from barnabas.records.units import ProducerEpoch
 from barnabas.runtime.clock import ManualClock
 from barnabas.wire.apis import APIS, BY_KEY, Api
 from barnabas.wire.header import Encoded, decode_request_header
 
 if TYPE_CHECKING:
-    from barnabas.broker.connection import Connection
+    from barnabas.broker.api.services import Services
+    from barnabas.broker.net.connection import Connection
     from barnabas.broker.server import BrokerServer
     from barnabas.wire.schema import Message
 
@@ -55,7 +58,7 @@ class Faults:
     def drop_answers(self, api: str = "Produce", times: int = 1) -> None:
         """Carry out the next requests of an API, but close the connection instead of answering.
 
-        api: Kafka's name, "Produce", "OffsetCommit" and so on. Raises KeyError for one that is not served.
+        api: Kafka's name, "Produce", "OffsetCommit" and so on. Raises ValueError for one that is not served.
         """
         self._plan(api, _Planned(times, None))
 
@@ -85,7 +88,11 @@ class Faults:
             self._refusals = 0
 
     def _plan(self, api: str, planned: _Planned) -> None:
-        key = KEYS[api]
+        key = KEYS.get(api)
+        if key is None:
+            near = get_close_matches(api, KEYS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(KEYS))}"
+            raise ValueError(f"no API is called {api!r}{hint}")
         with self._lock:
             self._planned.setdefault(key, []).append(planned)
 
@@ -94,18 +101,19 @@ class Faults:
     def attach(self, server: BrokerServer, call: Callable[[Callable[[], None]], None]) -> None:
         """Take the place of a started broker's dispatcher. call: runs work on the broker's thread."""
         self._server, self._call = server, call
-        dispatcher = _FaultyDispatcher(server, self)
-        dispatcher.enforce(server.quotas)
-        server.shard.dispatcher = dispatcher
-        admit = server.shard._admit
+        services = server.services
+        dispatcher = server.dispatcher = _FaultyDispatcher(services, self)
+        dispatcher.enforce(services.quotas)
+        services.listeners.handle_with(dispatcher)
+        admit = services.listeners.admit
 
-        def admit_or_refuse(sock: socket.socket, listener: str) -> None:
+        def admit_or_refuse(sock: socket.socket, name: str) -> Connection | None:
             if self._refuses():
                 sock.close()
-            else:
-                admit(sock, listener)
+                return None
+            return admit(sock, name)
 
-        setattr(server.shard, "_admit", admit_or_refuse)  # noqa: B010 - one instance alone is changed
+        setattr(services.listeners, "admit", admit_or_refuse)  # noqa: B010 - one instance alone is changed
 
     def take(self, key: int) -> _Planned | None:
         """The fault that this request meets; counts it."""
@@ -128,7 +136,7 @@ class Faults:
         if isinstance(self._server.clock, ManualClock):
             self._lying.append((self._server.clock.now_ms() + delay_ms, work))
         else:
-            self._server.loop.call_later(delay_ms / 1000, work)
+            self._server.services.loop.call_later(delay_ms / 1000, work)
 
     def on_time_moved(self, now_ms: int) -> None:
         """Do what was to be done by now; called when a manual clock was moved."""
@@ -147,14 +155,14 @@ class Faults:
 
     def _fence(self) -> None:
         assert self._server is not None
-        for each in self._server.partitions.logs.logs.values():
-            for producer in each.core.producers:
-                producer.epoch += 1
+        for log in self._server.services.partitions.logs.logs.values():
+            for producer in log.core.producers:
+                producer.epoch = ProducerEpoch(producer.epoch + 1)
 
 
 class _FaultyDispatcher(Dispatcher):
-    def __init__(self, broker: BrokerServer, faults: Faults) -> None:
-        super().__init__(broker)
+    def __init__(self, services: Services, faults: Faults) -> None:
+        super().__init__(services)
         self._faults = faults
         self._dropped: set[tuple[int, int]] = set()
 
@@ -183,7 +191,7 @@ class _FaultyDispatcher(Dispatcher):
         api = BY_KEY[key]
         header, position = decode_request_header(frame)
         request: Any = api.request.decode(frame, version, position)
-        context = Context(self._broker, connection, version, correlation_id, header.client_id)
+        context = Context(self._services, connection, version, correlation_id, header.client_id)
         self._dropped.add((id(connection), correlation_id))
         self._run(api, context, request)
 

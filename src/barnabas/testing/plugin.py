@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,20 +12,26 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def kafka_broker() -> Iterator[Broker]:
+def kafka_broker_options() -> Mapping[str, str]:
+    """Options of both brokers, {"num.partitions": "3"}: define a fixture of this name to set yours."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(kafka_broker_options: Mapping[str, str]) -> Iterator[Broker]:
     """One broker that all tests of the session share; use topics and groups of your own."""
     from barnabas.testing.broker import Broker
 
-    with Broker() as broker:
+    with Broker(kafka_broker_options) as broker:
         yield broker
 
 
 @pytest.fixture
-def fresh_kafka_broker() -> Iterator[Broker]:
+def fresh_kafka_broker(kafka_broker_options: Mapping[str, str]) -> Iterator[Broker]:
     """A broker for this test alone, whose clock the test may move."""
     from barnabas.testing.broker import Broker
 
-    with Broker(manual_clock=True) as broker:
+    with Broker(kafka_broker_options, manual_clock=True) as broker:
         yield broker
 
 

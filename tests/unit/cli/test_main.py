@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from barnabas.cli import main, start
+from barnabas.cli import commands, main, start
 from barnabas.cli.connection import Connection, connect
 from barnabas.cli.errors import CliError, UsageError
 
@@ -17,12 +17,12 @@ from barnabas.cli.errors import CliError, UsageError
 def test_overview_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["--help"]) == 0
     text = capsys.readouterr().out
-    for command in main.COMMANDS:
+    for command in commands.COMMANDS:
         assert f"  {command.name} " in text
 
 
-@pytest.mark.parametrize("command", main.COMMANDS, ids=lambda command: str(command.name))
-def test_every_help_has_an_example(command: main.Command, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", commands.COMMANDS, ids=lambda command: str(command.name))
+def test_every_help_has_an_example(command: commands.Command, capsys: pytest.CaptureFixture[str]) -> None:
     module = command.load()
     words = [[]]
     if not command.plain:
@@ -69,7 +69,7 @@ def parse(*arguments: str) -> dict[str, str]:
 
 def test_start_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", "/x")
-    assert parse() == {"log.dirs": "/x/barnabas"}
+    assert parse() == {"log.dirs": "/x/barnabas", "listeners": "PLAINTEXT://localhost:9092"}
     assert parse("--data", "/d", "--listen", "0.0.0.0:1234", "-o", "num.partitions=3") == {
         "num.partitions": "3",
         "log.dirs": "/d",

@@ -78,7 +78,7 @@ def test_bare_dates_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "1:x", "@", "@yesterday", "1:stored", "1.5", "--1", "@12:3x", "٣"])
 def test_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is no offset"):
+    with pytest.raises(UsageError, match="is not an offset"):
         parse_range(text, CLOCK)
 
 
@@ -86,7 +86,7 @@ def test_kcat_begin_and_end() -> None:
     assert parse_offsets(["s@1000", "e@2000"], CLOCK) == Range(at(1000), at(2000))
     assert parse_offsets(["e@2000"], CLOCK) == Range(BEGINNING, at(2000))
     assert parse_offsets([], CLOCK) is None
-    with pytest.raises(UsageError, match="is no time"):
+    with pytest.raises(UsageError, match="is not a time"):
         parse_offsets(["s@x"], CLOCK)
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from barnabas.cli import formatting
 from barnabas.cli.errors import CliError, UsageError
-from barnabas.cli.produce import Record, Shape, parse_headers, split
+from barnabas.cli.lines import split
+from barnabas.cli.produce import Record, Shape, parse_headers
 
 
 class Message:

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
-import signal
 import socket
-import sys
 import time
-from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
 
-from barnabas.cli.agent.files import Truncated, Watcher, require_files
-from barnabas.cli.agent.shipper import FILE_KEY, PRODUCER, Shipper
+from barnabas.cli.agent.files import CLOSED, Compressed, Followed, Truncated
+from barnabas.cli.agent.shipper import FILE_KEY, STOP_SECONDS, Refused, Shipper, Stopped
 from barnabas.cli.agent.state import default_folder, open_state
-from barnabas.cli.connection import Connection, connect
-from barnabas.cli.errors import EXIT_NOT_DELIVERED, EXIT_OK, CliError
+from barnabas.cli.agent.watcher import PARKED_AT_ONCE, FileKey, Watcher, require_files
+from barnabas.cli.connection import Connection, connect, explain
+from barnabas.cli.errors import EXIT_NOT_DELIVERED, EXIT_OK, CliError, UsageError
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Quiet, Verbose
 from barnabas.cli.output import count_of, note, print_json, size_text
 from barnabas.cli.produce import require_topic
 from barnabas.cli.runner import example, new_app
+from barnabas.cli.signals import ending
 
 app = new_app("Ship the lines of growing files into a topic.")
 
@@ -31,8 +34,13 @@ POLL_SECONDS: Final = 0.2
 SCAN_SECONDS: Final = 1.0
 SAVE_SECONDS: Final = 1.0
 PROGRESS_SECONDS: Final = 5.0
-STOP_SECONDS: Final = 10.0
-"""How long a stopped agent waits for acknowledgements; what misses them is sent by the next run."""
+RETRY_SECONDS: Final = 0.5
+TOPIC_SECONDS: Final = 2.0
+"""How often the agent looks whether the topic was made anew."""
+TIMEOUT_SECONDS: Final = 30.0
+REFUSED_SECONDS: Final = 5.0
+TRIES: Final = 3
+"""How often the start fails, with a broker that answers, before the agent believes that it will always fail."""
 
 
 @app.callback()
@@ -40,14 +48,19 @@ def agent() -> None:
     """Ship the lines of growing files into a topic."""
 
 
+class TopicMadeAnew(Exception):
+    """The topic is another one than at the start: what was shipped into the old one is gone with it."""
+
+
 @dataclass(slots=True)
 class Run:
-    """One run of the agent."""
+    """One run of the agent, into one topic."""
 
     watcher: Watcher
     shipper: Shipper
+    topic_watch: TopicWatch
     quiet: bool
-    stopped: bool = False
+    stop: Stop
     lines_read: int = 0
     began: float = field(default_factory=time.monotonic)
     scanned_at: float = 0.0
@@ -55,88 +68,166 @@ class Run:
     told_at: float = field(default_factory=time.monotonic)
     told_lines: int = 0
     told_waiting: bool = False
+    is_short_of_descriptors: bool = False
 
     def once(self) -> None:
-        """Ship everything that is there, the last line even without its newline."""
+        """Ship everything that is there, the last line even without its newline. Raises CliError, Stopped."""
+        self.watcher.holds_copies = False
         self.watcher.scan()
-        while self.read_round() and not self.stopped:
+        while not self.stop.asked:
+            self.is_short_of_descriptors = False
+            if not self.save_new_files():
+                raise CliError(f"cannot write {self.shipper.state.path}: {self.shipper.unwritten}")
+            if not self.read_round() and not self.is_short_of_descriptors:
+                break
             self.housekeep()
-        if self.stopped:
+        if self.stop.asked:
             return
-        for followed in self.watcher.open_files.values():
-            piece = followed.take_partial()
-            if piece is not None:
-                self.lines_read += 1
-                self.shipper.send(followed, piece)
+        for key in list(self.watcher.open_files):
+            self.send_partial(key)
 
     def follow(self) -> None:
-        """Ship lines as they come, until stopped."""
-        while not self.stopped:
+        """Ship lines as they come, until stopped. Raises CliError, Stopped, TopicMadeAnew."""
+        while not self.stop.asked:
             if time.monotonic() - self.scanned_at > SCAN_SECONDS:
                 self.watcher.scan()
                 self.scanned_at = time.monotonic()
-            if not self.read_round():
-                self.leave_moved()
+            self.save_new_files()
+            found = self.read_round()
+            self.leave_finished()
+            if not found:
                 # Acknowledgements come in here, and a line written meanwhile waits no longer than this.
-                self.shipper.producer.poll(POLL_SECONDS)
-                time.sleep(POLL_SECONDS / 4)
+                self.shipper.outbox.rest(POLL_SECONDS)
             self.housekeep()
 
+    def save_new_files(self) -> bool:
+        """Write down files that are new before their first line leaves: the next run must know their ids."""
+        saved, is_new = self.shipper.state.saved, False
+        for followed in self.watcher.open_files.values():
+            if followed.entry.id not in saved and self.has_room(followed):
+                was_closed = followed.descriptor == CLOSED
+                try:
+                    is_new = followed.note_head() or is_new
+                except OSError as error:
+                    self.on_unreadable(followed, error)
+                self.watcher.room -= was_closed and followed.descriptor != CLOSED
+        return self.shipper.save(force=True) if is_new else True
+
     def read_round(self) -> bool:
-        """Read one piece of each file; False when none had anything new."""
-        found = False
+        """Read one piece of each file; False when none had anything new. Raises CliError, Stopped."""
+        found, saved = False, self.shipper.state.saved
         for key, followed in list(self.watcher.open_files.items()):
-            if self.stopped:
+            if self.stop.asked:
                 break
+            if self.watcher.open_files.get(key) is not followed:
+                continue  # it turned out to be the rest of one that was truncated
+            if followed.entry.id not in saved or self.watcher.is_held(followed):
+                continue
+            if not self.has_room(followed):
+                continue
+            was_closed = followed.descriptor == CLOSED
             try:
                 piece = followed.read()
             except Truncated:
                 self.watcher.restart(key)
-                found = True
+                found = self.save_new_files() or found
                 continue
+            except Compressed as kind:
+                self.watcher.leave_out(key, str(kind))
+                continue
+            except OSError as error:
+                self.on_unreadable(followed, error)
+                continue
+            self.watcher.room -= was_closed and followed.descriptor != CLOSED
             if piece is not None:
                 found = True
                 self.lines_read += len(piece.lines)
                 self.shipper.send(followed, piece)
         return found
 
-    def leave_moved(self) -> None:
-        """Close renamed files that are silent; their last line will not get its newline any more."""
-        for key, followed in list(self.watcher.open_files.items()):
-            if followed.is_over():
-                piece = followed.take_partial()
-                if piece is not None:
-                    self.lines_read += 1
-                    self.shipper.send(followed, piece)
+    def has_room(self, followed: Followed) -> bool:
+        """Whether a file is open or may be opened; the acknowledgement of others makes room."""
+        if self.watcher.has_room(followed):
+            return True
+        self.shipper.outbox.rest(0)
+        self.shipper.settle()
+        self.is_short_of_descriptors = True
+        return False
+
+    def on_unreadable(self, followed: Followed, error: OSError) -> None:
+        """A file cannot be opened or read. For want of descriptors others are closed, and it is tried again."""
+        if error.errno != errno.EMFILE:
+            self.watcher.skip(followed.path, f"cannot read {followed.path}: {error.strerror}")
+            return
+        self.is_short_of_descriptors = True
+        self.shipper.outbox.rest(POLL_SECONDS)  # files whose lines are acknowledged can be closed
+        self.shipper.settle()
+        self.watcher.park_idle(at_least=PARKED_AT_ONCE)
+
+    def send_partial(self, key: FileKey) -> None:
+        """Ship a file's last line although it has no newline."""
+        followed = self.watcher.open_files[key]
+        try:
+            piece = followed.take_partial()
+        except Compressed as kind:
+            self.watcher.leave_out(key, str(kind))
+            return
+        if piece is not None:
+            self.lines_read += len(piece.lines)
+            self.shipper.send(followed, piece)
+
+    def leave_finished(self) -> None:
+        """Close renamed files that nobody writes any more; their last line will not get its newline."""
+        for key in self.watcher.finished():
+            self.send_partial(key)
+            if key in self.watcher.open_files:
                 self.watcher.close(key)
 
     def housekeep(self) -> None:
-        """Positions, state file, notes and progress, each at its own pace."""
+        """Positions, state file, notes and progress, each at its own pace. Raises CliError, TopicMadeAnew."""
         self.shipper.settle()
         self.shipper.raise_failure()
+        if self.topic_watch.has_changed() or self.shipper.topic_is_gone:
+            raise TopicMadeAnew
+        self.write_down()
+
+    def write_down(self) -> None:
+        """The part of housekeeping that also goes on while the queue is full."""
         now = time.monotonic()
         if now - self.saved_at > SAVE_SECONDS:
             self.shipper.save()
             self.saved_at = now
-        for message in self.watcher.notes:
-            note(f"barnabas agent tail: {message}")
-        self.watcher.notes.clear()
+        self.tell_notes()
         if now - self.told_at > PROGRESS_SECONDS:
             self.tell_progress(now)
 
+    def abandon(self) -> None:
+        """Forget what is on its way; the next run finds out what of it arrived."""
+        self.tell_notes()
+        self.shipper.save()
+        self.shipper.outbox.purge()
+        self.watcher.close_all()
+        self.shipper.state.close()
+
+    def tell_notes(self) -> None:
+        """What happened to files and lines, on standard error."""
+        for notes in (self.watcher.notes, self.shipper.notes):
+            for message in notes:
+                note(f"barnabas agent tail: {message}")
+            notes.clear()
+
     def tell_progress(self, now: float) -> None:
-        """A line on standard error when lines went out, or when the broker keeps us waiting."""
-        sent = self.shipper.lines_sent
-        waiting = bool(self.shipper.on_way) and not self.shipper.changed and sent == self.told_lines
+        """A line on standard error when lines arrived, or when the broker keeps us waiting."""
+        arrived = self.shipper.lines_arrived
+        waiting = bool(self.shipper.on_way) and arrived == self.told_lines
         if waiting and not self.told_waiting:
             reason = self.shipper.connection.last_error or "no acknowledgement yet"
             note(f"barnabas agent tail: waiting for the broker: {reason}")
-        elif sent != self.told_lines and not self.quiet:
-            rate = (sent - self.told_lines) / (now - self.told_at)
-            size = size_text(self.shipper.bytes_sent)
-            note(f"shipped {count_of(sent, 'line')} ({size}), {rate:,.0f} lines/s")
+        elif arrived != self.told_lines and not self.quiet:
+            rate = (arrived - self.told_lines) / (now - self.told_at)
+            note(f"shipped {count_of(arrived, 'line')}, {rate:,.0f} lines/s")
         self.told_waiting = waiting
-        self.told_at, self.told_lines = now, sent
+        self.told_at, self.told_lines = now, arrived
 
 
 @app.command(
@@ -191,47 +282,158 @@ def tail(
     replicas have it. Exit code 3: some lines did not arrive (they are tried again by the next run)
     or were too large for the topic.
     """
-    require_files(files)
+    for name in require_files(files, may_come=not once):
+        note(f"barnabas agent tail: {name}: no such file yet; waiting for it")
     connection = connect(bootstrap, properties, verbose)
-    connection.require_reachable()
-    producer = connection.producer({**PRODUCER, "compression.type": codec, **connection.batch_limits(topic)})
-    require_topic(producer, topic)
-    state = open_state(state_folder or default_folder(), state_name(connection, topic))
-    if reset:
-        state.entries.clear()
-        state.clean = True
-    shipper = Shipper(connection, producer, topic, state, key_bytes(key), headers)
-    found = shipper.find_arrived()
-    if found and not quiet:
-        note(
-            f"barnabas agent tail: {count_of(found, 'line')} of a run that was killed arrived; not sent again"
-        )
-    return ship(Run(Watcher([*files], state), shipper, quiet), once, json)
+    job = Job(
+        connection, topic, [*files], state_folder or default_folder(), {"compression.type": codec},
+        key_bytes(key), headers, once, quiet, reset,
+    )  # fmt: skip
+    stop = Stop()
+    with ending(stop.ask):
+        while not stop.asked:
+            run = job.prepare_when_reachable(stop)
+            if run is None:
+                break
+            try:
+                return ship(run, once, json)
+            except TopicMadeAnew:
+                note(
+                    f"barnabas agent tail: the topic {topic} was made anew; shipping every file from its start"
+                )
+                run.abandon()
+                job.reset = False
+            except Refused as reason:
+                if once or stop.asked:
+                    raise CliError(f"cannot ship: {reason}", EXIT_NOT_DELIVERED) from None
+                job.tell_refused(str(reason))
+                run.abandon()
+                job.reset = False
+                stop.wait(REFUSED_SECONDS)
+    return EXIT_OK
+
+
+@dataclass(slots=True)
+class Stop:
+    """Whether a signal has asked the agent to end."""
+
+    asked: bool = False
+
+    def ask(self) -> None:
+        """End after the piece at hand."""
+        self.asked = True
+
+    def wait(self, seconds: float) -> None:
+        """Until it is asked for, at most so long."""
+        deadline = time.monotonic() + seconds
+        while not self.asked and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+
+@dataclass(slots=True)
+class Job:
+    """What the command line asks for."""
+
+    connection: Connection
+    topic: str
+    patterns: list[str]
+    state_folder: Path
+    settings: dict[str, Any]
+    key: bytes | None
+    with_headers: bool
+    once: bool
+    quiet: bool
+    reset: bool
+    told_refused: str = ""
+
+    def tell_refused(self, reason: str) -> None:
+        """Say once why nothing is accepted."""
+        if reason != self.told_refused:
+            note(f"barnabas agent tail: {reason}; trying again until it is accepted")
+        self.told_refused = reason
+
+    def prepare_when_reachable(self, stop: Stop) -> Run | None:
+        """A run that is ready; None when it was stopped before. Following waits for a broker that is away.
+
+        Raises CliError.
+        """
+        told, tries = False, 0
+        while not stop.asked:
+            try:
+                return self.prepare(stop)
+            except CliError as error:
+                if self.once or isinstance(error, UsageError):
+                    raise
+                # A broker that comes back while we ask has answered nothing, and is reachable all the same.
+                tries = tries + 1 if self.connection.is_reachable() else 0
+                if tries == TRIES:
+                    raise
+                if not told:
+                    note(f"barnabas agent tail: waiting for the broker: {error}")
+                    told = True
+                time.sleep(RETRY_SECONDS)
+        return None
+
+    def prepare(self, stop: Stop) -> Run:
+        """Open the state and the topic. Raises CliError."""
+        self.connection.require_reachable()
+        require_topic(self.connection.producer({}), self.topic)
+        cluster, topic_id = ids_of(self.connection, self.topic)
+        state = open_state(self.state_folder, state_name(cluster, self.topic, topic_id), self.topic, cluster)
+        try:
+            if self.reset:
+                state.entries.clear()
+                state.clean = True
+            shipper = Shipper(
+                self.connection, self.topic, state, self.key, self.with_headers, self.settings,
+                lambda: stop.asked,
+            )  # fmt: skip
+            found = shipper.find_arrived()
+        except BaseException:
+            state.close()
+            raise
+        if found and not self.quiet:
+            note(
+                f"barnabas agent tail: {count_of(found, 'line')} of a run that was killed arrived; not sent again"
+            )
+        topic_watch = TopicWatch(self.connection, self.topic, topic_id)
+        run = Run(Watcher(self.patterns, state), shipper, topic_watch, self.quiet, stop)
+        shipper.while_waiting = run.write_down
+        return run
 
 
 def ship(run: Run, once: bool, json: bool) -> int:
-    """Run to the end of the files, or until stopped; the exit code."""
+    """Run to the end of the files, or until stopped; the exit code. Raises CliError, TopicMadeAnew."""
     shipper, state = run.shipper, run.shipper.state
     run.watcher.scan()
     already = sum(followed.entry.lines for followed in run.watcher.open_files.values())
-    # Written before the first line leaves: the ids in the records must be known to the next run.
-    shipper.save(force=True)
     if already and not run.quiet and not once:
         note(f"{count_of(already, 'line')} shipped by earlier runs; going on from there")
-    with stop_on_signals(run):
+    try:
         run.once() if once else run.follow()
-    finished = shipper.drain(None if once and not run.stopped else STOP_SECONDS)
-    state.forget_gone({followed.entry.id for followed in run.watcher.open_files.values()})
-    shipper.save(clean=finished, force=True)
+    except Stopped:
+        if shipper.topic_is_gone:
+            raise TopicMadeAnew from None
+    finished = shipper.drain(None if once and not run.stop.asked else STOP_SECONDS)
+    if shipper.topic_is_gone:
+        raise TopicMadeAnew
+    run.watcher.forget_gone()
+    written = shipper.save(clean=finished, force=True)
+    run.tell_notes()
+    if not finished:
+        shipper.outbox.purge()
     state.close()
-    return conclude(run, already, finished, json)
+    code = conclude(run, already, finished, json)
+    if not written:
+        raise CliError(f"cannot write {state.path}: {shipper.unwritten}; the next run finds out what arrived")
+    return code
 
 
 def conclude(run: Run, already: int, finished: bool, json: bool) -> int:
     """Print the summary; the exit code."""
     shipper, seconds = run.shipper, time.monotonic() - run.began
     undelivered = sum(sent.left for sent in shipper.on_way)
-    delivered = shipper.lines_sent - shipper.lines_refused - undelivered
+    delivered = shipper.lines_arrived
     already += shipper.lines_found
     if json:
         print_json(
@@ -279,31 +481,55 @@ def key_bytes(key: str) -> bytes | None:
             return key.encode("utf-8", "surrogateescape")
 
 
-def state_name(connection: Connection, topic: str) -> str:
-    """A file name for this topic of this cluster; a topic that was created anew has another."""
-    from confluent_kafka import TopicCollection
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient(connection.config())
-    cluster_id = admin.list_topics(topic, timeout=30).cluster_id or "cluster"
+def ids_of(connection: Connection, topic: str) -> tuple[str, str]:
+    """The ids of the cluster and of the topic; the latter is empty with brokers that have none."""
+    admin = connection.admin()
+    try:
+        cluster = admin.list_topics(topic, timeout=TIMEOUT_SECONDS).cluster_id or "cluster"
+    except KafkaException as error:
+        raise CliError(f"cannot read the metadata of {topic}: {explain(error.args[0])}") from None
     topic_id = ""
     with contextlib.suppress(Exception):
         # Brokers before topic ids refuse this; the name alone must do there.
-        described = admin.describe_topics(TopicCollection([topic]), request_timeout=10)
-        topic_id = str(described[topic].result(15).topic_id)
-    digest = hashlib.blake2b(f"{cluster_id}\n{topic}\n{topic_id}".encode(), digest_size=6).hexdigest()
+        topic_id = str(ask_topic_id(admin, topic).result(TIMEOUT_SECONDS).topic_id)
+    return cluster, topic_id
+
+
+def ask_topic_id(admin: Any, topic: str) -> Future[Any]:
+    """What the cluster says of a topic, as a future."""
+    found: Future[Any] = admin.describe_topics(TopicCollection([topic]), request_timeout=10)[topic]
+    return found
+
+
+def state_name(cluster: str, topic: str, topic_id: str) -> str:
+    """A file name for this topic of this cluster; a topic that was created anew has another."""
+    digest = hashlib.blake2b(f"{cluster}\n{topic}\n{topic_id}".encode(), digest_size=6).hexdigest()
     return f"{topic}-{digest}"
 
 
-@contextlib.contextmanager
-def stop_on_signals(run: Run) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run after the piece at hand; a second one ends it at once."""
+@dataclass(slots=True)
+class TopicWatch:
+    """Asks now and then, without waiting for the answer, whether the topic is still the one of the start."""
 
-    def stop(_number: int, _frame: Any) -> None:
-        if run.stopped:
-            sys.exit(EXIT_NOT_DELIVERED)
-        run.stopped = True
+    connection: Connection
+    topic: str
+    topic_id: str
+    admin: Any = None
+    answer: Future[Any] | None = None
+    asked_at: float = field(default_factory=time.monotonic)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    yield
+    def has_changed(self) -> bool:
+        """Whether the last answer named another topic of this name."""
+        now = time.monotonic()
+        if not self.topic_id or now - self.asked_at < TOPIC_SECONDS:
+            return False
+        if self.answer is None:
+            if self.admin is None:
+                self.admin = AdminClient(self.connection.config())
+            self.answer = ask_topic_id(self.admin, self.topic)
+            return False
+        if not self.answer.done():
+            return False
+        answer, self.answer, self.asked_at = self.answer, None, now
+        # An error says nothing: the broker is away, or the topic is gone and not yet there again.
+        return answer.exception() is None and str(answer.result().topic_id) != self.topic_id

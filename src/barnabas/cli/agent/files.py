@@ -1,233 +1,276 @@
-"""Files that grow: reading whole lines, following rotation, noticing truncation.
+"""Files that grow: reading whole lines, noticing truncation and other bytes under the same name.
 
-A file stays open while it is followed, so lines written to it after a rename still arrive. It is
-left when its name leads to another file and it has been silent for a while.
+Which files are followed, and until when, is decided in `watcher.py`.
 """
 
 from __future__ import annotations
 
-import glob
 import os
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-from barnabas.cli.agent.state import DIGEST_BYTES, Entry, State, tail_digest
-from barnabas.cli.errors import CliError
+from barnabas.cli.agent.state import DIGEST_BYTES, Entry, bytes_before
 
 CHUNK_BYTES: Final = 1 << 20
 LINE_BYTES_MAX: Final = 64 << 20
-"""A line longer than this is cut off the file as one refused line, so that memory stays bounded."""
-SILENT_SECONDS: Final = 10.0
-"""How long a renamed or deleted file is still watched: its writer may not have reopened yet."""
-GZIP_MAGIC: Final = b"\x1f\x8b"
+"""A line longer than this is left out, so that memory stays bounded."""
+CLOSED: Final = -1
+MAGICS: Final = (
+    (b"\x1f\x8b", "zcat"),
+    (b"BZh", "bzcat"),
+    (b"\xfd7zXZ\0", "xzcat"),
+    (b"\x28\xb5\x2f\xfd", "zstdcat"),
+    (b"\x04\x22\x4d\x18", "lz4cat"),
+)
+BZIP2_BLOCK: Final = b"1AY&SY"
 
 
 @dataclass(slots=True)
 class Piece:
-    """Consecutive lines of one file, without their newlines. `end` is the position after the last one."""
+    """Consecutive lines of one file, without their newlines. `end` is the position after the last one.
+
+    lines may be empty: bytes were read, but no line is complete. tail: the bytes before `end`, up to DIGEST_BYTES of
+    them. too_long: 1 when a line before these was left out.
+    """
 
     lines: list[bytes]
     start: int
     end: int
-
-
-@dataclass(slots=True)
-class Followed:
-    """One open file. `position` is where the next unread line begins; the entry's own lags behind."""
-
-    path: str
-    descriptor: int
-    entry: Entry
-    position: int
-    partial: list[bytes] = field(default_factory=list)
-    """Bytes after `position` that have no newline yet."""
-    partial_bytes: int = 0
-    tail: str = ""
-    """Digest of what lies before `read_position` when it was read: tells a regrown file from a grown one."""
-    owes_newline: bool = False
-    """The last line was taken without its newline; the newline itself is no further line."""
-    moved: bool = False
-    """The name leads elsewhere now."""
-    grew_at: float = field(default_factory=time.monotonic)
-    outstanding: int = 0
-    """Pieces that are not acknowledged yet; the descriptor stays open for them."""
-    dropped: bool = False
-    """Truncated: what is acknowledged from now on says nothing about the file's present bytes."""
-    closing: bool = False
-
-    @property
-    def read_position(self) -> int:
-        """Where the next byte is read."""
-        return self.position + self.partial_bytes
-
-    def read(self) -> Piece | None:
-        """The next whole lines; None when there is nothing new. Raises Truncated."""
-        size = os.fstat(self.descriptor).st_size
-        at = self.read_position
-        if size < at:
-            raise Truncated
-        if size == at:
-            return None
-        if at and self.tail and tail_digest(self.descriptor, at) != self.tail:
-            raise Truncated
-        data = os.pread(self.descriptor, CHUNK_BYTES, at)
-        if not data:
-            return None
-        if self.owes_newline:
-            self.owes_newline = False
-            if data.startswith(b"\n"):
-                self.position += 1
-                self.tail = tail_digest(self.descriptor, at + 1)
-                return self.read()
-        self.grew_at = time.monotonic()
-        self.remember_tail(data, at)
-        head, newline, rest = data.rpartition(b"\n")
-        if not newline:
-            self.partial.append(data)
-            self.partial_bytes += len(data)
-            return self.take_partial() if self.partial_bytes > LINE_BYTES_MAX else None
-        start, end = self.position, at + len(head) + 1
-        lines = (b"".join([*self.partial, head])).split(b"\n")
-        self.partial = [rest] if rest else []
-        self.partial_bytes = len(rest)
-        self.position = end
-        return Piece(lines, start, end)
-
-    def remember_tail(self, data: bytes, at: int) -> None:
-        """Note the digest of what now lies before the read position."""
-        self.tail = tail_digest(self.descriptor, at + len(data))
-
-    def take_partial(self) -> Piece | None:
-        """The last line although it has no newline; None when there is none."""
-        if not self.partial_bytes:
-            return None
-        start, end = self.position, self.read_position
-        line = b"".join(self.partial)
-        self.partial, self.partial_bytes, self.position = [], 0, end
-        self.owes_newline = True
-        return Piece([line], start, end)
-
-    def close(self) -> None:
-        """Close the descriptor as soon as nothing is outstanding."""
-        self.closing = True
-        if not self.outstanding:
-            os.close(self.descriptor)
-
-    def acknowledged(self, piece: Piece) -> None:
-        """Everything up to the piece's end has arrived: move the entry there."""
-        if not self.dropped:
-            self.entry.advance(self.descriptor, piece.end, len(piece.lines))
-        self.outstanding -= 1
-        if self.closing and not self.outstanding:
-            os.close(self.descriptor)
-
-    def is_over(self) -> bool:
-        """Whether a moved file has been read to its end and has been silent for a while."""
-        return self.moved and time.monotonic() - self.grew_at > SILENT_SECONDS
+    tail: bytes
+    too_long: int = 0
 
 
 class Truncated(Exception):
     """The file holds other bytes than those that were read; it begins anew."""
 
 
-@dataclass(slots=True)
-class Watcher:
-    """All the files that the patterns match, with those that were renamed since."""
+class Compressed(Exception):
+    """The file holds no text; its argument is the command that unpacks it."""
 
-    patterns: list[str]
-    state: State
-    open_files: dict[tuple[int, int], Followed] = field(default_factory=dict)
-    skipped: set[str] = field(default_factory=set)
-    """Paths that were not followed, so that each is told of once."""
-    notes: list[str] = field(default_factory=list)
 
-    def scan(self) -> None:
-        """Open files that are new, and mark those whose name leads elsewhere."""
-        found: dict[tuple[int, int], str] = {}
-        for path in matching(self.patterns):
-            try:
-                status = os.stat(path)
-            except OSError:
-                continue
-            found.setdefault((status.st_dev, status.st_ino), path)
-        for key, followed in self.open_files.items():
-            if key in found:
-                # A rename that the patterns still match is the same file under a new name.
-                followed.path = followed.entry.path = found[key]
-            followed.moved = key not in found
-        for key, path in found.items():
-            if key not in self.open_files:
-                self.follow(key, path)
+@dataclass(slots=True, eq=False)
+class Followed:
+    """One file. `position` is where the next unread line begins; the entry's own lags behind."""
 
-    def follow(self, key: tuple[int, int], path: str) -> None:
-        """Open one file where the state says that it goes on."""
+    path: str
+    descriptor: int
+    entry: Entry
+    position: int
+    partial: list[bytes] = field(default_factory=list)
+    """Bytes after `position` that have no newline yet; empty for a line that is too long."""
+    partial_bytes: int = 0
+    first: bytes = b""
+    """The file's first bytes, up to DIGEST_BYTES."""
+    last: bytes = b""
+    """The bytes before `read_position`, up to DIGEST_BYTES: they tell a regrown file from a grown one."""
+    owes_newline: bool = False
+    """The last line was taken without its newline; the newline itself is no further line."""
+    moved: bool = False
+    """The name leads elsewhere now."""
+    grew_at: float = field(default_factory=time.monotonic)
+    seen_mtime_ns: int = 0
+    outstanding: int = 0
+    """Pieces that are not acknowledged yet; the descriptor stays open for them."""
+    dropped: bool = False
+    """Truncated: what is acknowledged from now on says nothing about the file's present bytes."""
+    closing: bool = False
+    is_copy: bool | None = None
+    """Whether another followed file is being copied here (copytruncate); None when that was not looked at."""
+    held_at: float = 0.0
+    """Since when the copy waits for its original to be truncated."""
+    is_archive: bool = False
+    """An unnamed file that holds what was unpacked of a compressed one."""
+    cut_at: int | None = None
+    """What was read beyond this position is in no file any more: the entry stops here. See copies.py."""
+    cut_tail: bytes = b""
+
+    @classmethod
+    def at_entry(cls, path: str, descriptor: int, entry: Entry) -> Followed:
+        """A file that goes on where its entry says."""
+        made = cls(path, descriptor, entry, entry.position)
+        made.first = os.pread(descriptor, entry.head_bytes, 0)
+        made.last = bytes_before(descriptor, entry.position)
+        made.owes_newline = bool(made.last) and not made.last.endswith(b"\n")
+        return made
+
+    @property
+    def read_position(self) -> int:
+        """Where the next byte is read."""
+        return self.position + self.partial_bytes
+
+    def as_read(self) -> Entry:
+        """An entry that says how far the file was read, not how far it was acknowledged."""
+        entry = Entry(self.path, self.entry.device, self.entry.inode, self.entry.id)
+        entry.advance(self.read_position, 0, self.first, self.last)
+        return entry
+
+    def go_on_in(self, path: str, descriptor: int) -> Followed:
+        """The rest of this file, which another one holds: an editor or a rotation has copied it."""
+        rest = Followed(path, descriptor, self.entry, self.position, [*self.partial], self.partial_bytes)
+        rest.first, rest.last, rest.owes_newline, rest.is_copy = (
+            self.first,
+            self.last,
+            self.owes_newline,
+            False,
+        )
+        size = os.fstat(descriptor).st_size
+        if size < self.read_position:
+            # The copy was made before the last lines were read here: it holds nothing new, and they are nowhere else.
+            rest.partial, rest.partial_bytes, rest.position, rest.owes_newline = [], 0, size, False
+            rest.first = self.first = self.first[:size]
+            rest.last = self.cut_tail = bytes_before(descriptor, size)
+            self.cut_at = size
+            self.entry.cut(size, self.first, self.cut_tail)
+        return rest
+
+    def note_head(self) -> bool:
+        """Whether the entry knows the first bytes of the file, by which the next run will recognize it. Raises OSError."""
+        if self.entry.head_bytes:
+            return True
+        if self.descriptor == CLOSED and not self.reopen():
+            return False
+        self.first = os.pread(self.descriptor, DIGEST_BYTES, 0)
+        self.entry.note_head(self.first)
+        return bool(self.first)
+
+    def read(self) -> Piece | None:
+        """The next lines; None when there is nothing new. Raises Truncated, Compressed, OSError.
+
+        What was read before is compared in the same read that brings the new bytes, and the file's beginning after it:
+        a file that is truncated and written anew in between is noticed.
+        """
+        if self.descriptor == CLOSED and not self.reopen():
+            return None
+        status, at = os.fstat(self.descriptor), self.read_position
+        if status.st_size == at and status.st_mtime_ns == self.seen_mtime_ns:
+            return None
+        back = len(self.last)
+        data = os.pread(self.descriptor, back + CHUNK_BYTES, at - back)
+        if data[:back] != self.last or not self.begins_as_before(self.descriptor):
+            raise Truncated
+        self.seen_mtime_ns = status.st_mtime_ns
+        data = data[back:]
+        if not data:
+            return None
+        self.grew_at = time.monotonic()
+        if len(self.first) < DIGEST_BYTES and at <= DIGEST_BYTES:
+            self.first = (self.last + data[:DIGEST_BYTES])[:DIGEST_BYTES]
+        return self.cut(data, at)
+
+    def cut(self, data: bytes, at: int) -> Piece:
+        """Make lines of the bytes that begin at the read position `at`. Raises Compressed."""
+        before = self.last
+        self.last = joined_tail(before, data)
+        if self.owes_newline:
+            self.owes_newline = False
+            if data.startswith(b"\n"):
+                self.position += 1
+                before, data, at = joined_tail(before, b"\n"), data[1:], at + 1
+        if b"\n" not in data:
+            self.partial_bytes += len(data)
+            if self.partial_bytes <= LINE_BYTES_MAX:
+                self.partial.append(data)
+            else:
+                self.partial.clear()
+            return Piece([], self.position, self.position, before)
+        self.require_text()
+        start = self.position
+        too_long = int(self.is_too_long())
+        whole_bytes = data.rfind(b"\n") + 1
+        whole, rest = data[:whole_bytes], data[whole_bytes:]
+        end = at + whole_bytes
+        tail = joined_tail(before, whole)
+        if too_long:
+            long_bytes = data.index(b"\n") + 1
+            start, whole = at + long_bytes, whole[long_bytes:]
+        lines = b"".join([*self.partial, whole]).split(b"\n")
+        lines.pop()
+        self.partial = [rest] if rest else []
+        self.partial_bytes, self.position = len(rest), end
+        return Piece(lines, start, end, tail, too_long)
+
+    def is_too_long(self) -> bool:
+        """Whether the line at `position` is left out."""
+        return self.partial_bytes > LINE_BYTES_MAX
+
+    def require_text(self) -> None:
+        """Raises Compressed before the first line of a file that is no text is taken."""
+        if self.position:
+            return
+        for magic, command in MAGICS:
+            if self.first.startswith(magic) and (magic != b"BZh" or self.first[4:10] == BZIP2_BLOCK):
+                raise Compressed(command)
+
+    def begins_as_before(self, descriptor: int) -> bool:
+        """Whether a file begins with the bytes with which this one began."""
+        return not self.first or os.pread(descriptor, len(self.first), 0) == self.first
+
+    def holds_what_was_read(self, descriptor: int) -> bool:
+        """Whether a file holds the bytes that were read of this one, judged by both ends of them."""
+        return bytes_before(descriptor, self.read_position) == self.last and self.begins_as_before(descriptor)
+
+    def take_partial(self) -> Piece | None:
+        """The last line although it has no newline; None when there is none. Raises Compressed."""
+        if not self.partial_bytes or self.descriptor == CLOSED:
+            return None
+        self.require_text()
+        too_long = int(self.is_too_long())
+        start, end = self.position, self.read_position
+        line = b"".join(self.partial)
+        self.partial, self.partial_bytes, self.position = [], 0, end
+        self.owes_newline = True
+        return Piece([], end, end, self.last, too_long) if too_long else Piece([line], start, end, self.last)
+
+    # --- the descriptor ----------------------------------------------------------------------------------
+
+    def is_idle(self) -> bool:
+        """Whether the descriptor may be closed for a while: nothing is on its way, and the name leads here."""
+        return self.descriptor != CLOSED and not (self.outstanding or self.moved or self.closing)
+
+    def park(self) -> None:
+        """Close the descriptor until the file changes."""
+        os.close(self.descriptor)
+        self.descriptor = CLOSED
+
+    def reopen(self) -> bool:
+        """Open a parked file again when it has changed; False when it has not, or the name leads elsewhere."""
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            self.skip(path, f"cannot read {path}: {error.strerror}")
-            return
-        status = os.fstat(descriptor)
-        if (status.st_dev, status.st_ino) != key:
-            os.close(descriptor)  # rotated between stat and open; the next scan sees it
-            return
-        if os.pread(descriptor, 2, 0) == GZIP_MAGIC:
-            os.close(descriptor)
-            self.skip(
-                path, f"{path} is compressed and left out; ship it with `zcat {path} | barnabas produce`"
-            )
-            return
-        taken = {followed.entry.id for followed in self.open_files.values()}
-        entry = self.state.claim(path, descriptor, taken)
-        followed = Followed(path, descriptor, entry, entry.position)
-        if entry.position:
-            followed.tail = tail_digest(descriptor, entry.position)
-            followed.owes_newline = os.pread(descriptor, 1, entry.position - 1) != b"\n"
-        self.open_files[key] = followed
+            status = os.stat(self.path)
+            if (status.st_dev, status.st_ino) != (self.entry.device, self.entry.inode):
+                return False
+            if status.st_size == self.read_position and status.st_mtime_ns == self.seen_mtime_ns:
+                return False
+            self.open(self.path)
+        except FileNotFoundError:
+            return False
+        return True
 
-    def skip(self, path: str, message: str) -> None:
-        """Leave a file out, saying so once."""
-        if path not in self.skipped:
-            self.skipped.add(path)
-            self.notes.append(message)
+    def open(self, path: str) -> None:
+        """Open a parked file under this name. Raises OSError."""
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
-    def restart(self, key: tuple[int, int]) -> None:
-        """A truncated file begins anew, as another file in the state."""
-        old = self.open_files[key]
-        self.notes.append(f"{old.path} was truncated; reading it from its start")
-        entry = Entry(old.path, *key)
-        self.state.entries.append(entry)
-        self.open_files[key] = Followed(old.path, os.dup(old.descriptor), entry, 0)
-        old.dropped = True
-        self.state.entries.remove(old.entry)
-        old.close()
+    def close(self) -> None:
+        """Close the descriptor as soon as nothing is outstanding."""
+        self.closing = True
+        if not self.outstanding and self.descriptor != CLOSED:
+            self.park()
 
-    def close(self, key: tuple[int, int]) -> None:
-        """Stop following a file; its descriptor is closed once its lines are acknowledged."""
-        self.open_files.pop(key).close()
+    def acknowledged(self, piece: Piece) -> None:
+        """Everything up to the piece's end has arrived: move the entry there."""
+        if not self.dropped:
+            end, tail = piece.end, piece.tail
+            if self.cut_at is not None and end >= self.cut_at:
+                end, tail = self.cut_at, self.cut_tail
+            self.entry.advance(end, len(piece.lines), self.first, tail)
+        self.outstanding -= 1
+        if self.closing:
+            self.close()
 
 
-def matching(patterns: Iterable[str]) -> list[str]:
-    """Absolute paths of the regular files that the patterns match, in a stable order."""
-    found: dict[str, None] = {}
-    for pattern in patterns:
-        names = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else [pattern]
-        found |= dict.fromkeys(os.path.abspath(name) for name in names if os.path.isfile(name))
-    return list(found)
-
-
-def require_files(patterns: Iterable[str]) -> None:
-    """Raises CliError for a plain name that is not there, or when nothing at all can be read."""
-    for pattern in patterns:
-        if glob.has_magic(pattern) or os.path.exists(pattern):
-            if os.path.isdir(pattern):
-                raise CliError(
-                    f"{pattern} is a folder; name its files, for example '{Path(pattern) / '*.log'}'"
-                )
-            continue
-        raise CliError(f"{pattern}: no such file; quote a pattern to wait for files that are yet to come")
+def joined_tail(before: bytes, data: bytes) -> bytes:
+    """The last DIGEST_BYTES of `before` and `data` together."""
+    return data[-DIGEST_BYTES:] if len(data) >= DIGEST_BYTES else (before + data)[-DIGEST_BYTES:]
 
 
 assert DIGEST_BYTES <= CHUNK_BYTES

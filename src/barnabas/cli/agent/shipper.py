@@ -3,22 +3,27 @@
 A position moves only past lines that are all acknowledged, in the order of the file. What was sent
 after the last written position when an agent is killed is found again in the topic itself: each
 record says in its headers which file (`file`), and where in it (`position`, as `id:byte`), so the
-next run reads the end of the topic back and leaves out what has arrived.
+next run reads the end of the topic back and leaves out what has arrived. Where that end begins is known
+by offsets, not by times: clocks step.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from barnabas.cli.agent.files import Followed, Piece
 from barnabas.cli.agent.state import State
 from barnabas.cli.connection import BATCH_BYTES, Connection, explain
 from barnabas.cli.errors import EXIT_NOT_DELIVERED, CliError
+from barnabas.cli.outbox import TOO_LARGE, Outbox, Stage
 
 PRODUCER: Final = {
     "linger.ms": 20,
@@ -33,10 +38,27 @@ PRODUCER: Final = {
     "reconnect.backoff.max.ms": 2000,
     "partitioner": "murmur2_random",
 }
-CLOCK_MARGIN_MS: Final = 2_000
-READ_BACK_SECONDS: Final = 60.0
+
+REST_SECONDS: Final = 0.02
 TIMEOUT_SECONDS: Final = 30.0
-TOO_LARGE: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE)
+TOPIC_GONE: Final = (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
+NOT_VALID: Final = {
+    KafkaError.INVALID_TIMESTAMP: "the broker refuses the time of this machine's clock; set both clocks right",
+    **dict.fromkeys(
+        (KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD),
+        "the broker refuses the records: the clock of one of the machines is wrong, or the topic is compacted and "
+        "wants a key (--key)",
+    ),
+}
+PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+
+
+class Refused(Exception):
+    """The broker refuses what it may accept later; the argument says why. Everything is sent again by another run."""
+
+
+class Stopped(Exception):
+    """A signal came while the queue was full and the broker away."""
 
 
 @dataclass(slots=True)
@@ -47,15 +69,29 @@ class Sent:
     followed: Followed
     piece: Piece
     left: int
-    sent_ms: int
+    high: dict[int, int]
+    """By partition: the offset after the last one that was acknowledged when this piece was sent."""
 
-    def delivered(self, error: KafkaError | None, message: Any) -> None:
+    def delivered(
+        self, stage: Stage, position: int, line: bytes, error: KafkaError | None, message: Any
+    ) -> None:
         """Delivery callback of each of its lines."""
         if error is not None:
-            self.shipper.on_failure(error, self.followed.path, self.piece)
-            if error.code() not in TOO_LARGE:
-                return
+            self.shipper.outbox.failed(error, stage, Line(self, position, line))
+            return
         self.left -= 1
+        shipper = self.shipper
+        shipper.lines_arrived += 1
+        shipper.high[message.partition()] = message.offset() + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line that was sent and came back with an error."""
+
+    sent: Sent
+    position: int
+    data: bytes
 
 
 @dataclass(slots=True)
@@ -63,156 +99,216 @@ class Shipper:
     """One producer, the pieces on their way, and what was counted."""
 
     connection: Connection
-    producer: Any
     topic: str
     state: State
     key: bytes | None
     with_headers: bool
+    settings: dict[str, Any]
+    is_stopped: Callable[[], bool]
+    while_waiting: Callable[[], None] = lambda: None
+    """Called again and again while the queue is full."""
+    outbox: Outbox = field(init=False)
     on_way: deque[Sent] = field(default_factory=deque)
+    high: dict[int, int] = field(default_factory=dict)
+    """By partition: the offset after the last one that was acknowledged; too low is safe, too high is not."""
     arrived: dict[str, set[int]] = field(default_factory=dict)
     """Positions per file id that an earlier run's records already hold in the topic."""
     last_arrived: dict[str, int] = field(default_factory=dict)
-    lines_sent: int = 0
+    lines_arrived: int = 0
     lines_refused: int = 0
     lines_found: int = 0
     bytes_sent: int = 0
     changed: bool = False
     failure: str = ""
+    topic_is_gone: bool = False
+    refused_for_now: str = ""
+    unwritten: str = ""
+    """Why the positions could not be written; empty when they were."""
+    notes: list[str] = field(default_factory=list)
     refused_note: str = ""
 
+    def __post_init__(self) -> None:
+        settings = {**PRODUCER, **self.settings}
+        self.outbox = Outbox(self.connection, self.topic, settings, self.send_again, self.give_up)
+
+    # --- sending ---------------------------------------------------------------------------------------
+
     def send(self, followed: Followed, piece: Piece) -> None:
-        """Hand the piece's lines to librdkafka; waits while its queue is full."""
-        sent = Sent(self, followed, piece, len(piece.lines), time.time_ns() // 1_000_000)
+        """Hand the piece's lines to librdkafka; waits while its queue is full. Raises Stopped, CliError."""
+        if piece.too_long:
+            self.refuse(followed, "a line before byte", piece.start, "is longer than 64 MB")
+        if not piece.lines and not piece.too_long:
+            return
+        sent = Sent(self, followed, piece, len(piece.lines), self.high.copy())
         followed.outstanding += 1
         self.on_way.append(sent)
-        if self.with_headers:
-            self._send_with_headers(sent, self.arrived.get(followed.entry.id, set()))
-        else:
-            self._send_batch(sent)
-        self.producer.poll(0)
-
-    def _send_with_headers(self, sent: Sent, arrived: set[int]) -> None:
-        topic, key, produce, delivered = (
-            self.topic,
-            self.key_of(sent.followed),
-            self.producer.produce,
-            sent.delivered,
-        )
-        file_header = ("file", sent.followed.path.encode("utf-8", "surrogateescape"))
-        id_prefix = sent.followed.entry.id.encode() + b":%d"
-        position = sent.piece.start
-        for line in sent.piece.lines:
+        arrived = self.arrived.get(followed.entry.id, ())
+        # The loop of every line: what hand_over would look up for each is looked up once.
+        stage, key, position, headers = self.outbox.stage, self.key_of(followed), piece.start, None
+        produce, delivered, topic = stage.producer.produce, sent.delivered, self.topic
+        named, id_prefix = self.name_headers(followed)
+        for line in piece.lines:
             if position in arrived:
                 sent.left -= 1
                 self.lines_found += 1
             else:
-                headers = [file_header, ("position", id_prefix % position)]
-                while True:
-                    try:
-                        produce(topic, line, key, on_delivery=delivered, headers=headers)
-                    except BufferError:
-                        self.wait_for_room()
-                    except KafkaException as error:
-                        delivered(error.args[0], None)
-                        break
-                    else:
-                        break
-                self.lines_sent += 1
+                if self.with_headers:
+                    headers = [named, ("position", id_prefix % position)]
+                try:
+                    produce(
+                        topic,
+                        line,
+                        key,
+                        on_delivery=partial(delivered, stage, position, line),
+                        headers=headers,
+                    )
+                except (BufferError, KafkaException):
+                    self.hand_over(stage, Line(sent, position, line))
                 self.bytes_sent += len(line)
             position += len(line) + 1
+        self.outbox.poll(0)
 
-    def _send_batch(self, sent: Sent) -> None:
-        key = self.key_of(sent.followed)
-        waiting: list[dict[str, Any]] = [{"value": line, "key": key} for line in sent.piece.lines]
-        self.lines_sent += len(waiting)
-        self.bytes_sent += sum(map(len, sent.piece.lines))
-        while waiting:
-            self.producer.produce_batch(self.topic, waiting, on_delivery=sent.delivered)
-            refused = [record for record in waiting if "_error" in record]
-            waiting = []
-            for record in refused:
-                error = record.pop("_error")
-                if error.code() == KafkaError._QUEUE_FULL:
-                    waiting.append(record)
-                else:
-                    sent.delivered(error, None)
-            if waiting:
-                self.wait_for_room()
+    def name_headers(self, followed: Followed) -> tuple[tuple[str, bytes], bytes]:
+        """The header with the file's name, and the other one's text before the position."""
+        named = ("file", followed.path.encode("utf-8", "surrogateescape"))
+        return named, followed.entry.id.encode() + b":%d"
 
-    def wait_for_room(self) -> None:
-        """Let acknowledgements in. Raises CliError once a line has failed for good."""
-        self.producer.poll(0.1)
+    def hand_over(self, stage: Stage, line: Line) -> None:
+        """Give one line to librdkafka, waiting for room. Raises Stopped, CliError."""
+        followed = line.sent.followed
+        named, id_prefix = self.name_headers(followed)
+        headers = [named, ("position", id_prefix % line.position)] if self.with_headers else None
+        delivered = partial(line.sent.delivered, stage, line.position, line.data)
+        while True:
+            try:
+                stage.producer.produce(
+                    self.topic, line.data, self.key_of(followed), on_delivery=delivered, headers=headers
+                )
+            except BufferError:
+                self.wait_for_room(stage)
+            except KafkaException as error:
+                self.outbox.failed(error.args[0], stage, line)
+                return
+            else:
+                return
+
+    def send_again(self, stage: Stage, line: Line) -> None:
+        """A line that was refused with its batch. A stop leaves it to the next run."""
+        with contextlib.suppress(Stopped):
+            self.hand_over(stage, line)
+
+    def wait_for_room(self, stage: Stage) -> None:
+        """Let acknowledgements in. Raises Stopped after a signal, CliError once a line has failed for good."""
+        self.outbox.rest(REST_SECONDS)
+        self.settle()
+        self.while_waiting()
         self.raise_failure()
+        if self.is_stopped() or self.topic_is_gone:
+            raise Stopped
 
     def key_of(self, followed: Followed) -> bytes | None:
         """The key of a file's records; FILE_KEY stands for its path."""
         return followed.path.encode("utf-8", "surrogateescape") if self.key is FILE_KEY else self.key
 
-    def on_failure(self, error: KafkaError, path: str, piece: Piece) -> None:
+    # --- what became of it -------------------------------------------------------------------------------
+
+    def give_up(self, error: KafkaError, line: Line) -> None:
         """A line did not arrive: too large ones are counted, everything else stops the agent."""
-        if error.code() in TOO_LARGE:
-            self.lines_refused += 1
-            self.refused_note = self.refused_note or (
-                f"{path}: a line after byte {piece.start} is larger than the topic takes (max.message.bytes)"
-            )
-        elif not self.failure:
-            self.failure = f"{path}: {explain(error)}"
+        code = error.code()
+        if code in TOO_LARGE:
+            line.sent.left -= 1
+            size = f"of {len(line.data):,} bytes is larger than the topic takes (max.message.bytes)"
+            self.refuse(line.sent.followed, "the line at byte", line.position, size)
+        elif code in TOPIC_GONE:
+            self.topic_is_gone = True
+        elif code in NOT_VALID:
+            self.refused_for_now = self.refused_for_now or NOT_VALID[code]
+        elif code not in PURGED and not self.failure:
+            self.failure = f"{line.sent.followed.path}: {explain(error)}"
+
+    def refuse(self, followed: Followed, where: str, position: int, why: str) -> None:
+        """Count a line that is left out, and say so."""
+        self.lines_refused += 1
+        message = f"{followed.path}: {where} {position:,} {why}"
+        self.refused_note = self.refused_note or message
+        if len(self.notes) < NOTES_MAX:
+            self.notes.append(f"left out: {message}")
 
     def raise_failure(self) -> None:
-        """Raises CliError when a line failed for good."""
+        """Raises CliError when a line failed for good, Refused when it did for now."""
+        if self.refused_for_now:
+            raise Refused(self.refused_for_now)
         if self.failure:
             raise CliError(f"cannot ship {self.failure}", EXIT_NOT_DELIVERED)
 
     def settle(self) -> None:
         """Move the positions past all that is acknowledged."""
-        while self.on_way and self.on_way[0].left <= 0 and not self.failure:
+        while self.on_way and self.on_way[0].left <= 0:
             sent = self.on_way.popleft()
             sent.followed.acknowledged(sent.piece)
             self.changed = True
 
-    def save(self, clean: bool = False, force: bool = False) -> None:
-        """Write the state when it changed (always with `force`). clean: nothing is on its way."""
-        if not self.changed and not force:
-            return
-        self.changed = False
-        self.state.save(clean and not self.on_way, self.since_ms())
+    def save(self, clean: bool = False, force: bool = False) -> bool:
+        """Write the state when it changed (always with `force`). clean: nothing is on its way. False when it cannot."""
+        if not self.changed and not force and not self.unwritten:
+            return True
+        try:
+            self.state.save(clean and not self.on_way, self.starts())
+        except OSError as error:
+            if not self.unwritten:
+                self.notes.append(
+                    f"cannot write {self.state.path}: {error.strerror}; files that are new wait until it can be written"
+                )
+            self.unwritten = error.strerror or str(error)
+            return False
+        self.changed, self.unwritten = False, ""
+        return True
 
-    def since_ms(self) -> int:
-        """A time before which nothing was sent that lies beyond the positions."""
+    def starts(self) -> dict[int, int]:
+        """By partition: an offset before which nothing was sent that lies beyond the positions."""
         written = {entry.id: entry.position for entry in self.state.entries}
         for file_id, positions in self.arrived.items():
             if self.last_arrived[file_id] >= written.get(file_id, self.last_arrived[file_id] + 1):
                 # An earlier run's records are still ahead of us: should we be killed too, the next
                 # run must read back as far as we did.
-                return self.state.since_ms
+                return self.state.starts
             positions.clear()
-        return self.on_way[0].sent_ms if self.on_way else time.time_ns() // 1_000_000
+        return self.on_way[0].high if self.on_way else self.high.copy()
 
     def drain(self, seconds: float | None) -> bool:
         """Wait until everything is acknowledged; False when that takes longer than `seconds`."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
-            self.producer.flush(0.2)
+            self.outbox.rest(REST_SECONDS)
             self.settle()
             self.save()
             self.raise_failure()
             if not self.on_way:
                 return True
-            if deadline is not None and time.monotonic() > deadline:
+            if self.topic_is_gone or (deadline is not None and time.monotonic() > deadline):
                 return False
+            if deadline is None and self.is_stopped():
+                deadline = time.monotonic() + STOP_SECONDS
+
+    # --- what an earlier run has sent --------------------------------------------------------------------
 
     def find_arrived(self) -> int:
         """Read back what an agent that was killed had sent beyond the written positions; how many records.
 
         Nothing is read when the last run ended cleanly. Raises CliError when the topic cannot be read.
         """
-        if self.state.clean or not self.state.entries or not self.with_headers:
-            return 0
         consumer = self.connection.consumer(
-            {"group.id": "barnabas-agent", "enable.auto.commit": False, "enable.partition.eof": True}
+            {
+                "group.id": "barnabas-agent",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                # What was sent lies there also behind another producer's open transaction.
+                "isolation.level": "read_uncommitted",
+            }
         )
         try:
-            self._read_back(consumer)
+            self._read_back(consumer, self.state.clean or not self.state.entries or not self.with_headers)
         except KafkaException as error:
             raise CliError(f"cannot read {self.topic} back: {explain(error.args[0])}") from None
         finally:
@@ -220,20 +316,24 @@ class Shipper:
         self.last_arrived = {file_id: max(positions) for file_id, positions in self.arrived.items()}
         return sum(map(len, self.arrived.values()))
 
-    def _read_back(self, consumer: Any) -> None:
-        since_ms = self.state.since_ms - CLOCK_MARGIN_MS
+    def _read_back(self, consumer: Any, only_ends: bool) -> None:
         partitions = consumer.list_topics(self.topic, timeout=TIMEOUT_SECONDS).topics[self.topic].partitions
-        wanted = [TopicPartition(self.topic, partition, since_ms) for partition in partitions]
-        starts = [
-            part
-            for part in consumer.offsets_for_times(wanted, timeout=TIMEOUT_SECONDS)
-            if part.offset not in (OFFSET_END, -1)
-        ]
-        consumer.assign(starts)
+        for partition in partitions:
+            part = TopicPartition(self.topic, partition)
+            self.high[partition] = consumer.get_watermark_offsets(part, timeout=TIMEOUT_SECONDS)[1]
+        if only_ends:
+            return
+        starts = self.state.starts
+        still_open = {part for part in partitions if starts.get(part, 0) < self.high[part]}
+        consumer.assign(
+            [TopicPartition(self.topic, part, max(starts.get(part, 0), 0)) for part in still_open]
+        )
         written = {entry.id: entry.position for entry in self.state.entries}
-        still_open = {part.partition for part in starts}
-        while still_open:
-            for message in consumer.consume(10_000, 0) or consumer.consume(1, READ_BACK_SECONDS):
+        while still_open and not self.is_stopped():
+            messages = consumer.consume(10_000, 0)
+            if not messages:
+                time.sleep(REST_SECONDS)
+            for message in messages:
                 error = message.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     still_open.discard(message.partition())
@@ -253,3 +353,6 @@ class Shipper:
 
 FILE_KEY: Final = b"\0file"
 """Stands for `--key file`; compared by identity."""
+STOP_SECONDS: Final = 5.0
+"""How long a stopped agent waits for acknowledgements; what misses them is sent by the next run."""
+NOTES_MAX: Final = 5

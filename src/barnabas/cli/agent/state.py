@@ -1,20 +1,23 @@
 """What the agent remembers between runs: how far each file was shipped.
 
-One JSON file per cluster and topic, replaced atomically and fsynced. A file is known by
-(device, inode), and what was read of it is verified by two digests: of its first bytes and of the
-bytes just before the position. So a reused inode or a truncated file begins anew, while a file
-that an editor replaced or that moved to another disk goes on where it was. The topic's id is part
-of the state's name: a topic that was deleted and created again is shipped into from the start.
+One JSON file per cluster and topic, replaced atomically and fsynced. A file is known by (device, inode), and what
+was read of it is verified by two digests: of its first bytes and of the bytes just before the position. So a reused
+inode or a truncated file begins anew. Another inode under the same name is the same file when it holds the bytes
+that were read: an editor replaced it, or it was restored. The topic's id is part of the state's name: a topic that
+was deleted and created again is shipped into from the start, under the same file ids, so that what the new topic
+already holds is recognized.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import glob
 import hashlib
 import json
 import os
 import secrets
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +25,9 @@ from barnabas.cli.errors import CliError
 
 DIGEST_BYTES: Final = 1024
 """How much of a file's head, and of what lies before the position, identifies it."""
-FORMAT: Final = 1
+FORMAT: Final = 3
+EDITOR_BACKUPS: Final = ("~", ".bak", ".orig")
+"""Under such a name an editor keeps a file that it has replaced. Under every other name the file was rotated."""
 
 
 @dataclass(slots=True)
@@ -42,32 +47,44 @@ class Entry:
 
     def verifies(self, descriptor: int, size_bytes: int) -> bool:
         """Whether the open file holds the bytes that were read when this entry was written."""
-        if self.position == 0:
-            return True
-        if size_bytes < self.position:
+        if size_bytes < max(self.position, self.head_bytes):
             return False
-        head = digest(descriptor, 0, self.head_bytes)
-        return head == self.head_digest and tail_digest(descriptor, self.position) == self.tail_digest
+        head = os.pread(descriptor, self.head_bytes, 0)
+        return (not self.head_bytes or digest(head) == self.head_digest) and (
+            not self.position or digest(bytes_before(descriptor, self.position)) == self.tail_digest
+        )
 
-    def advance(self, descriptor: int, position: int, lines: int) -> None:
-        """Everything before `position` is acknowledged, `lines` more lines."""
+    def advance(self, position: int, lines: int, first: bytes, tail: bytes) -> None:
+        """Everything before `position` is acknowledged, `lines` more lines; `tail` are the bytes before it.
+
+        All of them are bytes that were read, not what the file holds by now: it may have been truncated meanwhile.
+        """
         self.position = position
         self.lines += lines
-        if self.head_bytes < DIGEST_BYTES:
-            self.head_bytes = min(position, DIGEST_BYTES)
-            self.head_digest = digest(descriptor, 0, self.head_bytes)
-        self.tail_digest = tail_digest(descriptor, position)
+        self.note_head(first)
+        self.tail_digest = digest(tail)
+
+    def cut(self, size_bytes: int, first: bytes, tail: bytes) -> None:
+        """The file is shorter than what was read of it."""
+        self.head_bytes, self.head_digest = len(first), digest(first)
+        if self.position > size_bytes:
+            self.position, self.tail_digest = size_bytes, digest(tail)
+
+    def note_head(self, first: bytes) -> None:
+        """The file begins with these bytes, up to DIGEST_BYTES of them."""
+        if len(first) > self.head_bytes:
+            self.head_bytes, self.head_digest = len(first), digest(first)
 
 
-def digest(descriptor: int, start: int, size_bytes: int) -> str:
-    """A short digest of a range of an open file."""
-    return hashlib.blake2b(os.pread(descriptor, size_bytes, start), digest_size=12).hexdigest()
+def digest(data: bytes) -> str:
+    """A short digest."""
+    return hashlib.blake2b(data, digest_size=12).hexdigest()
 
 
-def tail_digest(descriptor: int, position: int) -> str:
-    """Digest of the bytes that end at `position`."""
+def bytes_before(descriptor: int, position: int) -> bytes:
+    """The bytes of an open file that end at `position`, up to DIGEST_BYTES of them."""
     size = min(position, DIGEST_BYTES)
-    return digest(descriptor, position - size, size)
+    return os.pread(descriptor, size, position - size)
 
 
 @dataclass(slots=True)
@@ -77,73 +94,117 @@ class State:
     path: Path
     lock: int
     entries: list[Entry] = field(default_factory=list)
-    clean: bool = True
+    clean: bool = False
     """Whether the last run ended with everything it sent acknowledged and written down."""
-    since_ms: int = 0
-    """No record beyond the positions was sent before this time (ms since the epoch)."""
+    starts: dict[int, int] = field(default_factory=dict)
+    """By partition: no record beyond the positions lies before this offset. A partition that is missing: 0."""
+    topic: str = ""
+    cluster: str = ""
+    saved: set[str] = field(default_factory=set)
+    """Ids of the entries that are on the disk with the first bytes of their files. No line of a file leaves before:
+    the next run must know which file it belongs to."""
+
+    @property
+    def marker(self) -> Path:
+        """An empty file that says: the last run ended cleanly. The next one removes it, which a full disk allows."""
+        return self.path.with_suffix(".clean")
 
     def claim(self, path: str, descriptor: int, taken: set[str]) -> Entry:
         """The entry of an open file; a new one when it was never seen. `taken`: ids in use by open files."""
         status = os.fstat(descriptor)
         free = [entry for entry in self.entries if entry.id not in taken]
         for entry in free:
-            if (entry.device, entry.inode) == (status.st_dev, status.st_ino):
-                if entry.verifies(descriptor, status.st_size):
-                    entry.path = path
-                    return entry
-                break
-        for entry in free:
-            # The same bytes in another inode. Short files resemble each other, so the name must agree.
-            alike = entry.position >= DIGEST_BYTES or (entry.path == path and entry.position > 0)
-            if alike and entry.verifies(descriptor, status.st_size) and not still_there(entry):
-                entry.path, entry.device, entry.inode = path, status.st_dev, status.st_ino
+            is_same = (entry.device, entry.inode) == (status.st_dev, status.st_ino)
+            if is_same and entry.verifies(descriptor, status.st_size):
+                entry.path = path
                 return entry
+        for entry in free:
+            if entry.path == path and entry.position and entry.verifies(descriptor, status.st_size):
+                kept = find_inode(Path(path).parent, (entry.device, entry.inode))
+                # Files that only look alike are told apart by the old one, which rotation leaves in the folder.
+                if kept is None or kept.name.endswith(EDITOR_BACKUPS):
+                    entry.device, entry.inode = status.st_dev, status.st_ino
+                    return entry
         made = Entry(path, status.st_dev, status.st_ino)
         self.entries.append(made)
         return made
 
-    def save(self, clean: bool, since_ms: int) -> None:
-        """Write the state so that a crash leaves the old or the new one, whole."""
-        self.clean, self.since_ms = clean, since_ms
+    def save(self, clean: bool, starts: dict[int, int]) -> None:
+        """Write the state so that a crash leaves the old or the new one, whole. Raises OSError."""
+        self.starts = starts
         kept = {
             "format": FORMAT,
-            "clean": clean,
-            "since_ms": since_ms,
-            "files": [asdict(e) for e in self.entries],
+            "topic": self.topic,
+            "cluster": self.cluster,
+            "starts": starts,
+            "files": [asdict(entry) for entry in self.entries],
         }
         temporary = self.path.with_suffix(".tmp")
-        with temporary.open("w", encoding="utf-8", errors="surrogateescape") as out:
-            json.dump(kept, out, indent=1)
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            with temporary.open("w", encoding="utf-8", errors="surrogateescape") as out:
+                json.dump(kept, out, indent=1)
+                out.flush()
+                os.fsync(out.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink()  # half a file only fills the disk further
+            raise
+        temporary.replace(self.path)
+        self.saved = {entry.id for entry in self.entries if entry.head_bytes}
+        if clean:
+            self.marker.touch()
+        sync_folder(self.path.parent)
 
-    def forget_gone(self, open_ids: set[str]) -> None:
+    def begin(self) -> None:
+        """Note that a run has begun: until it ends cleanly, nobody knows what it has sent. Raises OSError."""
+        self.clean = self.marker.exists()
+        if self.clean:
+            self.marker.unlink()
+            sync_folder(self.path.parent)
+
+    def forget_gone(self, open_ids: set[str], open_paths: set[str]) -> None:
         """Drop the entries of files that are no more, so that the state does not grow for ever."""
-        self.entries = [entry for entry in self.entries if entry.id in open_ids or Path(entry.path).exists()]
+        self.entries = [
+            entry for entry in self.entries if entry.id in open_ids or is_needed(entry, open_paths)
+        ]
 
     def close(self) -> None:
         """Let another agent have the state."""
         os.close(self.lock)
 
 
-def still_there(entry: Entry) -> bool:
-    """Whether the entry's own file still lies at its path with the bytes that were read."""
+def sync_folder(folder: Path) -> None:
+    """Make what was created, renamed and removed in a folder last. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        descriptor = os.open(entry.path, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        status = os.fstat(descriptor)
-        same = (status.st_dev, status.st_ino) == (entry.device, entry.inode)
-        return same and entry.verifies(descriptor, status.st_size)
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def find_inode(folder: Path, key: tuple[int, int]) -> Path | None:
+    """The file of a folder that is this (device, inode), whatever its name; None when it is not there."""
+    try:
+        with os.scandir(folder) as found:
+            for item in found:
+                if item.inode() == key[1]:
+                    status = item.stat(follow_symlinks=False)
+                    if (status.st_dev, status.st_ino) == key:
+                        return folder / item.name
+    except OSError:
+        return None
+    return None
+
+
+def is_needed(entry: Entry, open_paths: set[str]) -> bool:
+    """Whether the file of an entry that is not open may be shipped from again."""
+    folder = Path(entry.path).parent
+    if not folder.is_dir():
+        return True  # not mounted at the moment, perhaps
+    if find_inode(folder, (entry.device, entry.inode)) is not None:
+        return True
+    # The name leads to another file. When that one is followed, it has its own entry.
+    return os.path.exists(entry.path) and entry.path not in open_paths
 
 
 def default_folder() -> Path:
@@ -152,38 +213,83 @@ def default_folder() -> Path:
     return Path(base) / "barnabas" / "agent"
 
 
-def open_state(folder: Path, name: str) -> State:
-    """The state called `name`, locked. Raises CliError when another agent has it or it cannot be read."""
+def open_state(folder: Path, name: str, topic: str = "", cluster: str = "") -> State:
+    """The state called `name`, locked. Raises CliError when another agent has it or it cannot be read.
+
+    topic, cluster: when there is no such state yet, but one of an earlier topic of this name, the files keep their ids.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise CliError(
-            f"cannot keep state in {folder}: {error.strerror}; name another folder with --state"
-        ) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        state = State(
+            folder / f"{name}.json", lock_state(folder / f"{name}.lock"), topic=topic, cluster=cluster
+        )
+        state.begin()
     except BlockingIOError:
-        os.close(lock)
         raise CliError(
             f"another agent already ships into this topic with the state in {folder}; stop it, or give it "
             "all the files, or name another folder with --state"
         ) from None
-    path = folder / f"{name}.json"
-    state = State(path, lock)
-    if path.exists():
-        fill(state)
+    except OSError as error:
+        raise CliError(
+            f"cannot keep state in {folder}: {error.strerror}; name another folder with --state"
+        ) from None
+    if state.path.exists():
+        fill(state, state.path)
+    elif topic:
+        take_over(state)
     return state
 
 
-def fill(state: State) -> None:
-    """Read the state file. Raises CliError when it is damaged."""
+def lock_state(path: Path) -> int:
+    """The descriptor of a lock that ends with the process. Raises BlockingIOError when another has it, OSError."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        with state.path.open(encoding="utf-8", errors="surrogateescape") as source:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def take_over(state: State) -> None:
+    """Begin with the file ids of a topic of the same name that is gone, at position 0, and remove its state.
+
+    An agent that was at work while the topic was made anew has shipped lines into the new one under these ids.
+    Reading the topic back finds them.
+    """
+    for path in state.path.parent.glob(f"{glob.escape(state.topic)}-????????????.json"):
+        try:
+            lock = lock_state(path.with_suffix(".lock"))
+        except OSError:
+            continue  # another agent's
+        try:
+            old = State(path, lock)
+            fill(old, path)
+            if (old.topic, old.cluster) != (state.topic, state.cluster):
+                continue
+            state.entries += [replace(entry, position=0, lines=0, tail_digest="") for entry in old.entries]
+            state.clean = False
+            old.marker.unlink(missing_ok=True)
+            path.unlink()
+            path.with_suffix(".lock").unlink()
+        except (CliError, OSError):
+            continue
+        finally:
+            os.close(lock)
+
+
+def fill(state: State, path: Path) -> None:
+    """Read a state file. Raises CliError when it is damaged."""
+    try:
+        with path.open(encoding="utf-8", errors="surrogateescape") as source:
             read: dict[str, Any] = json.load(source)
-        if read["format"] != FORMAT:
+        if read["format"] not in (1, 2, FORMAT):
             raise ValueError(f"format {read['format']}")
         state.entries = [Entry(**entry) for entry in read["files"]]
-        state.clean, state.since_ms = read["clean"], read["since_ms"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CliError(f"cannot read the state {state.path}: {error}; --reset begins anew") from None
+        # Format 1 knew a time instead of offsets; without these the whole topic is read back once.
+        starts = read.get("starts", {})
+        state.starts = {int(part): offset for part, offset in starts.items()}
+        state.topic, state.cluster = read.get("topic", state.topic), read.get("cluster", state.cluster)
+        state.saved = {entry.id for entry in state.entries if entry.head_bytes}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CliError(f"cannot read the state {path}: {error}; --reset begins anew") from None

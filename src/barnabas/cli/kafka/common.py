@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas import __version__
-from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
+from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, describe_failure, discard_output
 from barnabas.cli.kafka.parser import Parsed, Refused, Tool
+from barnabas.cli.probe import NotKafka, require_kafka
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.cluster import TopicView
 from barnabas.client.errors import BrokerError, ClientError, UnsupportedByBroker
@@ -66,7 +68,8 @@ def guarded(name: str, run: Callable[[Sequence[str]], int], arguments: Sequence[
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        print(f"{name}: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+        discard_output()
+        print(f"{name}: {describe_failure(error)}", file=sys.stderr)
     return EXIT_FAILED
 
 
@@ -78,6 +81,15 @@ def checked(tool: Tool, check: Callable[[Parsed], None], parsed: Parsed) -> None
         if not refused.show_usage:
             raise
         raise Refused(f"{refused}\n{tool.usage()}".rstrip(), False) from None
+
+
+def say_ignored(parsed: Parsed, names: Sequence[str]) -> None:
+    """Say of options that were given and do nothing here that they do nothing."""
+    for name in names:
+        if name in parsed:
+            print(
+                f"WARN --{name} has no effect here: its figures are those of Java's client", file=sys.stderr
+            )
 
 
 def servers(parsed: Parsed) -> str:
@@ -137,6 +149,7 @@ class Admin:
         properties["bootstrap.servers"] = servers(parsed)
         properties.setdefault("client.id", "kafka-tool")
         options = replace(ClientOptions.from_kafka(properties), contact_timeout_s=CONTACT_SECONDS)
+        require_broker(options, properties.get("security.protocol", "PLAINTEXT"))
         return cls(BlockingClient(options))
 
     def any(self, request: Message, response: type[Message]) -> Any:
@@ -177,6 +190,19 @@ class Admin:
     def topics(self) -> dict[str, TopicView]:
         """All topics, by name in order."""
         return dict(sorted(self.client.topics().items()))
+
+
+def require_broker(options: ClientOptions, protocol: str) -> None:
+    """Raises ToolError at once when the first address that accepts connections speaks something else than Kafka."""
+    for host, port in options.bootstrap:
+        try:
+            with socket.create_connection((host, port), CONTACT_SECONDS) as connected:
+                require_kafka(connected, f"{host}:{port}", protocol)
+                return
+        except NotKafka as error:
+            raise ToolError(str(error)) from None
+        except OSError:
+            continue  # the client tries again and says more
 
 
 def check_code(code: int, message: str | None, doing: str) -> None:

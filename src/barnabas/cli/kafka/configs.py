@@ -11,6 +11,7 @@ from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
 from barnabas.cli.kafka import quotas
 from barnabas.cli.kafka.common import Admin, ToolError, checked, java_error, parse, read_properties
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Refused, Tool
+from barnabas.config.option import double_text
 from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -338,7 +339,7 @@ def run_quotas(admin: Admin, parsed: Parsed, entities: Sequence[Entity]) -> None
     wanted = {QUOTA_TYPES[entity.kind]: entity.name for entity in entities}
     if "describe" in parsed:
         for entity, values in quotas.read(admin, wanted):
-            shown = ", ".join(f"{name}={float(value)}" for name, value in values.items())
+            shown = ", ".join(f"{name}={double_text(float(value))}" for name, value in values.items())
             print(f"Quota configs for {quotas.title(entity)} are {shown}")
         if [entity.kind for entity in entities] == ["users"]:
             from barnabas.cli.kafka import scram

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
 import sys
@@ -14,6 +15,7 @@ from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.cli.kafka.common import ToolError, checked, client_properties, parse, servers
 from barnabas.cli.kafka.librdkafka import connection, consumer_defaults
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Refused, Tool
+from barnabas.cli.signals import ending
 
 BATCH_RECORDS: Final = 5000
 POLL_SECONDS: Final = 0.2
@@ -158,6 +160,7 @@ def main(arguments: Sequence[str]) -> int:
     settings["auto.offset.reset"] = "earliest" if "from-beginning" in parsed else "latest"
     settings["isolation.level"] = parsed.text("isolation-level", "read_uncommitted")
     settings["enable.auto.commit"] = group is not None
+    settings["enable.auto.offset.store"] = False
     try:
         consumer = connection(servers(parsed), properties, producing=False).consumer(settings)
     except CliError as error:
@@ -240,31 +243,37 @@ def wait_for_topic(consumer: Any, topic: str) -> list[int]:
 
 @dataclass(slots=True)
 class Loop:
-    """Reads until the count, the time-out or Ctrl-C."""
+    """Reads until the count, the time-out or a signal."""
 
     consumer: Any
     line: Callable[[Any], bytes]
     parsed: Parsed
     shown: int = 0
+    stopped: bool = False
+
+    def stop(self) -> None:
+        """End after the messages at hand."""
+        self.stopped = True
 
     def run(self) -> int:
         """Print; the exit code."""
         try:
-            code = self.read()
+            with ending(self.stop):
+                code = self.read()
         except KeyboardInterrupt:
             code = EXIT_OK
         finally:
+            # Commits what was printed, when a group was named, and leaves the group.
             self.consumer.close()
-            sys.stdout.flush()
             print(f"Processed a total of {self.shown} messages", file=sys.stderr)
         return code
 
     def read(self) -> int:
-        """The loop itself. Raises KeyboardInterrupt."""
+        """The loop itself; the exit code."""
         left = self.parsed.number("max-messages", -1)
         timeout_ms = self.parsed.number("timeout-ms", -1)
         heard_at = time.monotonic()
-        while left != 0:
+        while left != 0 and not self.stopped:
             wanted = BATCH_RECORDS if left < 0 else min(left, BATCH_RECORDS)
             messages = self.consumer.consume(wanted, 0) or self.consumer.consume(1, POLL_SECONDS)
             good = [message for message in messages if message.error() is None]
@@ -278,10 +287,20 @@ class Loop:
             if good:
                 heard_at = time.monotonic()
                 self.print(good)
+                self.note_printed(good)
                 left = left - len(good) if left > 0 else left
             elif timeout_ms >= 0 and (time.monotonic() - heard_at) * 1000 > timeout_ms:
                 return EXIT_OK
         return EXIT_OK
+
+    def note_printed(self, messages: Sequence[Any]) -> None:
+        """What may be committed: only what was written."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        ends = {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
+        # Fails for a partition that another member has by now: it prints those messages again.
+        with contextlib.suppress(KafkaException):
+            self.consumer.store_offsets(offsets=[TopicPartition(*key, end) for key, end in ends.items()])
 
     def print(self, messages: Sequence[Any]) -> None:
         """Write messages with one call. Raises ToolError for one that cannot be shown."""

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
+from confluent_kafka import KafkaException
+
+from barnabas.cli.connection import Connection
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.cli.kafka.common import ToolError, checked, client_properties, parse, servers
 from barnabas.cli.kafka.librdkafka import connection
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Tool
+from barnabas.cli.lines import chunks, split
+from barnabas.cli.outbox import Outbox, Stage
+from barnabas.cli.signals import ending
 
+FLUSH_SECONDS: Final = 1.0
 OLD_VALUES: Final = ("key-serializer", "value-serializer", "queue-size", "queue-enqueuetimeout-ms")
 
 TOOL: Final = Tool(
@@ -88,7 +95,7 @@ class LineReader:
         return reader
 
     def check(self) -> None:
-        """Raises ToolError for separators that cannot be told apart, in Kafka's words."""
+        """Raises ToolError for separators that cannot be distinguished, in Kafka's words."""
         separators = {
             "headers.delimiter": self.headers_delimiter,
             "headers.separator": self.headers_separator,
@@ -157,8 +164,8 @@ def main(arguments: Sequence[str]) -> int:
     properties = {**settings(parsed), **client_properties(parsed, files, pairs)}
     reader = LineReader.of(client_properties(parsed, ["reader-config"], ["property", "reader-property"]))
     try:
-        producer = connection(servers(parsed), properties, producing=True).producer({"linger.ms": 5})
-        return send(producer, parsed.text("topic"), reader, "sync" in parsed)
+        connected = connection(servers(parsed), properties, producing=True)
+        return send(connected, parsed.text("topic"), reader, "sync" in parsed)
     except CliError as error:
         raise ToolError(str(error)) from None
 
@@ -181,42 +188,88 @@ def settings(parsed: Parsed) -> dict[str, str]:
     return found
 
 
-def send(producer: Any, topic: str, reader: LineReader, sync: bool) -> int:
-    """Produce every line; the exit code tells whether all arrived."""
-    failures: list[str] = []
+@dataclass(slots=True)
+class Sending:
+    """One run: reads lines, hands them over, and says of each record that is refused that it is."""
 
-    def delivered(error: Any, _message: Any) -> None:
-        if error is not None:
-            failures.append(error.str())
-            print(f"Error when sending message to topic {topic} with error: {error.str()}", file=sys.stderr)
+    topic: str
+    outbox: Outbox = field(init=False)
+    failures: int = 0
+    stopped: bool = False
 
-    source: BinaryIO = sys.stdin.buffer
-    prompt = sys.stdin.isatty() and sys.stdout.isatty()
-    try:
-        while True:
-            if prompt:
-                print(">", end="", flush=True)
-            line = source.readline()
-            if not line:
-                break
-            arguments = reader.read(line.removesuffix(b"\n").removesuffix(b"\r"))
-            produce(producer, topic, arguments, delivered)
-            if sync or prompt:
-                producer.flush()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        producer.flush()
-    return EXIT_FAILED if failures else EXIT_OK
+    def stop(self) -> None:
+        """Read no further; what was read is still delivered."""
+        self.stopped = True
 
-
-def produce(producer: Any, topic: str, arguments: dict[str, Any], delivered: Any) -> None:
-    """Hand one record over, waiting while the queue is full."""
-    while True:
+    def run(self, reader: LineReader, sync: bool) -> int:
+        """Produce every line; the exit code says whether all arrived. Raises ToolError for a line that cannot be cut."""
+        prompt = sys.stdin.isatty() and sys.stdout.isatty()
         try:
-            producer.produce(topic, on_delivery=delivered, **arguments)
-        except BufferError:
-            producer.poll(0.1)
-        else:
-            producer.poll(0)
-            return
+            with ending(self.stop):
+                self.ask(prompt)
+                arriving = chunks(sys.stdin.fileno(), lambda: self.stopped, lambda: self.outbox.poll(0))
+                for lines in split(arriving, b"\n"):
+                    for line in lines:
+                        self.produce(self.outbox.stage, reader.read(line.removesuffix(b"\r")))
+                        if sync:
+                            self.finish()
+                    self.outbox.poll(0)
+                    if prompt:
+                        self.finish()
+                        self.ask(prompt)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self.finish()
+        return EXIT_FAILED if self.failures else EXIT_OK
+
+    def ask(self, prompt: bool) -> None:
+        """Show that a line may be typed."""
+        if prompt:
+            print(">", end="", flush=True)
+
+    def finish(self) -> None:
+        """Wait until everything arrived or failed."""
+        while self.outbox.flush(FLUSH_SECONDS):
+            pass
+
+    def give_up(self, error: Any, record: dict[str, Any]) -> None:
+        """A record did not arrive: one line, and the others go on."""
+        self.failures += 1
+        size = len(record["value"] or b"")
+        print(
+            f"Error when sending message to topic {self.topic} with key: {shown_size(record['key'])}, "
+            f"value: {size} bytes with error: {error.str()}",
+            file=sys.stderr,
+        )
+
+    def produce(self, stage: Stage, record: dict[str, Any]) -> None:
+        """Hand one record over, waiting while the queue is full."""
+
+        def delivered(error: Any, _message: Any) -> None:
+            if error is not None:
+                self.outbox.failed(error, stage, record)
+
+        while True:
+            try:
+                stage.producer.produce(self.topic, on_delivery=delivered, **record)
+            except BufferError:
+                stage.producer.poll(0.1)
+            except KafkaException as error:
+                self.outbox.failed(error.args[0], stage, record)
+                return
+            else:
+                stage.producer.poll(0)
+                return
+
+
+def shown_size(data: bytes | None) -> str:
+    """A key or value by its size, as Kafka's tool shows it."""
+    return "null" if data is None else f"{len(data)} bytes"
+
+
+def send(connected: Connection, topic: str, reader: LineReader, sync: bool) -> int:
+    """Produce standard input; the exit code. Raises CliError, ToolError."""
+    sending = Sending(topic)
+    sending.outbox = Outbox(connected, topic, {"linger.ms": 5}, sending.produce, sending.give_up)
+    return sending.run(reader, sync)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.cli.errors import EXIT_OK, CliError
-from barnabas.cli.kafka.common import ToolError, checked, client_properties, parse, servers
+from barnabas.cli.kafka.common import ToolError, checked, client_properties, parse, say_ignored, servers
 from barnabas.cli.kafka.librdkafka import connection, consumer_defaults
 from barnabas.cli.kafka.parser import COMMON, Opt, Tool
 from barnabas.cli.kafka.perf import MEGABYTE, ConsumeRun
@@ -34,10 +34,10 @@ TOOL: Final = Tool(
         Opt("fetch-size", "Bytes of one fetch.", "Integer: size"),
         Opt("consumer.config", "A file of consumer properties.", "String: config file"),
         Opt("hide-header", "Leave out the heads."),
-        Opt("show-detailed-stats", "Of Java."),
-        Opt("print-metrics", "Of Java."),
-        Opt("reporting-interval", "Of Java.", "Integer: ms"),
-        Opt("date-format", "Of Java.", "String: format"),
+        Opt("show-detailed-stats", "Accepted; one line is printed all the same."),
+        Opt("print-metrics", "Accepted; there are no metrics of Java to print."),
+        Opt("reporting-interval", "Accepted, no effect.", "Integer: ms"),
+        Opt("date-format", "Accepted, no effect.", "String: format"),
         Opt("num-fetch-threads", "Of old tools.", "Integer", old=True),
         Opt("threads", "Of old tools.", "Integer", old=True),
         Opt("socket-buffer-size", "Of old tools.", "Integer", old=True),
@@ -49,6 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     """Consume and print one line; the exit code."""
     parsed = parse(TOOL, arguments)
     checked(TOOL, lambda parsed: TOOL.need(parsed, "topic", "messages"), parsed)
+    say_ignored(parsed, ["print-metrics", "show-detailed-stats"])
     properties = client_properties(parsed, ["consumer.config", "command-config"], ["command-property"])
     settings = consumer_defaults(parsed.get("group") or f"perf-consumer-{random.randrange(100_000)}")
     settings["auto.offset.reset"] = "latest" if "from-latest" in parsed else "earliest"

@@ -84,11 +84,13 @@ def dump(
     max_bytes: int | None = None,
     topic: str | None = None,
     by_folder: bool = False,
+    as_json: bool = False,
 ) -> int:
     """Print the files, then on standard error what does not fit together; 1 when something does not.
 
     topic: the internal topic whose records these are; by_folder: found by each file's folder. Raises ToolError.
     """
+    from barnabas.cli.log_dump_json import rows as json_rows
     from barnabas.storage.dump import NO_LIMIT, Dump, DumpOptions, plain_text
     from barnabas.storage.dump_decoders import BY_TOPIC, decoder_for
     from barnabas.storage.errors import StorageError
@@ -100,19 +102,18 @@ def dump(
         decoder = BY_TOPIC.get(topic or "")
         if decoder is None and by_folder:
             decoder = decoder_for(file.absolute().parent.name)
-        one = Dump(
-            DumpOptions(
-                deep=deep,
-                print_data=print_data,
-                skip_record_metadata=skip_record_metadata,
-                verify_only=verify_only,
-                sanity_only=sanity_only,
-                max_bytes=NO_LIMIT if max_bytes is None else max_bytes,
-                decoder=decoder or plain_text,
-            )
+        options = DumpOptions(
+            deep=deep,
+            print_data=print_data,
+            skip_record_metadata=skip_record_metadata,
+            verify_only=verify_only,
+            sanity_only=sanity_only,
+            max_bytes=NO_LIMIT if max_bytes is None else max_bytes,
+            decoder=decoder or plain_text,
         )
+        one = Dump(options)
         try:
-            for line in one.lines(file):
+            for line in json_rows(one, file, options) if as_json else one.lines(file):
                 print(line)
         except StorageError as error:
             raise ToolError(str(error)) from None

@@ -44,7 +44,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """One group as its coordinator tells it."""
+    """One group as its coordinator describes it."""
 
     name: str
     state: str

@@ -8,13 +8,13 @@ kafka-run-class kafka.tools.DumpLogSegments --files ...
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from barnabas.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
+from barnabas.cli.main import end_process
 
 
 class Tool(NamedTuple):
@@ -215,12 +215,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def script() -> None:
     """Entry point of every kafka-* script."""
-    try:
-        code = main()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = EXIT_OK
-    except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
-    sys.exit(code)
+    end_process(Path(sys.argv[0]).name.removesuffix(".sh"), main)

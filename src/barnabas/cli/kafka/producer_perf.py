@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
-from barnabas.cli.kafka.common import ToolError, checked, client_properties, parse
+from barnabas.cli.kafka.common import ToolError, checked, client_properties, parse, say_ignored
 from barnabas.cli.kafka.librdkafka import connection
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.cli.kafka.perf import MEGABYTE, Latencies, ProduceRun
@@ -27,7 +27,7 @@ TOOL: Final = Tool(
         Opt("throughput", "Messages a second; -1 for as many as possible.", "THROUGHPUT"),
         Opt("producer-props", "Producer properties, name=value.", "PROP-NAME=PROP-VALUE"),
         Opt("producer.config", "A file of producer properties.", "CONFIG-FILE"),
-        Opt("print-metrics", "Of Java."),
+        Opt("print-metrics", "Accepted; there are no metrics of Java to print."),
         Opt("warmup-records", "Messages before the measured ones.", "COUNT"),
     ),
 )
@@ -36,6 +36,7 @@ TOOL: Final = Tool(
 def main(arguments: Sequence[str]) -> int:
     """Produce and print the rate and latencies; the exit code."""
     parsed = parse(TOOL, arguments)
+    say_ignored(parsed, ["print-metrics"])
     checked(TOOL, check, parsed)
     properties = client_properties(
         parsed, ["producer.config", "command-config"], ["producer-props", "command-property"]

@@ -27,6 +27,6 @@ def main(arguments: Sequence[str]) -> int:
         print(f"Error: Could not find or load main class {words[0]}; known are {known}", file=sys.stderr)
         return EXIT_FAILED
     module = importlib.import_module(f"barnabas.cli.kafka.{OF_CLASSES[short]}")
-    # Two classes share a module: it tells them apart by the name.
+    # Two classes share a module: it distinguishes them by the name.
     code: int = module.main([short, *words[1:]] if module.__name__.endswith("zk_offsets") else words[1:])
     return code

@@ -80,7 +80,7 @@ def show(admin: Admin, user: str | None) -> None:
         if result.error_code:
             raise ToolError(java_error(result.error_code, result.error_message))
         shown = ", ".join(
-            f"{names.get(one.mechanism, 'UNKNOWN')}=iterations={one.iterations}"
-            for one in result.credential_infos
+            f"{names.get(info.mechanism, 'UNKNOWN')}=iterations={info.iterations}"
+            for info in result.credential_infos
         )
         print(f"SCRAM credential configs for user-principal '{result.user}' are {shown}")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
-from barnabas.cli.errors import EXIT_FAILED
+from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
+
+LOOK_SECONDS: Final = 0.05
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -37,16 +43,43 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def start_daemon(options: Sequence[str]) -> int:
-    """Start the broker in the background, in a session of its own; 0 once it says that it is ready."""
+    """Start the broker in the background, in a session of its own; 0 once it says that it is ready.
+
+    Its output goes to kafkaServer.out in $LOG_DIR, as Kafka's does: a terminal or an ssh session that is kept open by a
+    daemon never ends.
+    """
     import subprocess
 
-    process = subprocess.Popen(
-        [sys.executable, "-m", "barnabas", "start", *options],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    print(line.decode(errors="replace"), end="")
-    return 0 if line.startswith(b"ready") else EXIT_FAILED
+    path = log_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as out:
+        begin = out.tell()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "barnabas", "start", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    while True:
+        ended = process.poll() is not None
+        with path.open("rb") as log:
+            log.seek(begin)
+            lines = log.read().decode(errors="replace").splitlines()
+        ready = next((line for line in lines if line.startswith("ready")), None)
+        if ready is not None:
+            print(f"{ready}\nits log: {path}")
+            return EXIT_OK
+        if ended:
+            print(
+                "\n".join([*lines, f"kafka-server-start: the broker did not start; its log: {path}"]),
+                file=sys.stderr,
+            )
+            return EXIT_FAILED
+        time.sleep(LOOK_SECONDS)
+
+
+def log_file() -> Path:
+    """Where a daemon's output goes: $LOG_DIR as with Kafka, else the user's state folder."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(os.environ.get("LOG_DIR") or f"{state}/barnabas/logs") / "kafkaServer.out"

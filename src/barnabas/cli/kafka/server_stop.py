@@ -28,7 +28,7 @@ TOOL: Final = Tool(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Send SIGTERM; the exit code tells whether there was a broker."""
+    """Send SIGTERM; the exit code says whether there was a broker."""
     parsed = parse(TOOL, arguments or ["--all"])
     wanted = parsed.get("node-id")
     found = [pid for pid, words in processes() if is_broker(words) and wanted in (None, node_of(words))]

@@ -1,4 +1,4 @@
-"""Share groups as their coordinator tells them, and the change of their offsets. For both command lines."""
+"""Share groups as their coordinator describes them, and the change of their offsets. For both command lines."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,12 +34,6 @@ TOOL: Final = Tool(
         Opt("consumer.config", "A file of consumer properties.", "CONFIG_FILE"),
     ),
 )
-STRATEGIES: Final = {
-    "RangeAssignor": "range",
-    "RoundRobinAssignor": "roundrobin",
-    "StickyAssignor": "cooperative-sticky",
-    "CooperativeStickyAssignor": "cooperative-sticky",
-}
 RESETS: Final = {"earliest": "earliest", "latest": "latest", "none": "error"}
 
 Key = tuple[str, int]
@@ -67,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
             settings["group.remote.assignor"] = parsed.text("group-remote-assignor")
     else:
         strategy = parsed.text("assignment-strategy", "range")
-        settings["partition.assignment.strategy"] = STRATEGIES.get(strategy.rpartition(".")[2], strategy)
+        settings["partition.assignment.strategy"] = strategy
         if "session-timeout" in parsed:
             settings["session.timeout.ms"] = parsed.number("session-timeout", 45_000)
     if "group-instance-id" in parsed:
@@ -95,6 +89,9 @@ class Run:
     left: int = -1
     verbose: bool = False
     commits: bool = True
+    read: int = 0
+    watching: Callable[[int], None] = lambda count: None
+    """Called now and then with the number of records read."""
 
     def run(self) -> bool:
         """Read until the count or Ctrl-C; whether nothing failed."""
@@ -102,6 +99,7 @@ class Run:
         self.consumer.subscribe([self.topic], on_assign=self.assigned, on_revoke=self.revoked)
         try:
             while self.left != 0:
+                self.watching(self.read)
                 messages = self.consumer.consume(BATCH_RECORDS, POLL_SECONDS)
                 bad = next((m for m in messages if m.error() is not None and m.error().fatal()), None)
                 if bad is not None:
@@ -144,6 +142,7 @@ class Run:
             for (topic, part), found in spans.items()
         ]
         say("records_consumed", count=len(messages), partitions=counts)
+        self.read += len(messages)
         self.left -= len(messages) if self.left > 0 else 0
         if self.commits:
             self.commit({key: found[-1] + 1 for key, found in spans.items()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -46,7 +46,7 @@ class Report:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Produce and report; the exit code tells whether all was acknowledged."""
+    """Produce and report; the exit code says whether all was acknowledged."""
     parsed = parse(TOOL, arguments)
     checked(TOOL, lambda parsed: TOOL.need(parsed, "topic"), parsed)
     properties = client_properties(parsed, ["producer.config", "command-config"], ["command-property"])
@@ -67,11 +67,19 @@ def main(arguments: Sequence[str]) -> int:
     return EXIT_OK if report.acked == report.sent else EXIT_FAILED
 
 
-def run_producer(producer: Any, topic: str, count: int, rate: float, shape: Shape, report: Report) -> None:
+def run_producer(
+    producer: Any,
+    topic: str,
+    count: int,
+    rate: float,
+    shape: Shape,
+    report: Report,
+    watching: Callable[[], None] = lambda: None,
+) -> None:
     """`produce` from start-up to summary, until the count or Ctrl-C."""
     report.say("startup_complete")
     with contextlib.suppress(KeyboardInterrupt):
-        produce(producer, topic, count, rate, shape, report)
+        produce(producer, topic, count, rate, shape, report, watching)
     producer.flush()
     report.say("shutdown_complete")
     seconds = max(time.monotonic() - report.began, 1e-9)
@@ -93,10 +101,22 @@ class Shape:
     create_time_ms: int
 
 
-def produce(producer: Any, topic: str, count: int, rate: float, shape: Shape, report: Report) -> None:
-    """Send 0, 1, 2 ...; `count` of them (-1: without end), `rate` a second (-1: as many as possible)."""
+def produce(
+    producer: Any,
+    topic: str,
+    count: int,
+    rate: float,
+    shape: Shape,
+    report: Report,
+    watching: Callable[[], None],
+) -> None:
+    """Send 0, 1, 2 ...; `count` of them (-1: without end), `rate` a second (-1: as many as possible).
+
+    watching: called before each record.
+    """
     number = 0
     while count < 0 or number < count:
+        watching()
         if rate > 0 and (wait := report.began + number / rate - time.monotonic()) > 0:
             producer.poll(wait)
             continue

@@ -90,7 +90,7 @@ def describe(admin: Admin, name: str | None) -> None:
     if name is not None and name not in known:
         print(f"The client metric resource {name} doesn't exist and doesn't have dynamic config.")
         return
-    for one in known if name is None else [name]:
-        print(f"Client metrics configs for {one} are:")
-        for entry in configs.read_configs(admin, configs.Entity(KIND, one), one):
+    for row in known if name is None else [name]:
+        print(f"Client metrics configs for {row} are:")
+        for entry in configs.read_configs(admin, configs.Entity(KIND, row), row):
             print(f"  {entry.name}={configs.null(entry.value)}")

@@ -71,7 +71,7 @@ def log_dirs(properties: dict[str, str]) -> list[str]:
 
 
 def info(names: Sequence[str]) -> int:
-    """Which dirs there are and whose they are; the exit code, which tells of problems."""
+    """Which dirs there are and whose they are; the exit code, which is 1 where there are problems."""
     from barnabas.storage import checkpoints
     from barnabas.storage.errors import CorruptCheckpoint
 

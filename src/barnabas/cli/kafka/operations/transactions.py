@@ -177,14 +177,14 @@ def show_producers(parsed: Parsed) -> None:
     found = producers(admin, [key], broker if "broker-id" in parsed else None)
     rows = [
         (
-            one.producer_id,
-            one.producer_epoch,
-            one.coordinator_epoch,
-            one.last_sequence,
-            one.last_timestamp,
-            one.current_txn_start_offset if one.current_txn_start_offset >= 0 else "None",
+            item.producer_id,
+            item.producer_epoch,
+            item.coordinator_epoch,
+            item.last_sequence,
+            item.last_timestamp,
+            item.current_txn_start_offset if item.current_txn_start_offset >= 0 else "None",
         )
-        for one in found[key]
+        for item in found[key]
     ]
     print_columns(PRODUCER_HEADS, rows)
 
@@ -231,29 +231,33 @@ def find_hanging(parsed: Parsed) -> None:
         raise Refused("The --partition argument requires --topic as well", False)
     admin = Admin.connect(parsed)
     oldest_ms = parsed.number("max-transaction-timeout", 15) * MINUTE_MS
-    keys = searched(admin, parsed)
-    found = [
-        Open(key, one)
-        for key, rows in producers(admin, keys).items()
-        for one in rows
-        if one.current_txn_start_offset > NO_OFFSET
-    ]
-    hanging = only_hanging(admin, [one for one in found if one.age_ms > oldest_ms])
+    hanging = find_open(admin, searched(admin, parsed), oldest_ms)
     rows = [
         (
-            *one.key,
-            one.producer.producer_id,
-            one.producer.producer_epoch,
-            one.producer.coordinator_epoch,
-            one.producer.current_txn_start_offset,
-            one.producer.last_timestamp,
-            one.age_ms // MINUTE_MS,
+            *row.key,
+            row.producer.producer_id,
+            row.producer.producer_epoch,
+            row.producer.coordinator_epoch,
+            row.producer.current_txn_start_offset,
+            row.producer.last_timestamp,
+            row.age_ms // MINUTE_MS,
         )
-        for one in hanging
+        for row in hanging
     ]
     heads = ("Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset", "LastTimestamp",
              "Duration(min)")  # fmt: skip
     print_columns(heads, rows)
+
+
+def find_open(admin: Admin, keys: Iterable[Key], oldest_ms: int) -> list[Open]:
+    """What is open in partitions for longer than `oldest_ms` without its coordinator. Raises ToolError."""
+    found = [
+        Open(key, row)
+        for key, rows in producers(admin, keys).items()
+        for row in rows
+        if row.current_txn_start_offset > NO_OFFSET
+    ]
+    return only_hanging(admin, [item for item in found if item.age_ms > oldest_ms])
 
 
 def searched(admin: Admin, parsed: Parsed) -> list[Key]:
@@ -271,15 +275,15 @@ def only_hanging(admin: Admin, found: Sequence[Open]) -> list[Open]:
     """Those whose producer has no transaction on that partition any more. Raises ToolError."""
     if not found:
         return []
-    ids = sorted({int(one.producer.producer_id) for one in found})
+    ids = sorted({int(row.producer.producer_id) for row in found})
     request = list_transactions.ListTransactionsRequest(producer_id_filters=ids)
     names = {state.producer_id: state.transactional_id for _, state in listed(admin, request)}
     hanging = []
-    for one in found:
-        name = names.get(one.producer.producer_id)
+    for item in found:
+        name = names.get(item.producer.producer_id)
         topics = described(admin, name).topics if name is not None else []
-        if not any(topic.topic == one.key[0] and one.key[1] in topic.partitions for topic in topics):
-            hanging.append(one)
+        if not any(topic.topic == item.key[0] and item.key[1] in topic.partitions for topic in topics):
+            hanging.append(item)
     return hanging
 
 
@@ -295,7 +299,11 @@ def abort(parsed: Parsed) -> None:
     admin, key = Admin.connect(parsed), (parsed.text("topic"), parsed.number("partition", 0))
     if "start-offset" in parsed:
         start = parsed.number("start-offset", 0)
-        found = [one for one in producers(admin, [key])[key] if one.current_txn_start_offset == start]
+        found = [
+            producer
+            for producer in producers(admin, [key])[key]
+            if producer.current_txn_start_offset == start
+        ]
         if not found:
             raise ToolError(
                 f"Could not find any open transactions starting at offset {start} on partition {key[0]}-{key[1]}"
@@ -305,6 +313,13 @@ def abort(parsed: Parsed) -> None:
     else:
         producer_id, producer_epoch = parsed.number("producer-id", -1), parsed.number("producer-epoch", -1)
         coordinator_epoch = parsed.number("coordinator-epoch", -1)
+    write_abort(admin, key, producer_id, producer_epoch, coordinator_epoch)
+
+
+def write_abort(
+    admin: Admin, key: Key, producer_id: int, producer_epoch: int, coordinator_epoch: int
+) -> None:
+    """Write an abort marker into a partition. Raises ToolError."""
     marker = markers.WritableTxnMarker(
         producer_id=producer_id,
         producer_epoch=producer_epoch,

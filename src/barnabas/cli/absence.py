@@ -1,0 +1,82 @@
+"""Notices when the brokers that a consumer reads from go away and come back, from librdkafka's own statistics."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from barnabas.cli.output import note
+from barnabas.cli.progress import time_left_text
+
+STATISTICS: Final = {"statistics.interval.ms": 1000}
+TEXT_MAX: Final = 4_000_000
+"""Longer statistics, of thousands of partitions, would cost more than they are worth: they are not looked at."""
+UP: Final = "UP"
+
+
+Key = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Absence:
+    """`on_statistics` is librdkafka's `stats_cb`. One line when a broker is lost that is read from, one when it is back.
+
+    A partition counts once it was served: at the start nothing is away yet. Two statistics in a row must miss its
+    broker, so that a connection which is only made anew is not reported.
+    """
+
+    say: Callable[[str], None] = note
+    clock: Callable[[], float] = time.monotonic
+    _served_by: dict[Key, str] = field(default_factory=dict)
+    """The address from which each partition came last."""
+    _missed: dict[str, float] = field(default_factory=dict)
+    _said: dict[str, float] = field(default_factory=dict)
+
+    def on_statistics(self, text: str) -> None:
+        """Compare with the statistics before."""
+        if len(text) > TEXT_MAX:
+            return
+        statistics = json.loads(text)
+        up = addresses_up(statistics)
+        lost: set[str] = set()
+        for key, leader in partitions_read(statistics):
+            address = up.get(leader)
+            if address is not None:
+                self._served_by[key] = address
+            elif key in self._served_by:
+                lost.add(self._served_by[key])
+        now = self.clock()
+        for address in sorted(lost - self._said.keys()):
+            if address in self._missed:
+                self._said[address] = self._missed[address]
+                self.say(f"broker {address} is away; waiting for it")
+            else:
+                self._missed[address] = now
+        for address in [address for address in self._said if address not in lost]:
+            away = time_left_text(now - self._said.pop(address))
+            if address in up.values():
+                self.say(f"broker {address} is back after {away}")
+            else:
+                self.say(f"another broker has taken over from {address} after {away}")
+        self._missed = {address: since for address, since in self._missed.items() if address in lost}
+
+
+def addresses_up(statistics: dict[str, Any]) -> dict[int, str]:
+    """The brokers that are connected, by number. Statistics name a broker `HOST:PORT/NUMBER`."""
+    found = {}
+    for name, row in statistics["brokers"].items():
+        number = name.rpartition("/")[2]
+        if row["state"] == UP and number.isdecimal():
+            found[int(number)] = str(row["nodename"])
+    return found
+
+
+def partitions_read(statistics: dict[str, Any]) -> Iterator[tuple[Key, int]]:
+    """The partitions that are being read, and the number of each one's leader, -1 where there is none."""
+    for name, topic in statistics["topics"].items():
+        for part in topic["partitions"].values():
+            if part["partition"] >= 0 and part["fetch_state"] != "none":
+                yield (name, part["partition"]), part["leader"]

@@ -1,0 +1,64 @@
+"""`barnabas stop`: asks the brokers that this user runs on this machine to stop, and waits until they have."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
+from barnabas.cli.local import brokers_here
+from barnabas.cli.output import print_json
+from barnabas.cli.start import Parser
+
+LOOK_SECONDS: Final = 0.05
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `barnabas stop`."""
+    made = Parser(
+        prog="barnabas stop",
+        description="Stop the brokers that you run on this machine; each finishes what it has begun.",
+        epilog="Example:\n  barnabas stop\n  barnabas stop --node 2\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--node", metavar="ID", help="only the broker with this node.id")
+    made.add_argument("-q", "--quiet", action="store_true", help="say nothing when all goes well")
+    made.add_argument("-v", "--verbose", action="store_true", help="show where an error comes from")
+    made.add_argument("--json", action="store_true", help="print JSON on standard output")
+    made.add_argument("--timeout", metavar="SECONDS", type=float, default=60.0, help="how long to wait (60)")
+    return made
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Send SIGTERM and wait; 1 when there was no broker, or one that has not ended in time."""
+    try:
+        options = parser().parse_args(arguments)
+    except SystemExit as leave:
+        return leave.code if isinstance(leave.code, int) else EXIT_OK
+    found = [broker for broker in brokers_here() if options.node in (None, broker.node_id)]
+    if not found:
+        print("barnabas stop: no broker of yours runs on this machine", file=sys.stderr)
+        return EXIT_FAILED
+    for broker in found:
+        os.kill(broker.pid, signal.SIGTERM)
+    deadline = time.monotonic() + options.timeout
+    while left := {broker.pid for broker in found} & {broker.pid for broker in brokers_here()}:
+        if time.monotonic() > deadline:
+            pids = ", ".join(map(str, sorted(left)))
+            print(
+                f"barnabas stop: process {pids} is still stopping after {options.timeout:g} s",
+                file=sys.stderr,
+            )
+            return EXIT_FAILED
+        time.sleep(LOOK_SECONDS)
+    if options.json:
+        print_json([{"node_id": broker.node_id, "pid": broker.pid, "result": "stopped"} for broker in found])
+        return EXIT_OK
+    for broker in [] if options.quiet else found:
+        print(f"stopped broker {broker.node_id} (process {broker.pid})")
+    return EXIT_OK

@@ -1,0 +1,266 @@
+"""Rotation and the agent: what was not read yet is found in copies and archives, and nothing is taken for another file."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+from pathlib import Path
+
+import pytest
+
+from barnabas.cli.agent import copies
+from barnabas.cli.agent import watcher as watcher_module
+from barnabas.cli.agent.copies import is_named_after
+from barnabas.cli.agent.files import Followed, Truncated
+from barnabas.cli.agent.state import State, open_state
+from barnabas.cli.agent.watcher import Watcher, require_files, written_files
+from barnabas.cli.errors import CliError
+
+LINES = [b"%06d a line of a log" % i for i in range(300)]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path / "state", "topic")
+
+
+def watching(state: State, *patterns: str) -> Watcher:
+    watcher = Watcher(list(patterns), state)
+    watcher.scan()
+    return watcher
+
+
+def next_run(state: State, *patterns: str, clean: bool = False) -> Watcher:
+    """What a run finds after the one of this state has ended, cleanly or by a kill."""
+    state.save(clean, {})
+    state.close()
+    return watching(open_state(state.path.parent, state.path.stem), *patterns)
+
+
+def ship(watcher: Watcher) -> list[bytes]:
+    """One round as the agent makes it: everything is read and acknowledged, what was truncated begins anew."""
+    lines: list[bytes] = []
+    for _ in range(3):
+        for key, followed in list(watcher.open_files.items()):
+            followed.note_head()
+            if watcher.open_files.get(key) is not followed or watcher.is_held(followed):
+                continue
+            try:
+                lines += read_to_end(followed)
+            except Truncated:
+                watcher.restart(key)
+    return lines
+
+
+def read_to_end(followed: Followed) -> list[bytes]:
+    lines = []
+    while (piece := followed.read()) is not None:
+        followed.outstanding += 1
+        followed.acknowledged(piece)
+        lines += piece.lines
+    return lines
+
+
+def write(path: Path, lines: list[bytes], mode: str = "ab") -> None:
+    with path.open(mode) as out:
+        out.write(b"".join(line + b"\n" for line in lines))
+
+
+def copy_and_truncate(log: Path, copy: Path) -> None:
+    copy.write_bytes(log.read_bytes())
+    os.truncate(log, 0)
+
+
+PACKERS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("suffix", ["", *PACKERS])
+def test_copytruncate_loses_nothing_that_is_in_the_copy(
+    tmp_path: Path, state: State, suffix: str, is_killed: bool
+) -> None:
+    log, copy = tmp_path / "a.log", tmp_path / "a.log.1"
+    write(log, LINES[:100])
+    watcher = watching(state, str(log))
+    assert ship(watcher) == LINES[:100]
+    write(log, LINES[100:200])
+    copy_and_truncate(log, copy)
+    if suffix:
+        copy.with_name(copy.name + suffix).write_bytes(PACKERS[suffix](copy.read_bytes()))
+        copy.unlink()
+    write(log, LINES[200:])
+    if is_killed:
+        watcher = next_run(state, str(log))
+    assert sorted(ship(watcher)) == LINES[100:]
+    assert ship(next_run(watcher.state, str(log))) == []
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_copy_that_the_pattern_matches_doubles_nothing(
+    tmp_path: Path, state: State, is_killed: bool
+) -> None:
+    log, copy, pattern = tmp_path / "a.log", tmp_path / "a.log.1", str(tmp_path / "a.log*")
+    write(log, LINES[:100])
+    watcher = watching(state, pattern)
+    assert ship(watcher) == LINES[:100]
+    copy.touch()
+    watcher.scan()
+    assert ship(watcher) == []
+    write(log, LINES[100:200])
+    copy.write_bytes(log.read_bytes())
+    assert ship(watcher) == LINES[100:200]  # from the log itself; the copy waits
+    write(log, LINES[200:250])
+    copy.write_bytes(log.read_bytes())
+    os.truncate(log, 0)
+    write(log, LINES[250:])
+    if is_killed:
+        watcher = next_run(state, pattern)
+    assert sorted(ship(watcher)) == LINES[200:]
+    assert ship(next_run(watcher.state, pattern)) == []
+
+
+def test_what_was_read_after_the_copy_was_made_is_not_shipped_from_it_again(
+    tmp_path: Path, state: State
+) -> None:
+    log, copy, pattern = tmp_path / "a.log", tmp_path / "a.log.1", str(tmp_path / "a.log*")
+    write(log, LINES[:100])
+    watcher = watching(state, pattern)
+    assert ship(watcher) == LINES[:100]
+    copy.write_bytes(log.read_bytes())
+    write(log, LINES[100:110])
+    watcher.scan()
+    assert ship(watcher) == LINES[100:110]
+    os.truncate(log, 0)
+    assert ship(watcher) == []
+    assert ship(next_run(state, pattern)) == []
+
+
+def test_a_copy_whose_original_stays_is_a_file_of_its_own(
+    tmp_path: Path, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, pattern = tmp_path / "a.log", str(tmp_path / "a.log*")
+    write(log, LINES)
+    watcher = watching(state, pattern)
+    assert ship(watcher) == LINES
+    (tmp_path / "a.log.saved").write_bytes(log.read_bytes())
+    watcher.scan()
+    assert ship(watcher) == []
+    monkeypatch.setattr(copies, "COPYING_SECONDS", -1.0)
+    assert ship(watcher) == LINES
+
+
+@pytest.mark.parametrize("read", [0, 100])
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_file_that_was_rotated_while_no_agent_ran_is_read_to_its_end(
+    tmp_path: Path, state: State, read: int, is_packed: bool
+) -> None:
+    log, old = tmp_path / "a.log", tmp_path / "a.log.1"
+    write(log, LINES[: read or 1])
+    watcher = watching(state, str(log))
+    if read:
+        assert ship(watcher) == LINES[:read]
+    else:
+        (followed,) = watcher.open_files.values()
+        followed.note_head()
+    write(log, LINES[read or 1 : 200])
+    log.rename(old)
+    write(log, LINES[200:])
+    if is_packed:
+        (tmp_path / "a.log.1.gz").write_bytes(gzip.compress(old.read_bytes()))
+        old.unlink()
+    again = next_run(state, str(log))
+    assert sorted(ship(again)) == LINES[read:]
+    assert ship(next_run(again.state, str(log))) == []
+
+
+def test_a_rotation_before_its_new_file_is_there(tmp_path: Path, state: State) -> None:
+    log = tmp_path / "a.log"
+    write(log, LINES[:100])
+    ship(watching(state, str(log)))
+    write(log, LINES[100:])
+    log.rename(tmp_path / "a.log.1")
+    assert require_files([str(log)], may_come=True) == [str(log)]
+    again = next_run(state, str(log))
+    assert ship(again) == LINES[100:]
+    with pytest.raises(CliError, match="no such file"):
+        require_files([str(tmp_path / "no folder" / "a.log")], may_come=True)
+
+
+def test_files_of_equal_lines_are_told_apart_after_a_rotation(tmp_path: Path, state: State) -> None:
+    log = tmp_path / "a.log"
+    write(log, [b"alive"] * 1000)
+    assert len(ship(watching(state, str(log)))) == 1000
+    log.rename(tmp_path / "a.log.1")
+    write(log, [b"alive"] * 1500)
+    assert len(ship(next_run(state, str(log)))) == 1500
+
+
+@pytest.mark.parametrize("kept_as", ["a.log~", "a.log.bak"])
+def test_an_editor_that_keeps_a_backup(tmp_path: Path, state: State, kept_as: str) -> None:
+    log = tmp_path / "a.log"
+    write(log, LINES[:200])
+    watcher = watching(state, str(log))
+    ship(watcher)
+    log.rename(tmp_path / kept_as)
+    write(log, LINES)
+    watcher.scan()
+    assert ship(watcher) == LINES[200:]
+
+
+def test_an_inode_that_is_used_again_before_anything_was_acknowledged(tmp_path: Path, state: State) -> None:
+    """The next run would leave out what the first file's records have at the same positions."""
+    log = tmp_path / "a.log"
+    write(log, [b"sent, then the agent was killed"])
+    (first,) = watching(state, str(log)).open_files.values()
+    first.note_head()
+    write(log, [b"another file with this inode, of as many bytes"], "wb")
+    (second,) = next_run(state, str(log)).open_files.values()
+    assert second.entry.id != first.entry.id
+
+
+def test_what_is_acknowledged_after_a_truncation_says_nothing_about_the_new_bytes(
+    tmp_path: Path, state: State
+) -> None:
+    log = tmp_path / "a.log"
+    write(log, LINES[:100])
+    (followed,) = watching(state, str(log)).open_files.values()
+    followed.note_head()
+    piece = followed.read()
+    assert piece is not None
+    write(log, LINES[100:], "wb")  # more than before
+    followed.outstanding += 1
+    followed.acknowledged(piece)
+    assert ship(next_run(state, str(log))) == LINES[100:]
+
+
+def test_a_run_that_is_killed_at_once_is_no_clean_one(tmp_path: Path, state: State) -> None:
+    state.save(True, {0: 5})
+    state.close()
+    killed = open_state(state.path.parent, state.path.stem)
+    assert killed.clean
+    os.close(killed.lock)
+    assert not open_state(state.path.parent, state.path.stem).clean
+
+
+def test_in_a_container_the_writers_of_others_are_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher_module, "INITIAL_PID_NAMESPACE", "pid:[1]")
+    assert written_files()[1] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "log", "expected"),
+    [
+        ("a.log.1", "a.log", True),
+        ("a.log-20260101.gz", "a.log", True),
+        ("a-20260101.log", "a.log", True),
+        ("a.1.log.gz", "a.log", True),
+        ("a.log", "a.log", False),
+        ("a.log", "a.log.1", False),
+        ("b.log", "a.log", False),
+        ("all.log", "a.log", False),
+    ],
+)
+def test_names_of_rotated_files(name: str, log: str, expected: bool) -> None:
+    assert is_named_after(name, log) is expected
