@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
+from barnabas.pipelines.class_archive import find_archive
 from barnabas.pipelines.columns import arrow_schema, record_batches
-from barnabas.pipelines.session import build_archive, start_session
+from barnabas.pipelines.session import start_session
 from barnabas.records.columnar import decode
 from barnabas.records.columnar_encoder import BatchEncoder
+from tests.support.admin import KEPT
 
 _numbers = itertools.count()
 
@@ -33,11 +35,11 @@ def client(bootstrap: str) -> Iterator[BlockingClient]:
 
 @pytest.fixture
 def new_topic(client: BlockingClient) -> Callable[..., str]:
-    """Makes a topic with a name of its own."""
+    """Makes a topic with a name of its own that keeps what `send` writes, whose times are long gone."""
 
     def make(partitions: int = 1, **configs: str) -> str:
         name = f"pipelines-{os.getpid()}-{next(_numbers)}"
-        named = {key.replace("_", "."): value for key, value in configs.items()}
+        named = {**KEPT, **{key.replace("_", "."): value for key, value in configs.items()}}
         client.create_topics([NewTopic(name, partitions, configs=named)])
         return name
 
@@ -51,7 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory):
         master="local[2,2]",
         quick=True,
         log_file=tmp_path_factory.mktemp("spark") / "spark.log",
-        archive=build_archive(),
+        archive=find_archive(),
     )
     yield session
     session.stop()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bench.brokers import ApacheKafka, Unavailable, free_port
 
-from tests.clients.foreign import need
+from tests.clients.foreign import locked, need
 
 PASSWORD = 'correct horse; "battery" = staple'
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -97,6 +97,10 @@ class SecuredKafka(ApacheKafka):
         }
         escaped = {name: value.replace("\\", "\\\\") for name, value in security.items()}
         return "\n".join([*lines, *(f"{name}={value}" for name, value in escaped.items()), ""])
+
+    def prepare(self) -> None:
+        with locked("maven"):
+            super().prepare()
 
     def start(self) -> None:
         super().start()

@@ -28,7 +28,7 @@ from tests.support.process import free_port
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(
         importlib.util.find_spec("chdb") is None,
         reason="no ClickHouse engine: pip install chdb-core (180 MB)",
@@ -47,7 +47,7 @@ class ClickHouse:
         with (folder / "log").open("wb") as log:
             command = [sys.executable, str(program), self.place.rpartition(":")[2], str(folder / "data")]
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + 120
         while True:
             try:
                 self.asked()
@@ -60,7 +60,9 @@ class ClickHouse:
     def _call(self, path: str, method: str) -> bytes:
         login = {"Authorization": "Basic " + base64.b64encode(b"me:secret").decode()}
         body = b"" if method == "POST" else None
-        with urlopen(Request(f"http://{self.place}{path}", body, login, method=method), timeout=30) as answer:
+        with urlopen(
+            Request(f"http://{self.place}{path}", body, login, method=method), timeout=120
+        ) as answer:
             found: bytes = answer.read()
             return found
 

@@ -20,7 +20,7 @@ from tests.support.process import free_port
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(shutil.which("java") is None, reason="no Java for Spark's master and worker"),
 ]
 THERE = ("pyarrow", "pandas", "numpy", "dateutil", "six.py", "pytz", "numpy.libs", "pandas.libs")
@@ -74,7 +74,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 subprocess.Popen([program, *command], env=environment, cwd=folder, stdout=log, stderr=log)
             )
     try:
-        give_up = time.monotonic() + 90
+        give_up = time.monotonic() + 240
         while not workers(web):
             assert time.monotonic() < give_up, (folder / "log").read_text()
             time.sleep(0.2)
@@ -87,7 +87,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def workers(web: int) -> int:
     try:
-        with urlopen(f"http://127.0.0.1:{web}/json/", timeout=5) as answer:
+        with urlopen(f"http://127.0.0.1:{web}/json/", timeout=120) as answer:
             return json.load(answer)["aliveworkers"]
     except OSError:
         return 0
@@ -109,7 +109,7 @@ def test_a_pipeline_on_a_cluster(bootstrap, client, new_topic, tmp_path, master,
     done = subprocess.run(
         [sys.executable, "-m", "barnabas", "pipeline", "run", str(file), "--once", "-b", bootstrap,
          "--master", master, "--checkpoints", str(tmp_path / "checkpoints"), "--json"],
-        capture_output=True, text=True, env=environment, timeout=200, check=False,
+        capture_output=True, text=True, env=environment, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

@@ -7,6 +7,7 @@ import sqlite3
 
 import pytest
 
+from barnabas.pipelines.delivery.base import Delivery
 from barnabas.pipelines.delivery.files import _write
 from barnabas.pipelines.run import run_pipeline
 from barnabas.pipelines.spec import parse_spec
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_to_files_and_a_database(spark, bootstrap, client, new_topic, tmp_path):
-    source = new_topic(1)
+    source = new_topic(1, retention_ms="-1")
     with sqlite3.connect(tmp_path / "out.db") as connection:
         connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT NOT NULL, day TEXT, tags TEXT)")
         connection.execute("CREATE TABLE sums (day TEXT PRIMARY KEY, n INTEGER)")
@@ -45,11 +46,13 @@ outputs:
 
     run({"id": 1, "name": "a", "day": "mo", "tags": ["x"]}, {"id": 2, "name": None, "day": "tu"}, b"bad")
     run({"id": 1, "name": "b", "day": "mo"})
+    metadata = (tmp_path / "checkpoints" / source / "archive" / "metadata").read_text()
+    identity = json.loads(metadata)["id"].replace("-", "")
     files = sorted(p.relative_to(tmp_path / "archive") for p in (tmp_path / "archive").glob("day=*/*.json"))
     assert [f"{f.parent}/{f.name}" for f in files] == [
-        f"day=mo/part-{source}.archive-0000000000-0.json",
-        f"day=mo/part-{source}.archive-0000000001-0.json",
-        f"day=tu/part-{source}.archive-0000000000-1.json",
+        f"day=mo/part-{identity}-0000000000-0.json",
+        f"day=mo/part-{identity}-0000000001-0.json",
+        f"day=tu/part-{identity}-0000000000-1.json",
     ]
     lines = [json.loads(line) for f in files for line in (tmp_path / "archive" / f).read_text().splitlines()]
     assert sorted((row["id"], row["name"]) for row in lines if row["name"]) == [(1, "a"), (1, "b")]
@@ -70,12 +73,12 @@ outputs:
 def test_a_repeated_batch_and_many_small_files(spark, tmp_path):
     options = {
         "path": str(tmp_path / "out"), "format": "parquet", "partition_by": ["p"], "compression": None,
-        "header": True, "rows_per_file": 1000, "merge": {"files": 3, "below_bytes": 1 << 20},
+        "header": True, "rows_per_file": 1000, "merge": {"files": 3, "below_bytes": 1 << 20}, "storage": {},
     }  # fmt: skip
 
     def write(batch_id, count=4):
         rows = spark.range(count).selectExpr(f"{batch_id} * 100 + id AS id", "id % 2 AS p")
-        _write(options, "q", batch_id, Frame(rows, ("id", "p")))
+        _write(options, Delivery("q", "0f" * 16, batch_id), Frame(rows, ("id", "p")))
 
     def there():
         return sorted(row.id for row in spark.read.parquet(options["path"]).select("id").collect())
@@ -98,7 +101,7 @@ def test_a_repeated_batch_and_many_small_files(spark, tmp_path):
 
 
 def test_to_the_console(spark, bootstrap, client, new_topic, tmp_path, capsys):
-    source = new_topic(1)
+    source = new_topic(1, retention_ms="-1")
     send(client, source, [b'{"a": 1}', b'{"a": 2}', b'{"a": 3}'])
     text = (
         f"pipeline: {source}\nsource: {{topic: {source}}}\nsteps: [parse: {{json: all}}]\n"

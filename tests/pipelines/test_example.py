@@ -15,7 +15,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "access_log"
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_the_access_log_example_twice(tmp_path):
     log = tmp_path / "access.log"
     lines = (EXAMPLE / "access.log").read_bytes().splitlines(keepends=True)[8800:9000]
@@ -28,7 +28,7 @@ def test_the_access_log_example_twice(tmp_path):
             [*command, "--log", str(log), "--port", str(port)],
             capture_output=True,
             text=True,
-            timeout=110,
+            timeout=240,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -18,7 +18,7 @@ from barnabas.pipelines.run import run_pipeline
 from barnabas.pipelines.spec import parse_spec
 from tests.pipelines.conftest import send
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 PROGRAM = """
 import sys, time
@@ -26,7 +26,8 @@ from pathlib import Path
 from barnabas.pipelines.delivery import base
 from barnabas.pipelines.folders import Folder
 from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.session import build_archive, start_session
+from barnabas.pipelines.class_archive import find_archive
+from barnabas.pipelines.session import start_session
 from barnabas.pipelines.spec import parse_spec
 
 text, bootstrap, checkpoints, place, reached = sys.argv[1:]
@@ -46,7 +47,7 @@ if place == "one file moved":
     Folder.move = move_one
 else:
     base._bury = stand_still  # comes after the files, before Spark's checkpoint
-start_session("killed", master="local[1,1]", quick=True, archive=build_archive())
+start_session("killed", master="local[1,1]", quick=True, archive=find_archive())
 run_pipeline(parse_spec(text), once=True, bootstrap=bootstrap, checkpoint_dir=checkpoints)
 """
 
@@ -61,7 +62,7 @@ class Killed:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def wait(self) -> None:
-        give_up = time.monotonic() + 120
+        give_up = time.monotonic() + 240
         while not self.reached.exists():
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < give_up, self.log.read_text()

@@ -16,15 +16,16 @@ from barnabas.pipelines.run import run_pipeline
 from barnabas.pipelines.spec import parse_spec
 from tests.pipelines.conftest import records_of, send
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from barnabas.pipelines.session import build_archive, start_session
+from barnabas.pipelines.class_archive import find_archive
+from barnabas.pipelines.session import start_session
 
 bootstrap, topic, checkpoint, seen = sys.argv[1:5]
-spark = start_session("first", master="local[1,1]", quick=True, archive=build_archive())
+spark = start_session("first", master="local[1,1]", quick=True, archive=find_archive())
 rows = (spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic).option("startingOffsets", "latest")
         .option("checkpointLocation", checkpoint).load())
@@ -51,7 +52,7 @@ def test_killed_in_its_first_batch(bootstrap, client, new_topic, tmp_path):
     with (tmp_path / "log").open("wb") as log:
         first = subprocess.Popen([*command, "hang"], stdout=log, stderr=log, start_new_session=True)
     try:
-        give_up = time.monotonic() + 90
+        give_up = time.monotonic() + 240
         while not seen.exists() and time.monotonic() < give_up:
             assert first.poll() is None, (tmp_path / "log").read_text()
             time.sleep(0.1)
@@ -61,7 +62,7 @@ def test_killed_in_its_first_batch(bootstrap, client, new_topic, tmp_path):
         first.wait()
     assert seen.read_text() == "0:\n"
     send(client, topic, [b"while it was dead"])
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=240)
     read = [line.partition(":")[2] for line in seen.read_text().splitlines()]
     assert ",".join(values for values in read if values) == "between,while it was dead"
 

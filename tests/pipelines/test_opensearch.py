@@ -27,16 +27,20 @@ from tests.support.process import free_port
 
 
 class OpenSearch:
-    """One node in a folder of its own."""
+    """One node in a folder of its own, which outlives restarts."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "config").mkdir(parents=True)
-        self.port = free_port()
+        self.folder, self.port = folder, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        folder = self.folder
         command = [*program("Search"), str(folder), str(self.port)]
-        with (folder / "out.log").open("wb") as log:
+        with (folder / "out.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        give_up = time.monotonic() + 90
+        give_up = time.monotonic() + 240
         while True:
             try:
                 self.call("GET", "/")
@@ -49,7 +53,7 @@ class OpenSearch:
     def call(self, method: str, path: str, body: object = None) -> dict:
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
-        with urlopen(request, timeout=30) as answer:
+        with urlopen(request, timeout=120) as answer:
             return json.load(answer)
 
     def documents(self, index: str) -> dict[str, dict]:
@@ -71,7 +75,7 @@ def search(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearch]:
 
 @pytest.mark.java
 @pytest.mark.spark
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_documents_and_refusals(spark, bootstrap, client, new_topic, tmp_path, search):
     source = new_topic(1)
     search.call("PUT", "/typed", {"mappings": {"properties": {"n": {"type": "integer"}}}})

@@ -73,7 +73,7 @@ def postgres() -> Iterator[Postgres]:
 
 
 def test_upserts(spark, bootstrap, client, new_topic, tmp_path, postgres):
-    source = new_topic(2)
+    source = new_topic(2, retention_ms="-1")
     postgres.query("CREATE TABLE t (id int PRIMARY KEY, name varchar(3), at timestamptz, amount numeric)")
     spec = parse_spec(
         f"""
@@ -116,11 +116,11 @@ outputs:
 
 
 @pytest.mark.java
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_through_jdbc(bootstrap, client, new_topic, tmp_path, postgres):
     """With PostgreSQL's own driver, given to Spark with --conf; without it one line says what is missing."""
     (jar,) = libraries().glob("postgresql-*.jar")
-    source = new_topic(1)
+    source = new_topic(1, retention_ms="-1")
     postgres.query("CREATE TABLE j (id int, name text, at timestamptz)")
     file = tmp_path / "p.yaml"
     file.write_text(

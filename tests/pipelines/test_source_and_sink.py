@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from barnabas.client.blocking import NewTopic
 from tests.pipelines.conftest import records_of, send
+from tests.support.admin import KEPT
 
 pytestmark = pytest.mark.spark
 
@@ -105,8 +106,11 @@ def test_start_and_end_offsets(spark, bootstrap, client, new_topic):
     assert values(startingGroup=f"group-{topic}") == ["9", *(f"b{i}" for i in range(10))]
     assert values(assign=json.dumps({topic: [1]})) == [f"b{i}" for i in range(10)]
     assert len(values(subscribePattern=topic)) == 20
-    assert values(startingTimestamp="1700000000001") == []
+    assert values(startingTimestamp="1700000000001", startingOffsetsByTimestampStrategy="latest") == []
+    with pytest.raises(Exception, match=r"has no record at or after 1700000000001"):
+        values(startingTimestamp="1700000000001")
     assert len(values(minPartitions="7")) == 20
+    assert len(values(maxRecordsPerPartition="3")) == 20
 
 
 def test_a_stream_takes_what_is_there_in_limited_batches_and_goes_on(
@@ -147,7 +151,7 @@ def _make_again(client, topic):
 
     for _ in range(50):
         try:
-            client.create_topics([NewTopic(topic, 1)])
+            client.create_topics([NewTopic(topic, 1, configs=KEPT)])
             return
         except BrokerError:
             time.sleep(0.1)  # the deletion is still going on
@@ -205,7 +209,7 @@ def test_new_partitions_and_new_topics_of_a_pattern(spark, bootstrap, client, ne
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
         future.result(30)
-    client.create_topics([NewTopic(f"{topic}-x", 1)])
+    client.create_topics([NewTopic(f"{topic}-x", 1, configs=KEPT)])
     send(client, topic, [b"b"], 1)
     send(client, f"{topic}-x", [b"c"])
     run()
@@ -230,7 +234,7 @@ def test_found_while_running(spark, bootstrap, client, new_topic, tmp_path):
         admin = AdminClient({"bootstrap.servers": bootstrap})
         for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
             future.result(30)
-        client.create_topics([NewTopic(f"{topic}-x", 1)])
+        client.create_topics([NewTopic(f"{topic}-x", 1, configs=KEPT)])
         send(client, topic, [b"b"], 1)
         send(client, f"{topic}-x", [b"c"])
         until(lambda: sorted(seen) == [b"a", b"b", b"c"])
@@ -238,7 +242,7 @@ def test_found_while_running(spark, bootstrap, client, new_topic, tmp_path):
         query.stop()
 
 
-def until(what, seconds: float = 60.0):
+def until(what, seconds: float = 120):
     give_up = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < give_up

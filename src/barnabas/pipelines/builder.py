@@ -13,8 +13,9 @@
     access.run(once=True, bootstrap="localhost:9092")
 
 Every step of a pipeline file is a method of the same name: its options are the keywords, a single value or a list
-of names may be given plainly. Steps come before the outputs. Slips are told as for a file, with the pipeline's
-name in place of the line.
+of names may be given plainly. Steps come before the outputs. Every target is a method, too: `.to_files(path=...)`,
+`.to_database(url=..., table=..., key=[...], name="rows")`. Mistakes are reported as for a file, with the pipeline's name in
+place of the line.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from barnabas.pipelines.delivery import TARGETS
 from barnabas.pipelines.document import from_python, suggestion
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.run import RunReport, run_pipeline
@@ -48,6 +50,18 @@ class Pipeline:
         """Topics to read, or pattern="..."; start, and options of the data source as options={...}."""
         made = self._copy()
         made._parts["source"] = {**({"topics": list(topics)} if topics else {}), **settings}
+        return made
+
+    def sources(self, **sources: Any) -> Pipeline:
+        """Several sources by name, as in a file: `sources(orders={"topic": "orders", "steps": [...]})`."""
+        made = self._copy()
+        made._parts["sources"] = {**made._parts.get("sources", {}), **sources}
+        return made
+
+    def relations(self, **relations: Any) -> Pipeline:
+        """What is made of the sources, by name: `relations(paid={"join": {...}})`. Outputs name theirs with `from_`."""
+        made = self._copy()
+        made._parts["relations"] = {**made._parts.get("relations", {}), **relations}
         return made
 
     def dead_letters(self, topic: str) -> Pipeline:
@@ -78,12 +92,23 @@ class Pipeline:
             return lambda *values, **options: self.step(name, *values, **options)
         if name.startswith("_"):
             raise AttributeError(name)
+        if name.startswith("to_") and name[3:] in TARGETS:
+            return lambda **settings: self._to(name[3:], settings)
         raise AttributeError(f"a pipeline has no step {name!r}; {suggestion(name, STEPS)}")
 
     def to_topic(self, topic: str, **settings: Any) -> Pipeline:
         """An output: key, value, headers, timestamp (Spark SQL), route, partitions, config, steps, ..."""
         made = self._copy()
-        made._outputs = (*self._outputs, {"topic": topic, **settings})
+        made._outputs = (*self._outputs, {"topic": topic, **{_plain(n): v for n, v in settings.items()}})
+        return made
+
+    def _to(self, kind: str, settings: Mapping[str, Any]) -> Pipeline:
+        """An output to a target that is no topic: its own options, and what a file says beside them."""
+        settings = {_plain(n): v for n, v in settings.items()}
+        beside = {n: v for n, v in settings.items() if n in ("name", "from", "steps", "aggregate", "trigger")}
+        own = {n: v for n, v in settings.items() if n not in beside}
+        made = self._copy()
+        made._outputs = (*self._outputs, {kind: own, **beside})
         return made
 
     def spec(self) -> PipelineSpec:

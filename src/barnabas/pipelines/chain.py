@@ -8,7 +8,6 @@ the pipeline send the bad ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -16,70 +15,67 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from barnabas.pipelines.columns import DDL_TYPES
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.model import Output, PipelineSpec, Query, Step, Window
+from barnabas.pipelines.compiler import (
+    SKIPPED,
+    Compiler,
+    Load,
+    aggregated,
+    group_fields,
+    group_key,
+    run_steps,
+)
+from barnabas.pipelines.delivery import TARGETS
+from barnabas.pipelines.model import Output, PipelineSpec, Query, Step
+from barnabas.pipelines.outgoing import DOCUMENT, JSON_OPTIONS, dead_columns, identified, json_value
 from barnabas.pipelines.steps import STEPS
 from barnabas.pipelines.steps.base import (
-    ERROR_TYPE,
     OPEN,
-    OPEN_TYPE,
-    RECORD_COLUMNS,
+    SENT,
     Frame,
+    complaint,
     computed,
     expression,
     fail,
+    flag,
     quoted,
-    spark_reason,
 )
+from barnabas.pipelines.steps.fields import METADATA, known, with_headers
 
-JSON_OPTIONS: Final = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"}
-HEADER_PREFIX: Final = "barnabas."
+SINK_TYPES: Final = {
+    **{name: DDL_TYPES[name] for name in ("topic", "key", "value", "headers", "timestamp")},
+    "origin": "struct<topic:string,partition:int,offset:bigint,output:string>",
+}
 METRICS: Final = "barnabas"
 """Name of the observation that counts rows, and failed ones, of each micro-batch."""
 
 
-def opened(rows: DataFrame) -> Frame:
-    """Source rows with the record in columns of its own and no fields yet."""
-    there = set(rows.columns)
-    columns = [
-        F.col(name[1:]).alias(name)
-        if name[1:] in there
-        else F.lit(None).cast(DDL_TYPES[name[1:]]).alias(name)
-        for name in RECORD_COLUMNS
-    ]
-    return Frame(rows.select(*columns, F.lit(None).cast(ERROR_TYPE).alias("_error")))
-
-
-def run_steps(frame: Frame, steps: Iterable[Step]) -> Frame:
-    """The frame after these steps. Raises PipelineError at the step that Spark does not accept."""
-    for step in steps:
-        try:
-            frame = STEPS[step.kind].apply(frame, step)
-        except PipelineError:
-            raise
-        except Exception as error:
-            raise PipelineError(f"{step.where}: step {step.label}: {spark_reason(error)}") from error
-    return frame
-
-
-def query_frame(spec: PipelineSpec, query: Query, rows: DataFrame) -> Frame:
+def query_frame(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Frame:
     """What this query's output is made of: the rows after all steps, observed for their numbers.
 
-    Rows that failed in the common steps are left out where another query sends them. That is done after the
-    observation, which Spark moves no filter across: moved below the steps it would repeat all their expressions.
+    Rows that another query sends to the dead letters are left out. That is done after the observation, which Spark
+    moves no filter across: moved below the steps it would repeat all their expressions.
     """
-    frame = run_steps(opened(rows), spec.steps)
-    skipped = F.lit(False) if query.sends_common else F.col("_error").isNotNull()
-    frame = replace(frame, data=frame.data.withColumn("_skipped", skipped))
-    frame = run_steps(frame, query.output.steps)
-    told = F.when(~F.col("_skipped"), 1)
-    failed = F.when(~F.col("_skipped") & F.col("_error").isNotNull(), 1)
-    data = frame.data.observe(METRICS, F.count(told).alias("rows"), F.count(failed).alias("failed"))
-    return replace(frame, data=data.where(~F.col("_skipped")).drop("_skipped"))
+    frame = run_steps(_relation(spec, query, rows), query.output.steps)
+    counted = F.when(~F.col(SKIPPED), 1)
+    failed = F.when(~F.col(SKIPPED) & F.col("_error").isNotNull(), 1)
+    data = frame.data.observe(METRICS, F.count(counted).alias("rows"), F.count(failed).alias("failed"))
+    return replace(frame, data=data.where(~F.col(SKIPPED)).drop(SKIPPED))
 
 
-def query_rows(spec: PipelineSpec, query: Query, rows: DataFrame) -> DataFrame:
+def _relation(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Frame:
+    """The rows of the relation that the query's outputs are results of. rows: those of each source; a data frame where
+    there is one source."""
+    load = rows if callable(rows) else (lambda _relation, _as_stream: rows)
+    compiler = Compiler(spec.plan, load, query.sends)
+    if query.only_dead and not query.output.steps:
+        return compiler.buried(query.relation)
+    return compiler.frame(query.relation)
+
+
+def query_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> DataFrame:
     """What this query writes to topics: topic, key, value, headers (and timestamp)."""
+    if query.more:
+        return _shared_rows(spec, query, rows)
     frame = query_frame(spec, query, rows)
     if query.only_dead:
         return _dead(spec, frame)
@@ -88,21 +84,33 @@ def query_rows(spec: PipelineSpec, query: Query, rows: DataFrame) -> DataFrame:
     return _addressed(spec, query.output, frame)
 
 
-def query_deliverable(spec: PipelineSpec, query: Query, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
-    """What this query delivers to a target that is no topic, and the names of the fields in it."""
-    from barnabas.pipelines.delivery.base import DOCUMENT, identified
-
-    output = query.output
+def query_deliverable(
+    spec: PipelineSpec, query: Query, rows: DataFrame | Load
+) -> tuple[DataFrame, tuple[str, ...], bool]:
+    """What this query delivers to a target that is no topic, the names of the fields in it, and whether there are more
+    in its documents. Raises PipelineError when the target cannot take it."""
+    output, target = query.output, query.output.target
+    assert target is not None
+    kind = TARGETS[target.kind]
     frame = query_frame(spec, query, rows)
-    identity = None if output.target is None else output.target.options.get("id")
+    identity = target.options.get("id")
     if output.aggregate is not None:
-        frame = aggregated(spec, output, frame)
-        key = F.to_json(F.struct(*[F.col(quoted(name)) for name in group_fields(output)]), JSON_OPTIONS)
+        frame = _aggregated(spec, output, frame)
+        key = group_key(group_fields(output.aggregate))
         frame = replace(frame, data=frame.data.withColumn("_group", key))
         identity = identity or "_group"
     elif frame.open:
-        needed = output.target.options.get("partition_by", ()) if output.target is not None else ()
-        frame = frame.declare(needed, _place(spec, output, "partition_by"))
+        frame = frame.declare(target.options.get("partition_by", ()), _place(spec, output, "partition_by"))
+        if kind.takes_open is not None and not kind.takes_open(target.options):
+            fail(
+                _place(spec, output, target.kind),
+                "the columns must be known before: declare the fields in the parse step, or name them in a keep step",
+            )
+    elif not frame.fields and kind.takes_open is not None:
+        frame = _record_fields(spec, output, frame, kind.takes_bytes(target.options))
+    elif not frame.fields and target.kind != "console":
+        fail(_place(spec, output, target.kind), "there are no fields to deliver: begin with a parse step")
+    known(frame, tuple(target.options.get("partition_by", ())), _place(spec, output, "partition_by"))
     fields = frame.fields
     # Before the id: a field that it names must not leave the open ones.
     frame = replace(frame, data=frame.data.withColumn(DOCUMENT, json_value(frame).cast("string")))
@@ -113,7 +121,20 @@ def query_deliverable(spec: PipelineSpec, query: Query, rows: DataFrame) -> tupl
             identity = "_id"
         else:
             expression(frame, identity, place)
-    return identified(frame.data, identity), fields
+    return identified(frame.data, identity), fields, frame.open
+
+
+def _record_fields(spec: PipelineSpec, output: Output, frame: Frame, as_bytes: bool) -> Frame:
+    """The record itself as fields, for an archive of what came. As text, what is no text has an error."""
+    plain = {name: name for name in ("topic", "partition", "offset", "timestamp")}
+    texts = {name: name for name in ("key", "value", "headers")}
+    place = _place(spec, output, "the record")
+    step = Step("metadata", place.label, {"fields": {**plain, **({} if as_bytes else texts)}}, place.where)
+    step = replace(
+        step, options={"fields": {name: METADATA[what] for name, what in step.options["fields"].items()}}
+    )
+    frame = STEPS["metadata"].apply(frame, step)
+    return frame.put({name: F.col(f"_{name}") for name in texts}, step) if as_bytes else frame
 
 
 def _dead(spec: PipelineSpec, frame: Frame) -> DataFrame:
@@ -121,41 +142,25 @@ def _dead(spec: PipelineSpec, frame: Frame) -> DataFrame:
     return bad.select(*[column.alias(name) for name, column in dead_columns(spec).items()])
 
 
-def dead_columns(spec: PipelineSpec) -> dict[str, Column]:
-    return {
-        "topic": F.lit(spec.dead_letters),
-        "key": F.col("_key"),
-        "value": F.col("_value"),
-        "headers": dead_headers(spec.name),
-        "timestamp": F.col("_timestamp"),
-    }
-
-
-def json_value(frame: Frame) -> Column:
-    """All fields as one JSON object; the record's own value when no step made any."""
-    if not frame.fields and not frame.open:
-        return F.col("_value")
-    declared = F.to_json(F.struct(*[F.col(quoted(name)) for name in frame.fields]), JSON_OPTIONS)
-    if not frame.open:
-        return declared
-    rest = F.to_json(F.coalesce(F.col(OPEN), F.create_map().cast(OPEN_TYPE)), JSON_OPTIONS)
-    if not frame.fields:
-        return rest
-    # Two objects one after the other: `{"a":1}` and `{"b":2}` to `{"a":1,"b":2}`.
-    joined = F.concat(
-        F.substr(declared, F.lit(1), F.length(declared) - 1), F.lit(","), F.substr(rest, F.lit(2))
-    )
-    return F.when(rest == "{}", declared).otherwise(joined)
-
-
 def _place(spec: PipelineSpec, output: Output, what: str) -> Step:
     """Where an output's own expression stands, for messages."""
-    return Step("output", f"{output.name}: {what}", {}, spec.where or spec.name)
+    entry = what.partition(".")[0]
+    kind = "" if output.target is None else output.target.kind
+    where = (
+        output.where.get(entry) or output.where.get(kind) or output.where.get("") or spec.where or spec.name
+    )
+    return Step("output", f"{output.name}: {what}", {}, where, output.name)
 
 
 def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
     """Good rows as the output says, bad ones as they came with headers that tell why."""
-    key, headers = F.col("_key"), F.lit(None).cast(DDL_TYPES["headers"])
+    frame, columns = _columns(spec, output, frame)
+    return frame.data.select(*[column.alias(name) for name, column in columns.items()])
+
+
+def _columns(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, dict[str, Column]]:
+    """What the sink is given of each row: as the output says, or as a dead letter."""
+    key = F.col("_key")
     timestamp, value = F.col("_timestamp"), F.col("_whole")
     if output.value is None:
         # Before the expressions: a field that they name must not show up where a record does not have it.
@@ -166,21 +171,44 @@ def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
         frame, value = _own(spec, output, frame, "value", output.value)
     if output.timestamp is not None:
         frame, timestamp = _own(spec, output, frame, "timestamp", output.timestamp, "timestamp")
-    if output.headers:
-        frame, headers = _headers(spec, output, frame)
+    frame = with_headers(frame, output.headers, lambda name: _place(spec, output, f"headers.{name}"))
     frame, topic = _topic(spec, output, frame)
     columns = {
         "topic": topic,
         "key": _bytes(frame, key),
         "value": _bytes(frame, value),
-        "headers": headers,
+        "headers": F.col(SENT),
         "timestamp": timestamp,
     }
     bad = F.col("_error").isNotNull()
     dead = dead_columns(spec)
-    return frame.data.select(
-        *[F.when(bad, dead[name]).otherwise(column).alias(name) for name, column in columns.items()]
-    )
+    # The sink may refuse a row: then it reads the record again that the row was made of.
+    place = [F.col(f"_{name}").alias(name) for name in ("topic", "partition", "offset")]
+    place.append(F.lit(output.name).alias("output"))
+    chosen = {name: F.when(bad, dead[name]).otherwise(column) for name, column in columns.items()}
+    return frame, {**chosen, "origin": F.struct(*place)}
+
+
+def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> DataFrame:
+    """What several outputs write to topics, out of one pass: the steps are done once, then each output's own expressions
+    on the same row, and all that was made of it leaves as rows of their own."""
+    frame = _relation(spec, query, rows)
+    kept = {name: f"_before{name}" for name in ("_error", SENT, *([OPEN] if frame.open else []))}
+    data = frame.data.withColumns({before: F.col(name) for name, before in kept.items()})
+    made: list[str] = []
+    for number, output in enumerate(query.outputs):
+        own = replace(frame, data=data.withColumns({name: F.col(before) for name, before in kept.items()}))
+        own, columns = _columns(spec, output, own)
+        sent_elsewhere = F.col(kept["_error"]).isNotNull() if number else F.col(SKIPPED)
+        dead = F.col("_error").isNotNull().alias("_dead")
+        row = F.struct(*[column.cast(SINK_TYPES[name]).alias(name) for name, column in columns.items()], dead)
+        data = own.data.withColumn(f"_made{number}", F.when(~sent_elsewhere, row))
+        made.append(f"_made{number}")
+    data = data.select(F.filter(F.array(*made), lambda row: row.isNotNull()).alias("_made"))
+    dead_ones = F.size(F.filter("_made", lambda row: row["_dead"]))
+    counted = F.count(F.when(F.size("_made") > 0, 1)).alias("rows")
+    data = data.observe(METRICS, counted, F.sum(dead_ones).alias("failed"))
+    return data.select(F.explode("_made").alias("_row")).select(*[f"_row.{name}" for name in SINK_TYPES])
 
 
 def _own(
@@ -199,7 +227,16 @@ def _topic(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Col
     if output.route.topics:
         pairs = [F.lit(text) for pair in output.route.topics.items() for text in pair]
         chosen = F.try_element_at(F.create_map(*pairs), F.coalesce(chosen, F.lit("")))
-    return frame, F.coalesce(chosen, F.lit(output.topic))
+        return frame, F.coalesce(chosen, F.lit(output.topic))
+    frame = replace(frame, data=frame.data.withColumn("_routed", F.coalesce(chosen, F.lit(output.topic))))
+    routed, loop = F.col("_routed"), F.lit(False)
+    for source in spec.sources:
+        read = source.topics if source.pattern is None else ()
+        loop = loop | (routed.isin(list(read)) if read else routed.rlike(rf"^(?:{source.pattern})\z"))
+    why = F.when(
+        loop, complaint("the pipeline would read topic ", routed, " that it writes itself, without end")
+    )
+    return replace(frame, data=flag(frame.data, why, _place(spec, output, "route.by"))), routed
 
 
 def _bytes(frame: Frame, column: Column) -> Column:
@@ -212,71 +249,15 @@ def _bytes(frame: Frame, column: Column) -> Column:
     return column.cast("string").cast("binary")
 
 
-def _headers(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Column]:
-    entries = []
-    for name, sql in output.headers.items():
-        frame, column = _own(spec, output, frame, f"headers.{name}", sql, "string")
-        value = column.cast("binary")
-        entries.append(F.struct(F.lit(name).alias("key"), value.alias("value")))
-    return frame, F.array(*entries).cast(DDL_TYPES["headers"])
-
-
-def dead_headers(pipeline: str) -> Column:
-    """The record's own headers, then who could not handle it, why, and where it lay."""
-    told = {
-        "pipeline": F.lit(pipeline),
-        "step": F.col("_error")["step"],
-        "reason": F.col("_error")["reason"],
-        "topic": F.col("_topic"),
-        "partition": F.col("_partition").cast("string"),
-        "offset": F.col("_offset").cast("string"),
-    }
-    entries = [
-        F.struct(F.lit(HEADER_PREFIX + name).alias("key"), value.cast("binary").alias("value"))
-        for name, value in told.items()
-    ]
-    own = F.coalesce(F.col("_headers"), F.array().cast("array<struct<key:string,value:binary>>"))
-    return F.concat(own, F.array(*entries).cast("array<struct<key:string,value:binary>>"))
-
-
-def aggregated(spec: PipelineSpec, output: Output, frame: Frame) -> Frame:
-    """Groups and their results as fields; rows with an error are left out."""
+def _aggregated(spec: PipelineSpec, output: Output, frame: Frame) -> Frame:
     assert output.aggregate is not None
-    plan = output.aggregate
-    frame = replace(frame, data=frame.data.where(F.col("_error").isNull()))
-    groups: list[Column] = []
-    for sql in plan.by:
-        frame, column = expression(frame, sql, _place(spec, output, "aggregate.by"))
-        # Spark does not group by variants: their text does as well.
-        groups.append((column.cast("string") if frame.kind(column) == "variant" else column).alias(sql))
-    if plan.window is not None:
-        frame, window = _window(spec, output, frame, plan.window)
-        groups.insert(0, window)
-    results = []
-    for name, sql in plan.compute.items():
-        frame, column = expression(frame, sql, _place(spec, output, f"aggregate.compute.{name}"))
-        results.append(column.alias(name))
-    data = frame.data
-    if plan.window is not None and plan.late is not None:
-        data = data.withWatermark("_time", plan.late)
-    counted = data.groupBy(*groups).agg(*results)
-    fields = list(plan.by)
-    if plan.window is not None:
-        counted = counted.withColumn(plan.window.name, F.col("_window")["start"]).drop("_window")
-        fields.insert(0, plan.window.name)
-    return Frame(counted, (*fields, *plan.compute))
-
-
-def group_fields(output: Output) -> list[str]:
-    """The fields that name a group."""
-    assert output.aggregate is not None
-    window = output.aggregate.window
-    return [*([] if window is None else [window.name]), *output.aggregate.by]
+    return aggregated(frame, output.aggregate, lambda what: _place(spec, output, what))
 
 
 def _aggregate_rows(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
-    done = aggregated(spec, output, frame)
-    key = _group_key(group_fields(output))
+    assert output.aggregate is not None
+    done = _aggregated(spec, output, frame)
+    key = group_key(group_fields(output.aggregate))
     if output.key is not None:
         done, key = expression(done, output.key, _place(spec, output, "key"))
     value = json_value(done)
@@ -284,17 +265,3 @@ def _aggregate_rows(spec: PipelineSpec, output: Output, frame: Frame) -> DataFra
         done, value = expression(done, output.value, _place(spec, output, "value"))
     columns = {"topic": F.lit(output.topic), "key": _bytes(done, key), "value": _bytes(done, value)}
     return done.data.select(*[column.alias(name) for name, column in columns.items()])
-
-
-def _window(spec: PipelineSpec, output: Output, frame: Frame, window: Window) -> tuple[Frame, Column]:
-    place = _place(spec, output, "aggregate.window.of")
-    frame, time = expression(frame, window.of, place)
-    if frame.kind(time) != "timestamp":
-        fail(place, f"{window.of!r} is {frame.kind(time)}, not a timestamp: use a time step before")
-    frame = replace(frame, data=frame.data.withColumn("_time", time))
-    return frame, F.window("_time", window.every, window.slide or window.every).alias("_window")
-
-
-def _group_key(fields: list[str]) -> Column:
-    """The group's values as a JSON object: one key per group, so that compaction keeps the newest result."""
-    return F.to_json(F.struct(*[F.col(quoted(name)) for name in fields]), JSON_OPTIONS)

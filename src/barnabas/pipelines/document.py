@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,11 +41,15 @@ class Item:
         return str(self.value)
 
     def flag(self) -> bool:
+        if self.value in ("true", "false"):
+            return bool(self.value == "true")  # as an environment variable has it
         if not isinstance(self.value, bool):
             self.fail(f"{self.what} is {_kind(self.value)}, not true or false")
         return self.value
 
     def number(self, low: int = 1) -> int:
+        if isinstance(self.value, str) and re.fullmatch("[0-9]{1,18}", self.value):
+            return Item(int(self.value), self.where, self.what).number(low)
         if isinstance(self.value, bool) or not isinstance(self.value, int) or self.value < low:
             self.fail(f"{self.what} is {_shown(self.value)}, not a number from {low} up")
         return self.value
@@ -94,9 +99,12 @@ def _shown(value: object) -> str:
 
 
 def suggestion(name: str, allowed: Collection[str]) -> str:
-    """`did you mean X?` when something is near, and what is allowed."""
-    near = difflib.get_close_matches(name, list(allowed), n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    """`did you mean X?` when something is near, and what is allowed. Names with an underscore in front are our own and never
+    shown."""
+    allowed = [word for word in allowed if not word.startswith("_")]
+    lowered = {word.lower(): word for word in allowed}
+    near = difflib.get_close_matches(name.lower(), list(lowered), n=1)
+    hint = f"did you mean {lowered[near[0]]!r}? " if near else ""
     return f"{hint}allowed: {', '.join(sorted(allowed))}"
 
 
@@ -151,7 +159,29 @@ def _item(node: yaml.Node, name: str, what: str, loader: yaml.SafeLoader) -> Ite
     if isinstance(node, yaml.SequenceNode):
         rows = [_item(child, name, f"{what}[{i + 1}]", loader) for i, child in enumerate(node.value)]
         return Item(rows, where, what)
-    return Item(loader.construct_object(node), where, what)
+    value = loader.construct_object(node)
+    return Item(_filled_in(value, where, what) if isinstance(value, str) else value, where, what)
+
+
+_REFERENCE: Final = re.compile(r"\$(\$\{|\{(env|file):([^}]+)\})")
+
+
+def _filled_in(text: str, where: str, what: str) -> str:
+    """Text with `${env:NAME}` and `${file:PATH}` (without the line's end) replaced by what they name; `$${` is `${`."""
+
+    def found(match: re.Match[str]) -> str:
+        if match[2] is None:
+            return "${"
+        if match[2] == "env":
+            if match[3] not in os.environ:
+                raise PipelineError(f"{where}: {what}: the environment variable {match[3]} is not set")
+            return os.environ[match[3]]
+        try:
+            return Path(match[3]).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PipelineError(f"{where}: {what}: {match[3]} cannot be read: {error}") from error
+
+    return _REFERENCE.sub(found, text)
 
 
 def entries(item: Item) -> Iterator[tuple[str, Item]]:

@@ -22,18 +22,21 @@ from barnabas.pipelines.options import SourceOptions, source_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NOTE: Final = "sources/0/barnabas-first.json"
+NOTE: Final = "sources/{}/barnabas-first.json"
 
 
-def first_offsets(spark: SparkSession, location: str, settings: Mapping[str, str]) -> StreamOffset | None:
+def first_offsets(
+    spark: SparkSession, location: str, settings: Mapping[str, str], number: int = 0
+) -> StreamOffset | None:
     """The first offsets of the query with this checkpoint; None once a micro-batch of it is committed.
 
-    Found out and written down when they are not known yet. settings: the source's options. Raises PipelineError.
+    Found out and written down when they are not known yet. settings: the source's options. number: which of the
+    query's sources it is. Raises PipelineError.
     """
-    folder = Folder(spark, location)
+    folder, note = Folder(spark, location), NOTE.format(number)
     try:
-        if folder.exists(NOTE):
-            kept: StreamOffset = folder.read_note(NOTE)
+        if folder.exists(note):
+            kept: StreamOffset = folder.read_note(note)
             return kept
         if folder.names("commits"):
             return None
@@ -42,7 +45,7 @@ def first_offsets(spark: SparkSession, location: str, settings: Mapping[str, str
             found = planner.initial()
         finally:
             planner.close()
-        folder.write_note(NOTE, found)
+        folder.write_note(note, found)
     except ClientError as error:
         raise PipelineError(str(error)) from error
     except Exception as error:

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+
+from barnabas.pipelines.spark_private import file_system, hadoop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+COPY_BYTES: Final = 1 << 20
 
 
 def join(location: Path | str, *names: str) -> str:
@@ -35,13 +40,12 @@ class Folder:
     """A folder, with names relative to it. What goes wrong is Java's IOException, as Py4JJavaError."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._jvm = spark._jvm
+        self._hadoop = hadoop(spark)
         self.path = path
-        root = self._jvm.org.apache.hadoop.fs.Path(path)
-        self._fs = root.getFileSystem(spark._jsc.hadoopConfiguration())
+        self._fs = file_system(spark, path)
 
     def _at(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.path}/{name}" if name else self.path)
+        return self._hadoop.fs.Path(f"{self.path}/{name}" if name else self.path)
 
     def files(self, below: str = "") -> Iterator[tuple[str, int]]:
         """Names and sizes of all visible files below a folder of it; nothing when it is not there."""
@@ -69,6 +73,46 @@ class Folder:
 
     def exists(self, name: str = "") -> bool:
         return bool(self._fs.exists(self._at(name)))
+
+    def concatenate(self, names: Iterable[str], target: str, skip: bytes = b"") -> None:
+        """Writes files one behind the other into a new one, byte by byte; packed ones are packed again. skip: the line
+        that they all begin with, written once."""
+        self._fs.mkdirs(self._at(posixpath.dirname(target)))
+        codec = self._codec(target)
+        out = self._fs.create(self._at(target), True)
+        out = out if codec is None else codec.createOutputStream(out)
+        copy = self._hadoop.io.IOUtils.copyBytes
+        try:
+            if skip:
+                out.write(bytearray(skip))
+            for name in names:
+                stream = self._opened(name)
+                try:
+                    stream.skipNBytes(len(skip))
+                    copy(stream, out, COPY_BYTES, False)
+                finally:
+                    stream.close()
+        finally:
+            out.close()
+
+    def first_line(self, name: str, bytes_max: int) -> bytes:
+        """The first line of a text file, with its end."""
+        stream = self._opened(name)
+        try:
+            start = bytes(stream.readNBytes(bytes_max))
+        finally:
+            stream.close()
+        return start[: start.find(b"\n") + 1]
+
+    def _codec(self, name: str) -> Any:
+        """Hadoop's codec for a name's ending; None for one that is not packed."""
+        factory = self._hadoop.io.compress.CompressionCodecFactory(self._fs.getConf())
+        return factory.getCodec(self._at(name))
+
+    def _opened(self, name: str) -> Any:
+        codec = self._codec(name)
+        stream = self._fs.open(self._at(name))
+        return stream if codec is None else codec.createInputStream(stream)
 
     def write_note(self, name: str, value: Any) -> None:
         """A small JSON file, whole or not at all."""

@@ -68,10 +68,12 @@ class Planner:
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
-        self.client = BlockingClient(options.client)
+        self.client = BlockingClient(replace(options.client, retries_max=options.offset_retries_max))
         # Commits only show the progress: they give up soon, so as not to hold the query up.
         self._commits = BlockingClient(replace(options.client, deadline_s=COMMIT_SECONDS))
         self._ids: dict[str, str] = {}
+        self._ends_seen: dict[TopicPartition, int] = {}
+        """The newest ends of partitions that this process has seen: all that is known of a deleted topic."""
 
     def close(self) -> None:
         self.client.close()
@@ -136,8 +138,13 @@ class Planner:
             times = {pair: times.get(pair, position.timestamp_ms) for pair in pairs}
         times = {pair: time for pair, time in times.items() if pair not in found}
         for pair, timed in self.client.list_offsets(times).items():
-            if timed.offset >= 0:  # no record is that young: the end, as Spark's `latest` strategy
+            if timed.offset >= 0:
                 found[pair] = timed.offset
+            elif not position.end_when_younger:
+                raise UnknownTopic(
+                    f"partition {pair[0]}-{pair[1]} has no record at or after {times[pair]}: set "
+                    "startingOffsetsByTimestampStrategy to latest to begin at its end"
+                )
             else:
                 found[pair] = self.log_ends([pair])[pair]
         otherwise = EARLIEST_OFFSET if position.otherwise == "earliest" else LATEST_OFFSET
@@ -153,24 +160,41 @@ class Planner:
     def newest(self) -> StreamOffset:
         """Everything there is now."""
         pairs = self.partitions()
-        return build_offset(self.log_ends(pairs), self._ids)
+        ends = self.log_ends(pairs)
+        self._ends_seen.update(ends)
+        return build_offset(ends, self._ids)
 
     def advance(self, start: StreamOffset, target: StreamOffset, rows_max: int | None) -> StreamOffset:
         """Where the next micro-batch ends: `target`, or nearer so that about rows_max records are read.
 
         A limit is shared out in proportion to what waits in each partition, as in Spark's own source.
-        Partitions that came since `start` are read from their beginning. Partitions that are gone stay
-        in the offset, so that Spark sees no step back.
+        Partitions that came since `start` are read from their beginning. Topics of a pattern that are gone, and
+        partitions that a topic lost when it was made again, leave the offset as the policy says.
         """
         begin, old_ids = parse_offset(start)
         ends, ids = parse_offset(target)
+        renewed = set()
         for topic, known in old_ids.items():
             if topic in ids and ids[topic] != known and NO_ID not in (ids[topic], known):
                 self._recreated(topic, known, ids[topic])
-                begin = {pair: 0 if pair[0] == topic else at for pair, at in begin.items()}
+                renewed.add(topic)
+        begin = {pair: 0 if pair[0] in renewed else at for pair, at in begin.items()}
+        begin = {
+            pair: at for pair, at in begin.items() if pair in ends or not self._leaves(pair, at, renewed)
+        }
+        old_ids = {topic: known for topic, known in old_ids.items() if topic in {name for name, _ in begin}}
         new = [pair for pair in ends if pair not in begin]
         if new:
             begin.update(self.log_starts(new))
+        if self.options.data_loss == "latest":
+            # Where records are gone the query goes on at the log's end, however little a micro-batch may take.
+            starts = self.log_starts(ends)
+            jumps = {p for p in ends if p[0] in renewed or begin[p] < starts[p] or ends[p] < begin[p]}
+            for pair in jumps:
+                log.warning(
+                    "records are gone", extra={"topic": pair[0], "partition": pair[1], "goes_on": ends[pair]}
+                )
+            begin.update({pair: ends[pair] for pair in jumps})
         waiting = {pair: max(end - begin[pair], 0) for pair, end in ends.items()}
         total = sum(waiting.values())
         reached = dict(begin)
@@ -182,6 +206,28 @@ class Planner:
             # A log that ends before the position was truncated or replaced: the plan decides, not a guess here.
             reached[pair] = begin[pair] + share if ends[pair] >= begin[pair] else ends[pair]
         return build_offset(reached, {**old_ids, **ids})
+
+    def _leaves(self, pair: TopicPartition, at: int, renewed: set[str]) -> bool:
+        """Whether a partition that is not there any more leaves the offset. Raises DataLost where records of it may be
+        lost, and the policy is to stop."""
+        topic, partition = pair
+        if topic not in renewed and self.options.pattern is None:
+            return False  # it was named: asking for it fails with its name
+        end = self._ends_seen.get(pair)
+        if topic in renewed or (end is not None and end <= at):
+            return True
+        lost = (
+            "whether records were unread is not known"
+            if end is None
+            else f"records {at} to {end - 1} were unread"
+        )
+        if self.options.data_loss == "stop":
+            raise DataLost(
+                f"topic {topic} was deleted, and of partition {partition} {lost}: set onDataLoss to earliest or latest to "
+                "go on without it, or start with a new checkpoint"
+            )
+        log.warning("topic is gone", extra={"topic": topic, "partition": partition, "what": lost})
+        return True
 
     def _recreated(self, topic: str, old: str, new: str) -> None:
         if self.options.data_loss == "stop":
@@ -207,7 +253,10 @@ class Planner:
             for p in self.client.cluster.topics[topic].partitions
         }
         gone = [pair for pair in active if pair not in there]
-        if gone:
+        if gone and self.options.data_loss != "stop":
+            log.warning("partitions are gone", extra={"partitions": [f"{topic}-{p}" for topic, p in gone]})
+            active = [pair for pair in active if pair in there]
+        elif gone:
             raise UnknownTopic(f"partition {gone[0][0]}-{gone[0][1]} was deleted while the query reads it")
         starts = self.log_starts(active)
         found = []
@@ -215,7 +264,9 @@ class Planner:
             swapped = self._swapped(pair, old_ids, ids)
             at = starts[pair] if swapped or pair not in begin else begin[pair]
             found.append(self._range(pair, at, ends[pair], starts[pair], swapped))
-        return split([r for r in found if r.end > r.start], self.options.partitions_min)
+        return split(
+            [r for r in found if r.end > r.start], self.options.partitions_min, self.options.rows_per_task_max
+        )
 
     @staticmethod
     def _swapped(pair: TopicPartition, old: Mapping[str, str], new: Mapping[str, str]) -> bool:
@@ -245,7 +296,7 @@ class Planner:
         ends = self.resolve(self.options.ending, pairs)
         oldest = self.log_starts(pairs)
         found = [self._range(p, starts[p], ends[p], oldest[p], False) for p in pairs if ends[p] > starts[p]]
-        return split(found, self.options.partitions_min)
+        return split(found, self.options.partitions_min, self.options.rows_per_task_max)
 
     def commit(self, end: StreamOffset) -> None:
         """Shows the progress in the consumer group. A group that refuses does not stop the query."""
@@ -255,8 +306,15 @@ class Planner:
         self._commits.commit(self.options.commit_group, positions, "barnabas pipeline")
 
 
-def split(ranges: list[Range], count_min: int) -> list[Range]:
-    """At least `count_min` ranges, the longest cut into equal parts; the order within a partition is kept."""
+def split(ranges: list[Range], count_min: int, rows_max: int | None = None) -> list[Range]:
+    """At least `count_min` ranges of at most `rows_max` records, the longest cut into equal parts; the order within a
+    partition is kept."""
+    if rows_max is not None:
+        ranges = [
+            Range(r.topic, r.partition, at, min(at + rows_max, r.end))
+            for r in ranges
+            for at in range(r.start, r.end, rows_max)
+        ]
     total = sum(r.end - r.start for r in ranges)
     if len(ranges) >= count_min or total == 0:
         return ranges

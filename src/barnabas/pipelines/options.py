@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from barnabas.client.errors import ClientError
@@ -24,39 +24,97 @@ Where = Literal["earliest", "latest"]
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
 
-SOURCE_NAMES: Final = {
-    "subscribe": "topics to read, separated by commas",
-    "subscribepattern": "a regular expression of topics to read; matching topics made later are found",
-    "assign": 'partitions to read, as JSON: {"topic": [0, 1]}',
-    "startingoffsets": 'earliest, latest or JSON: {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest)',
-    "startingtimestamp": "begin at the first record at or after this time, in milliseconds",
-    "startingoffsetsbytimestamp": 'the same per partition, as JSON: {"topic": {"0": 1700000000000}}',
-    "startinggroup": "begin where this consumer group stands; startingOffsets where it has no offset",
-    "endingoffsets": "latest or JSON: where a batch read ends",
-    "endingtimestamp": "a batch read ends before the first record at or after this time, in milliseconds",
-    "endingoffsetsbytimestamp": "the same per partition, as JSON",
-    "maxoffsetspertrigger": "at most so many records in one micro-batch",
-    "minpartitions": "split large ranges so that at least so many Spark tasks read",
-    "failondataloss": "false: go on at the earliest record when records are gone (onDataLoss=earliest)",
-    "ondataloss": "when records are gone: stop (default), earliest or latest",
-    "includeheaders": "true: a column headers",
-    "columns": "only these columns, separated by commas: what is not read is not sent to Spark",
-    "commitgroup": "the consumer group to commit progress to after each micro-batch",
-    "rowsperbatch": "rows in one Arrow batch",
-    "checkcrcs": "false: trust the broker's bytes without a checksum",
-    "checkpointlocation": "the query's checkpoint: where it begins is kept there, in case it dies at once",
-    "firstoffsets": "where the query begins, as its checkpoint had it (JSON); goes before startingOffsets",
-    "stopfile": "while this file of the driver's machine exists no new micro-batch begins",
-    "groupidprefix": "accepted; this source does not join a group",
-}
-SINK_NAMES: Final = {
-    "topic": "the topic to write to when a row names none",
-    "includeheaders": "accepted; headers are written when the column is there",
-    "checkpointlocation": "belongs to Spark",
-    "path": "belongs to Spark",
-    "queryname": "belongs to Spark",
-    "outputmode": "belongs to Spark",
-}
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An option: its name as Spark's documentation writes it, and what it says. in_files: whether pipeline files may
+    set it; the others are for Spark programs. internal: set by ourselves alone, and never shown."""
+
+    name: str
+    doc: str
+    in_files: bool = True
+    internal: bool = False
+
+
+def _by_name(*options: Named) -> dict[str, Named]:
+    return {option.name.lower(): option for option in options}
+
+
+SOURCE_NAMES: Final = _by_name(
+    Named("subscribe", "topics to read, separated by commas", in_files=False),
+    Named("subscribePattern", "a regular expression of topics to read; later ones are found", in_files=False),
+    Named("assign", 'partitions to read, as JSON: {"topic": [0, 1]}', in_files=False),
+    Named(
+        "startingOffsets", 'earliest, latest or JSON: {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
+    ),
+    Named("startingTimestamp", "begin at the first record at or after this time, in milliseconds"),
+    Named("startingOffsetsByTimestamp", 'the same per partition, as JSON: {"topic": {"0": 1700000000000}}'),
+    Named("startingOffsetsByTimestampStrategy", "when no record is that young: error (default) or latest"),
+    Named("startingGroup", "begin where this consumer group stands; startingOffsets where it has no offset"),
+    Named("endingOffsets", "latest or JSON: where a batch read ends", in_files=False),
+    Named(
+        "endingTimestamp",
+        "a batch read ends before the first record at or after this time, in milliseconds",
+        in_files=False,
+    ),
+    Named("endingOffsetsByTimestamp", "the same per partition, as JSON", in_files=False),
+    Named("maxOffsetsPerTrigger", "at most so many records in one micro-batch"),
+    Named(
+        "minOffsetsPerTrigger",
+        "a micro-batch waits until so many records are there, or maxTriggerDelay passed",
+    ),
+    Named(
+        "maxTriggerDelay", "how long minOffsetsPerTrigger may hold a micro-batch back, like 15m (the default)"
+    ),
+    Named("maxRecordsPerPartition", "at most so many records in one Spark task: larger ranges are split"),
+    Named("minPartitions", "split large ranges so that at least so many Spark tasks read"),
+    Named(
+        "failOnDataLoss", "false: go on at the earliest record when records are gone (onDataLoss=earliest)"
+    ),
+    Named("onDataLoss", "when records are gone: stop (default), earliest or latest"),
+    Named("includeHeaders", "true: a column headers", in_files=False),
+    Named(
+        "columns",
+        "only these columns, separated by commas: what is not read is not sent to Spark",
+        in_files=False,
+    ),
+    Named("commitGroup", "the consumer group to commit progress to after each micro-batch", in_files=False),
+    Named("rowsPerBatch", "rows in one Arrow batch"),
+    Named("checkCrcs", "false: trust the broker's bytes without a checksum"),
+    Named("checkpointLocation", "the query's checkpoint: where it begins is kept there", in_files=False),
+    Named("firstOffsets", "where the query begins, as its checkpoint had it (JSON)", internal=True),
+    Named("stopFile", "while this file exists no new micro-batch begins", internal=True),
+    Named("kafkaConsumer.pollTimeoutMs", "how long one request to a broker may take, in milliseconds"),
+    Named(
+        "fetchOffset.numRetries",
+        "how often a failed request for offsets is tried again; default: for a minute",
+    ),
+    Named("fetchOffset.retryIntervalMs", "the pause before a request is tried again, in milliseconds"),
+    Named("groupIdPrefix", "accepted; this source does not join a group"),
+)
+SINK_NAMES: Final = _by_name(
+    Named("topic", "the topic to write to when a row names none", in_files=False),
+    Named(
+        "deadLetters",
+        "where rows go that their topic will never take; without it they fail the query",
+        in_files=False,
+    ),
+    Named("pipeline", "the pipeline's name, for dead letters", internal=True),
+    Named("replay", "true: the rows are replayed records, and dead letters of them say so", internal=True),
+    Named("ownTopics", "topics whose absence fails the query", internal=True),
+    Named("includeHeaders", "accepted; headers are written when the column is there", in_files=False),
+    Named("checkpointLocation", "belongs to Spark", internal=True),
+    Named("path", "belongs to Spark", internal=True),
+    Named("queryName", "belongs to Spark", internal=True),
+    Named("outputMode", "belongs to Spark", internal=True),
+)
+
+
+def shown_names(known: Mapping[str, Named], *, in_files: bool) -> list[str]:
+    """The names that messages may suggest."""
+    return [o.name for o in known.values() if not o.internal and (o.in_files or not in_files)]
+
+
 FETCH_BYTES: Final = 8 << 20
 ROWS_PER_BATCH: Final = 16_384
 
@@ -81,7 +139,8 @@ def client_options(options: Mapping[str, str]) -> ClientOptions:
 class Position:
     """Where to begin or end: an offset (or -2, -1) or a time per partition, else `otherwise` for all.
 
-    timestamp_ms: one time for all partitions. group: a consumer group whose offsets come first.
+    timestamp_ms: one time for all partitions. group: a consumer group whose offsets come first. end_when_younger: no
+    record as young as a time means the end; else it is an error.
     """
 
     otherwise: Where
@@ -89,6 +148,7 @@ class Position:
     timestamps_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
     timestamp_ms: int | None = None
     group: str | None = None
+    end_when_younger: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +173,10 @@ class SourceOptions:
     stop_file: str | None = None
     checkpoint: str | None = None
     first: str | None = None
+    rows_per_trigger_min: int | None = None
+    trigger_delay_s: float = 900.0
+    rows_per_task_max: int | None = None
+    offset_retries_max: int | None = None
 
     @property
     def headers(self) -> bool:
@@ -122,7 +186,7 @@ class SourceOptions:
 def source_options(raw: Mapping[str, str]) -> SourceOptions:
     """Checks the options of a reader. Raises OptionError."""
     options = {name.lower(): value for name, value in raw.items()}
-    _refuse_unknown(options, {*SOURCE_NAMES, "path"}, "source")
+    _refuse_unknown(options, SOURCE_NAMES, "source")
     chosen = [n for n in ("subscribe", "subscribepattern", "assign") if n in options]
     if len(chosen) != 1:
         found = " and ".join(chosen) or "none of them"
@@ -141,7 +205,7 @@ def source_options(raw: Mapping[str, str]) -> SourceOptions:
         raise OptionError(f"kafka.isolation.level={isolation} is not read_uncommitted or read_committed")
     limit = _number(options, "maxoffsetspertrigger", "maxOffsetsPerTrigger", None)
     return SourceOptions(
-        client=client_options(options),
+        client=_timed(client_options(options), options),
         topics=topics,
         pattern=pattern,
         assigned=_assigned(options.get("assign")),
@@ -160,6 +224,21 @@ def source_options(raw: Mapping[str, str]) -> SourceOptions:
         stop_file=options.get("stopfile"),
         checkpoint=options.get("checkpointlocation"),
         first=options.get("firstoffsets"),
+        rows_per_trigger_min=_number(options, "minoffsetspertrigger", "minOffsetsPerTrigger", None),
+        trigger_delay_s=_seconds(options, "maxtriggerdelay", "maxTriggerDelay", 900.0),
+        rows_per_task_max=_number(options, "maxrecordsperpartition", "maxRecordsPerPartition", None),
+        offset_retries_max=_number(options, "fetchoffset.numretries", "fetchOffset.numRetries", None, low=0),
+    )
+
+
+def _timed(client: ClientOptions, options: Mapping[str, str]) -> ClientOptions:
+    """The connection with Spark's own options of time-outs and pauses."""
+    wait = _number(options, "kafkaconsumer.polltimeoutms", "kafkaConsumer.pollTimeoutMs", None)
+    pause = _number(options, "fetchoffset.retryintervalms", "fetchOffset.retryIntervalMs", None)
+    return replace(
+        client,
+        request_timeout_s=client.request_timeout_s if wait is None else wait / 1000,
+        backoff_s=client.backoff_s if pause is None else pause / 1000,
     )
 
 
@@ -172,12 +251,16 @@ class SinkOptions:
     codec: Codec
     level: int | None
     batch_bytes: int
+    dead_letters: str | None = None
+    pipeline: str | None = None
+    own_topics: tuple[str, ...] = ()
+    replay: bool = False
 
 
 def sink_options(raw: Mapping[str, str]) -> SinkOptions:
     """Checks the options of a writer. Raises OptionError."""
     options = {name.lower(): value for name, value in raw.items()}
-    _refuse_unknown(options, set(SINK_NAMES), "sink")
+    _refuse_unknown(options, SINK_NAMES, "sink")
     acks = options.get("kafka.acks", "all")
     if acks not in ("all", "-1"):
         raise OptionError(f"kafka.acks={acks}: the sink always waits for all in-sync replicas")
@@ -192,26 +275,45 @@ def sink_options(raw: Mapping[str, str]) -> SinkOptions:
         codec=codec,
         level=None if level is None else int(level),
         batch_bytes=_number(options, "kafka.batch.size", "kafka.batch.size", 500_000) or 500_000,
+        dead_letters=options.get("deadletters") or None,
+        pipeline=options.get("pipeline"),
+        replay=options.get("replay") == "true",
+        own_topics=tuple(name for name in options.get("owntopics", "").split(",") if name),
     )
 
 
-def _refuse_unknown(options: Mapping[str, str], known: set[str], what: str) -> None:
+def _refuse_unknown(options: Mapping[str, str], known: Mapping[str, Named], what: str) -> None:
     for name in options:
-        if not name.startswith("kafka.") and name not in known:
-            shown = ", ".join(sorted(known))
+        if not name.startswith("kafka.") and name not in known and name != "path":
+            shown = ", ".join(sorted(shown_names(known, in_files=False)))
             raise OptionError(f"the barnabas {what} has no option {name}; it has {shown} and kafka.*")
 
 
-def _number(options: Mapping[str, str], name: str, shown: str, default: int | None) -> int | None:
+def _number(
+    options: Mapping[str, str], name: str, shown: str, default: int | None, low: int = 1
+) -> int | None:
     if name not in options:
         return default
     try:
         value = int(options[name])
     except ValueError:
-        value = 0
-    if value < 1:
-        raise OptionError(f"{shown}={options[name]} is not a number from 1 up")
+        value = low - 1
+    if value < low:
+        raise OptionError(f"{shown}={options[name]} is not a number from {low} up")
     return value
+
+
+_UNITS: Final = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _seconds(options: Mapping[str, str], name: str, shown: str, default: float) -> float:
+    """A duration as Spark writes it: 15m, 30s, 500ms."""
+    if name not in options:
+        return default
+    match = re.fullmatch(r"\s*(\d+)\s*(us|ms|s|m|min|h|d|)\s*", options[name].lower())
+    if match is None:
+        raise OptionError(f"{shown}={options[name]} is not a duration like 15m, 30s or 500ms")
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def _flag(options: Mapping[str, str], name: str, shown: str, default: bool) -> bool:
@@ -312,4 +414,13 @@ def _position(options: Mapping[str, str], side: Literal["starting", "ending"]) -
         timestamps_ms=times,
         timestamp_ms=None if timestamp is None else int(timestamp),
         group=options.get("startinggroup") if side == "starting" else None,
+        end_when_younger=side == "ending" or _strategy(options) == "latest",
     )
+
+
+def _strategy(options: Mapping[str, str]) -> str:
+    name = "startingoffsetsbytimestampstrategy"
+    found = options.get(name, "error").lower()
+    if found not in ("error", "latest"):
+        raise OptionError(f"startingOffsetsByTimestampStrategy={options[name]} is not error or latest")
+    return found

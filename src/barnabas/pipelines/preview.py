@@ -11,10 +11,14 @@ from pyspark.sql import functions as F
 
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import ClientError
-from barnabas.pipelines.chain import json_value, opened, run_steps
+from barnabas.pipelines.chain import query_rows
+from barnabas.pipelines.compiler import opened, run_steps
+from barnabas.pipelines.document import suggestion
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.model import PipelineSpec, Step
+from barnabas.pipelines.model import Output, PipelineSpec, Query, Step
 from barnabas.pipelines.options import client_options
+from barnabas.pipelines.outgoing import json_value
+from barnabas.pipelines.plan import Scan
 from barnabas.pipelines.records import as_rows, first_records, last_records
 from barnabas.pipelines.session import adopt_session
 from barnabas.pipelines.steps.base import Frame
@@ -35,8 +39,19 @@ class StepResult:
 
 
 @dataclass(slots=True)
+class Leaving:
+    """A record as it would be written to a topic."""
+
+    topic: str
+    key: str | None
+    value: str | None
+    headers: dict[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class RecordPreview:
-    """One record and what became of it, step by step, up to the step that failed."""
+    """One record and what became of it, step by step, up to the step that failed. leaves: what would be written to topics
+    of it, by the output that is shown and as a dead letter."""
 
     topic: str
     partition: int
@@ -44,6 +59,7 @@ class RecordPreview:
     key: str | None
     value: str | None
     steps: list[StepResult] = field(default_factory=list)
+    leaves: list[Leaving] = field(default_factory=list)
 
 
 def preview(
@@ -63,15 +79,57 @@ def preview(
     """
     from barnabas.pipelines.queries import connection_options
 
+    if spec.relations:
+        return _preview_source(spark, spec, bootstrap, topic, count, oldest)
     table = _records(connection_options(spec, bootstrap), spec, topic, count, oldest)
-    return preview_rows(spark, spec.steps + _output_steps(spec, output), table)
+    steps = spec.steps + _output_steps(spec, output)
+    records = preview_rows(spark, steps, table, spec.source.encoding)
+    _add_leaving(spark, spec, _output(spec, output), table, records)
+    return records
+
+
+def _preview_source(
+    spark: SparkSession, spec: PipelineSpec, bootstrap: str, topic: str | None, count: int, oldest: bool
+) -> list[RecordPreview]:
+    """Of a pipeline with several sources, the steps of the source that a topic belongs to; default the first one."""
+    from barnabas.pipelines.queries import connection_options
+
+    scans = [(r, r.origin.source) for r in spec.plan.relations.values() if isinstance(r.origin, Scan)]
+    by_topic = {name: (relation, source) for relation, source in scans for name in source.topics}
+    if not by_topic:
+        raise PipelineError(f"{spec.where}: no source names its topics, which preview needs")
+    topic = topic or next(iter(by_topic))
+    if topic not in by_topic:
+        raise PipelineError(f"{spec.where}: no source reads topic {topic}; {suggestion(topic, by_topic)}")
+    relation, source = by_topic[topic]
+    table = _records(connection_options(spec, bootstrap), spec, topic, count, oldest)
+    return preview_rows(spark, relation.steps, table, source.encoding)
+
+
+def _add_leaving(
+    spark: SparkSession, spec: PipelineSpec, output: Output, table: pa.Table, records: list[RecordPreview]
+) -> None:
+    """What the output writes to topics. Aggregates and other targets make something else of many records."""
+    if output.target is not None or output.aggregate is not None:
+        return
+    query = Query(output.name, output, spec.plan.carried(output.relation))
+    rows = query_rows(spec, query, as_rows(spark, table)).collect()
+    by_place = {(record.topic, record.partition, record.offset): record for record in records}
+    for row in rows:
+        headers = {header.key: _text(header.value) for header in row.headers or ()}
+        made = Leaving(row.topic, _text(row.key), _text(row.value), headers)
+        by_place[row.origin.topic, row.origin.partition, row.origin.offset].leaves.append(made)
 
 
 def _output_steps(spec: PipelineSpec, output: str | None) -> tuple[Step, ...]:
+    return _output(spec, output).steps
+
+
+def _output(spec: PipelineSpec, output: str | None) -> Output:
     names = [o.name for o in spec.outputs]
     if output is not None and output not in names:
         raise PipelineError(f"{spec.where}: there is no output {output!r}; there are {', '.join(names)}")
-    return spec.outputs[0 if output is None else names.index(output)].steps
+    return spec.outputs[0 if output is None else names.index(output)]
 
 
 def _records(
@@ -88,14 +146,16 @@ def _records(
         raise PipelineError(str(error)) from error
 
 
-def preview_rows(spark: SparkSession, steps: tuple[Step, ...], table: pa.Table) -> list[RecordPreview]:
+def preview_rows(
+    spark: SparkSession, steps: tuple[Step, ...], table: pa.Table, encoding: str | None = None
+) -> list[RecordPreview]:
     """The same over records that are there already."""
     adopt_session(spark)
     found: dict[tuple[str, int, int], RecordPreview] = {}
     for row in table.to_pylist():
         place = (row["topic"], row["partition"], row["offset"])
         found[place] = RecordPreview(*place, _text(row["key"]), _text(row["value"]))
-    frame = opened(as_rows(spark, table))
+    frame = opened(as_rows(spark, table), encoding)
     for step in steps:
         frame = run_steps(frame, (step,))
         results: dict[tuple[str, int, int], StepResult] = {}
@@ -132,8 +192,8 @@ def _after(frame: Frame) -> list[tuple[tuple[str, int, int], str | None, dict[st
     return done
 
 
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("utf-8", "replace")
+def _text(value: bytes | bytearray | None) -> str | None:
+    return None if value is None else bytes(value).decode("utf-8", "replace")
 
 
 def render(records: list[RecordPreview]) -> str:
@@ -147,6 +207,11 @@ def render(records: list[RecordPreview]) -> str:
             lines.append(f"  {result.step}")
             lines += [f"    {line}" for line in _changes(before, result)]
             before = result.rows
+        for made in record.leaves:
+            lines.append(f"  to {made.topic}")
+            lines.append(f"    key    {_shown(made.key)}")
+            lines.append(f"    value  {_shown(made.value)}")
+            lines += [f"    header {name} = {_shown(value)}" for name, value in made.headers.items()]
         lines.append("")
     return "\n".join(lines).rstrip()
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from barnabas.pipelines.folders import join
-from barnabas.pipelines.model import PipelineSpec, Query
+from barnabas.client.blocking import BlockingClient
+from barnabas.client.errors import ClientError
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.folders import Folder, join
+from barnabas.pipelines.model import PipelineSpec, Query, Source
+from barnabas.pipelines.options import client_options
+from barnabas.pipelines.plan import Relation, Scan
+from barnabas.pipelines.sources import SOURCES, Reading
+from barnabas.pipelines.spark_private import progress_since
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +31,15 @@ DEFAULT_TRIGGER: Final = "100 milliseconds"
 """Without any pause an idle query would ask the broker for news a hundred times a second."""
 POLL_SECONDS: Final = 0.2
 STOP_SECONDS: Final = 30.0
+CONFIG_SECONDS: Final = 2.0
+ROWS_OPTION: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BYTES_OPTION: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+UNBOUNDED: Final = str((1 << 31) - 1)
+"""Spark does not count bytes at all then."""
+BATCH_BYTES: Final = 512 << 20
+RECORD_BYTES: Final = 1 << 20
+ROWS_MIN, ROWS_MAX = 64, 4096
+"""Of records of 1 MB, Kafka's largest unless a topic says otherwise, 512 rows: 512 MB at the most, 100 KB as a rule."""
 
 
 @dataclass(slots=True)
@@ -57,15 +73,22 @@ def stop_file(folder: Path) -> Path:
     return (folder / "stopping").absolute()
 
 
+def takes_replays(spec: PipelineSpec, query: Query) -> bool:
+    """Whether the query itself takes letters that are replayed."""
+    return query.output.aggregate is not None and not query.only_dead and not spec.relations
+
+
 def source_settings(
-    spec: PipelineSpec, query: Query, bootstrap: str, brake: Path | None = None
+    spec: PipelineSpec, query: Query, bootstrap: str, brake: Path | None = None, source: Source | None = None
 ) -> dict[str, str]:
-    """The options of a query's source."""
-    source = spec.source
+    """The options of a query's source. source: which one, of several."""
+    source = source or spec.source
+    # What a replay puts aside for an aggregate is counted by its running query.
+    more = [spec.replays] if takes_replays(spec, query) else []
     chosen = (
-        {"subscribe": ",".join(source.topics)}
+        {"subscribe": ",".join([*source.topics, *more])}
         if source.pattern is None
-        else {"subscribePattern": source.pattern}
+        else {"subscribePattern": "|".join([f"(?:{source.pattern})", *map(re.escape, more)])}
     )
     return {
         "startingOffsets": source.start,
@@ -76,6 +99,63 @@ def source_settings(
         "commitGroup": spec.group(query),
         **({} if brake is None else {"stopFile": str(brake)}),
     }
+
+
+def sink_settings(spec: PipelineSpec, query: Query, bootstrap: str) -> dict[str, str]:
+    """The options of a query's sink."""
+    return {
+        **connection_options(spec, bootstrap),
+        **query.output.options,
+        "deadLetters": spec.dead_letters,
+        "pipeline": spec.name,
+        "ownTopics": ",".join([*(t for output in query.outputs for t in output.topics()), spec.dead_letters]),
+    }
+
+
+def planned_queries(spark: SparkSession, spec: PipelineSpec, checkpoint: str) -> tuple[Query, ...]:
+    """The queries of a pipeline as its checkpoints have begun them.
+
+    Outputs that share a query are noted in its checkpoint: one that comes later has a query of its own, which begins
+    where the pipeline says, and so has one that went its own way before outputs could share. Raises PipelineError.
+    """
+    if not spec.sharing():
+        return spec.queries()
+    folder = Folder(spark, checkpoint)
+    note = f"{spec.shared_name}/barnabas-outputs.json"
+    try:
+        if folder.exists(note):
+            shared = set(folder.read_note(note))
+            return spec.queries([o.name for o in spec.outputs if o.name not in shared])
+        apart = [output.name for output in spec.sharing() if folder.exists(f"{output.name}/offsets")]
+        if spec.sharing(apart):
+            folder.write_note(note, [output.name for output in spec.sharing(apart)])
+    except Exception as error:
+        raise PipelineError(
+            f"the checkpoints {checkpoint} cannot be used: {str(error).splitlines()[0]}"
+        ) from error
+    return spec.queries(apart)
+
+
+def rows_per_batch(spec: PipelineSpec, bootstrap: str) -> int:
+    """How many rows may wait in memory on their way to Python: fewer where the source's records may be large."""
+    options = client_options(connection_options(spec, bootstrap))
+    largest = RECORD_BYTES
+    with BlockingClient(replace(options, deadline_s=CONFIG_SECONDS)) as client:
+        for topic in dict.fromkeys(topic for source in spec.sources for topic in source.topics):
+            with suppress(ClientError, ValueError):
+                largest = max(largest, int(client.topic_configs(topic)["max.message.bytes"] or 0))
+    return min(max(BATCH_BYTES // largest, ROWS_MIN), ROWS_MAX)
+
+
+def size_batches(spark: SparkSession, spec: PipelineSpec, bootstrap: str) -> None:
+    """Bounds what the queries that start next hold in memory between Java and Python, by rows.
+
+    Spark's own bound by bytes (`maxBytesPerBatch`) looks at every column after every row, which takes longer than all
+    the rest where there are headers. Settings of the pipeline's own stay as they are.
+    """
+    if spark.conf.get(BYTES_OPTION, None) != UNBOUNDED or ROWS_OPTION in spec.spark:
+        return
+    spark.conf.set(ROWS_OPTION, str(rows_per_batch(spec, bootstrap)))
 
 
 def start_query(
@@ -93,30 +173,26 @@ def start_query(
     options that say where a query without a checkpoint begins. Raises PipelineError."""
     from barnabas.pipelines.chain import query_deliverable, query_rows
     from barnabas.pipelines.delivery.base import deliver_batch
-    from barnabas.pipelines.first import first_offsets
     from barnabas.pipelines.session import adopt_session, quick_checkpoints
 
     adopt_session(spark)
+    size_batches(spark, spec, bootstrap)
     place = join(checkpoint, query.name)
     quick_checkpoints(spark, place)
-    source = {**source_settings(spec, query, bootstrap, brake), **(starting or {})}
-    first = first_offsets(spark, place, source)
-    if first is not None:
-        source["firstOffsets"] = json.dumps(first)
-    reader = spark.readStream.format("barnabas").options(**source)
-    settings = {**connection_options(spec, bootstrap), **query.output.options}
+    load = source_loader(spark, spec, query, bootstrap, place, brake=brake, starting=starting)
+    settings = sink_settings(spec, query, bootstrap)
     name = f"{spec.name}.{query.name}"
-    append = query.output.aggregate is None or query.only_dead
     target = None if query.only_dead else query.output.target
     fields: tuple[str, ...] = ()
+    is_open = False
     if target is None:
-        rows = query_rows(spec, query, reader.load())
+        rows = query_rows(spec, query, load)
     else:
-        rows, fields = query_deliverable(spec, query, reader.load())
+        rows, fields, is_open = query_deliverable(spec, query, load)
     writer = (
         rows.writeStream.queryName(name)
         .option("checkpointLocation", place)
-        .outputMode("append" if append else "update")
+        .outputMode("append" if query.adds_only else "update")
     )
     pause = query.output.trigger or spec.trigger
     if once:
@@ -125,12 +201,61 @@ def start_query(
         writer = writer.trigger(processingTime=pause or DEFAULT_TRIGGER)
     if target is not None:
         deliver = partial(
-            deliver_batch, spec=spec, query=name, target=target, fields=fields, settings=settings
+            deliver_batch,
+            spec=spec,
+            query=name,
+            output=query.output.name,
+            checkpoint=place,
+            target=target,
+            fields=fields,
+            open=is_open,
+            settings=settings,
         )
         return writer.foreachBatch(deliver).start()
-    if append:
+    if query.adds_only:
         return writer.format("barnabas").options(**settings).start()
     return writer.foreachBatch(write_each_batch(settings)).start()
+
+
+def source_loader(
+    spark: SparkSession,
+    spec: PipelineSpec,
+    query: Query,
+    bootstrap: str,
+    place: str,
+    *,
+    brake: Path | None = None,
+    starting: Mapping[str, str] | None = None,
+) -> Callable[[Relation, bool], DataFrame]:
+    """What gives the compiler the rows of each source that a query reads. place: the query's checkpoint. Raises
+    PipelineError when the checkpoint was begun with other sources."""
+    from barnabas.pipelines.letters import with_replayed
+
+    scans = {r.name: r.origin.source for r in spec.plan.needed(query.relation) if isinstance(r.origin, Scan)}
+    if len(scans) > 1:
+        _keep_order(spark, place, list(scans))
+
+    def load(relation: Relation, stream: bool) -> DataFrame:
+        source = scans[relation.name]
+        settings = source_settings(spec, query, bootstrap, brake, source)
+        reading = Reading({**settings, **(starting or {})}, place, list(scans).index(relation.name), stream)
+        rows = SOURCES[source.kind].rows(spark, source, reading)
+        return with_replayed(rows, spec, query.output) if takes_replays(spec, query) else rows
+
+    return load
+
+
+def _keep_order(spark: SparkSession, place: str, names: list[str]) -> None:
+    """Spark's checkpoint knows sources by their number: in another order they would go on at each other's offsets."""
+    folder = Folder(spark, place)
+    note = "barnabas-sources.json"
+    if not folder.exists(note):
+        folder.write_note(note, names)
+    elif (before := folder.read_note(note)) != names:
+        raise PipelineError(
+            f"the checkpoint {place} was begun with the sources {', '.join(before)} and the pipeline now has "
+            f"{', '.join(names)}: change them back, or begin anew with another output name or --checkpoints"
+        )
 
 
 def write_each_batch(settings: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
@@ -153,26 +278,12 @@ def wait_until_idle(streams: list[StreamingQuery]) -> None:
         time.sleep(POLL_SECONDS / 2)
 
 
-def _updates_since(stream: StreamingQuery, latest: str) -> Iterator[Mapping[str, Any]]:
-    """What Spark told of the query's micro-batches that began after `latest`, oldest first.
-
-    `stream.recentProgress` would turn all that Spark keeps into JSON and objects at every look: after some minutes
-    more work than the pipeline's own.
-    """
-    kept = stream._jsq.recentProgress()
-    first = len(kept)
-    while first and str(kept[first - 1].timestamp()) > latest:
-        first -= 1
-    for index in range(first, len(kept)):
-        yield json.loads(kept[index].json())
-
-
 def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
     """Adds the micro-batches that ended since the last look; whether one of them read something."""
     from barnabas.pipelines.chain import METRICS
 
     found = False
-    for raw in _updates_since(stream, line.latest):
+    for raw in progress_since(stream, line.latest):
         line.latest = raw["timestamp"]
         batch = int(raw["batchId"])
         counts = (raw.get("observedMetrics") or {}).get(METRICS)
@@ -206,6 +317,15 @@ _WRAPPERS: Final = (
 )
 
 
+_EMPTY: Final = (
+    "raised by the Python Proxy",
+    "Job aborted",
+    "terminated with exception",
+    "Exception thrown in awaitResult",
+)
+"""Messages that only say that there is another one."""
+
+
 def failure_reason(text: str) -> str:
     """The error at the bottom of a Spark failure, in one line: ours when there is one, else the most precise."""
     found: list[tuple[str, str]] = []
@@ -216,8 +336,11 @@ def failure_reason(text: str) -> str:
     for name, reason in found:
         if name in _OURS or name.startswith("Broker"):
             return reason
+    found = [(name, reason) for name, reason in found if not any(text in reason for text in _EMPTY)]
     precise = [f"{name}: {reason}" for name, reason in found if name not in _WRAPPERS]
     if precise:
         return precise[-1]
+    if found:
+        return found[-1][1]
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
     return first.partition("terminated with exception: ")[2] or first

@@ -1,52 +1,81 @@
-"""Dead letters put through again: those that the pipeline can handle now go back to the topic they came from.
+"""Dead letters put through again: what the pipeline can handle now goes to the outputs that do not have it, and to no other.
 
-Each dead letter of the pipeline that no earlier replay has looked at is tried against the pipeline's steps as
-they are now, after an optional repair of its value. What passes is written to its source topic, where the running
-pipeline takes it like any new record, so that aggregates count it too. What does not pass goes to the end of the
-dead-letter topic, with its newest reason and one more in `barnabas.attempts`. The consumer group
-`<pipeline>.dead-letters` remembers how far replays came. A replay that is killed between writing and committing
-repeats what it wrote.
+A replay reads the letters that no earlier one has taken, chooses by `where`, changes their values by `repair`, and runs the
+pipeline's steps as they are now over them. The results go straight to the output that failed (to all outputs where a
+common step did), through the same code and with the same identities as those of the running pipeline. Letters of
+an aggregate are put aside in the topic `<dead letters>-replays`, from where its running query takes them.
+
+Letters that were not asked for stay where they are. One that fails again is written to the end of the dead-letter topic with
+its newest reason and with `barnabas.replayed`, and the old one counts as taken. A replay that is killed before it has
+noted what it took delivers that again when it is repeated.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient
+from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
 from barnabas.client.errors import ClientError, UnknownTopic
-from barnabas.pipelines.chain import HEADER_PREFIX, dead_headers, opened, run_steps
-from barnabas.pipelines.columns import DDL_TYPES
+from barnabas.pipelines.chain import query_deliverable, query_rows
+from barnabas.pipelines.delivery.base import Delivery, deliver_rows
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.model import PipelineSpec, Step
+from barnabas.pipelines.letters import (
+    FORMAT,
+    RECORD,
+    REPLAYED,
+    SCHEMA,
+    Letters,
+    LetterSource,
+    header_text,
+    letter_options,
+    marks,
+    read_letters,
+    spans_of,
+    write_marks,
+)
+from barnabas.pipelines.model import Output, PipelineSpec, Query, Step
+from barnabas.pipelines.offsets import Range
 from barnabas.pipelines.options import client_options
-from barnabas.pipelines.queries import connection_options
-from barnabas.pipelines.records import as_rows, read_ranges
-from barnabas.pipelines.steps.base import Frame, expression, kept
+from barnabas.pipelines.outgoing import HEADER_PREFIX, HEADERS_TYPE
+from barnabas.pipelines.queries import connection_options, failure_reason, sink_settings
+from barnabas.pipelines.session import adopt_session
+from barnabas.pipelines.steps.base import ERROR_TYPE, Frame, computed, expression, spark_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ATTEMPTS: Final = HEADER_PREFIX + "attempts"
-REPLAYED: Final = HEADER_PREFIX + "replayed"
+FIELDS: Final = (
+    "value", "key", "reason", "step", "output", "topic", "partition", "offset", "attempts", "timestamp"
+)  # fmt: skip
+"""What `where` and `repair` may name."""
 
 
 @dataclass(slots=True)
 class ReplayReport:
-    """found: dead letters looked at. replayed: written to their topics. still_bad: by reason. left: not asked
-    for, and moved to the end with the others."""
+    """found: letters that no replay took before. chosen: asked for. replayed: of these, went through. still_bad: failed
+    again, by reason. left: not asked for, or of no record; they stay where they are. outputs: letters by output that they
+    were delivered to; waiting: letters put aside for the running query of an aggregate."""
 
     found: int = 0
+    chosen: int = 0
     replayed: int = 0
     left: int = 0
     still_bad: dict[str, int] = field(default_factory=dict)
-
-
-def group_of(spec: PipelineSpec) -> str:
-    return f"{spec.name}.dead-letters"
+    outputs: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
 
 
 def replay(
@@ -61,145 +90,260 @@ def replay(
 ) -> ReplayReport:
     """Replays the dead letters of a pipeline.
 
-    where: Spark SQL over value, reason, step, topic, partition, offset, attempts, timestamp: which ones. repair:
-    Spark SQL that gives the new value, as text, out of the same names. dry_run: only tell. Raises PipelineError.
+    where: Spark SQL over FIELDS: which ones. repair: Spark SQL that gives the new value, as text, out of the same names.
+    dry_run: only tell what the steps would make of them. from_beginning: also those that were taken before.
+    Raises PipelineError.
     """
-    settings = connection_options(spec, bootstrap)
+    if spec.relations:
+        raise PipelineError(
+            f"{spec.where or spec.name}: dead letters of a pipeline with several sources are not replayed yet: write the "
+            "repaired records to their topic"
+        )
+    adopt_session(spark)
+    spark.dataSource.register(LetterSource)
     try:
-        with BlockingClient(client_options(settings)) as client:
-            ranges = _ranges(client, spec, from_beginning)
-            rows = as_rows(spark, read_ranges(client, ranges))
-            report = _replay_rows(spec, settings, rows, where, repair, dry_run)
-            if not dry_run:
-                client.commit(group_of(spec), {pair: end for pair, (_, end) in ranges.items()})
-            return report
+        with BlockingClient(client_options(connection_options(spec, bootstrap))) as client, in_one_line():
+            work = _Replay(spark, spec, bootstrap, client, where, repair)
+            return work.run(dry_run, from_beginning)
     except UnknownTopic as error:
         raise PipelineError(f"{error}: the pipeline has not run yet") from error
     except ClientError as error:
         raise PipelineError(str(error)) from error
 
 
-def _ranges(
-    client: BlockingClient, spec: PipelineSpec, from_beginning: bool
-) -> dict[tuple[str, int], tuple[int, int]]:
-    topic = spec.dead_letters
-    pairs = [(topic, partition) for partition in client.partitions(topic)]
-    starts = client.list_offsets(dict.fromkeys(pairs, EARLIEST))
-    ends = client.list_offsets(dict.fromkeys(pairs, LATEST))
-    done = {} if from_beginning else client.committed(group_of(spec), {topic: [p for _, p in pairs]})
-    return {p: (max(starts[p].offset, done.get(p, 0)), ends[p].offset) for p in pairs}
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """What goes wrong inside of Spark, as a PipelineError."""
+    try:
+        yield
+    except (PipelineError, ClientError):
+        raise
+    except PySparkException as error:
+        raise PipelineError(spark_reason(error)) from error
+    except Exception as error:
+        raise PipelineError(failure_reason(str(error))) from error
 
 
-def _header(name: str) -> Column:
-    """The last header of this name as text."""
-    same = F.filter("headers", lambda header: header["key"] == HEADER_PREFIX + name)
-    return F.try_element_at(same, F.lit(-1))["value"].cast("string")
+@dataclass(frozen=True, slots=True)
+class _Replay:
+    """One replay under way."""
 
+    spark: SparkSession
+    spec: PipelineSpec
+    bootstrap: str
+    client: BlockingClient
+    where: str | None
+    repair: str | None
 
-def restored(rows: DataFrame, pipeline: str) -> DataFrame:
-    """Dead letters as the records they were, with reason, step and attempts beside; other pipelines' are left."""
-    own = F.filter("headers", lambda header: ~header["key"].startswith(HEADER_PREFIX))
-    return rows.where(_header("pipeline") == pipeline).select(
-        "key",
-        "value",
-        _header("topic").alias("topic"),
-        _header("partition").cast("int").alias("partition"),
-        _header("offset").cast("bigint").alias("offset"),
-        "timestamp",
-        F.when(F.size(own) > 0, own).alias("headers"),
-        _header("reason").alias("reason"),
-        _header("step").alias("step"),
-        F.coalesce(_header("attempts").cast("int"), F.lit(0)).alias("attempts"),
-        F.monotonically_increasing_id().alias("number"),
-    )
+    @property
+    def settings(self) -> dict[str, str]:
+        return connection_options(self.spec, self.bootstrap)
 
+    def run(self, dry_run: bool, from_beginning: bool) -> ReplayReport:
+        topic_id = str(self._view().topic_id)
+        done = {} if from_beginning else marks(self.client, self.settings, self.spec, topic_id)
+        letters = Letters(self.spec.dead_letters, self.spec.name, self._bounds(), done)
+        seen = Observation()
+        chosen = self._chosen(letters, seen).persist(StorageLevel.DISK_ONLY)
+        try:
+            table = chosen.select(
+                "letter_partition", "letter_offset", "output", F.col("_error")["reason"].alias("reason")
+            ).toArrow()
+            report = ReplayReport(int(seen.get["found"]), table.num_rows)
+            report.left = report.found - report.chosen
+            unrepaired = Counter(table.column("reason").drop_null().to_pylist())
+            ready = table.filter(table.column("reason").is_null())
+            good = chosen.where(F.col("_error").isNull())
+            if dry_run:
+                bad = self._tried(good, ready)
+            else:
+                bad = self._delivered(good, ready, letters, report)
+                self._note(ready, topic_id)
+        finally:
+            chosen.unpersist()
+        report.still_bad = dict(unrepaired + Counter(reason for reason, _ in bad))
+        failed = {place for _, place in bad}
+        report.replayed = ready.num_rows - len(failed)
+        return report
 
-def _replay_rows(
-    spec: PipelineSpec,
-    settings: dict[str, str],
-    rows: DataFrame,
-    where: str | None,
-    repair: str | None,
-    dry: bool,
-) -> ReplayReport:
-    dead = restored(rows, spec.name).localCheckpoint()
-    texts = dead.withColumn("value", F.col("value").cast("string"))
-    frame = Frame(texts)
-    place = Step("replay", "replay-dead-letters", {}, spec.name)
-    _, wanted = expression(frame, where or "true", place)
-    chosen = texts.where(wanted).select("number")
-    repaired = dead.join(chosen, "number", "left_semi")
-    if repair is not None:
-        _, value = expression(frame, repair, place)
-        fixed = texts.select("number", value.cast("string").cast("binary").alias("value"))
-        repaired = repaired.drop("value").join(fixed, "number")
-    bad = _failures(spec, repaired).localCheckpoint()
-    good = repaired.join(bad, "number", "left_anti").localCheckpoint()
-    report = ReplayReport(found=dead.count(), replayed=good.count())
-    report.left = report.found - report.replayed - bad.count()
-    for row in bad.groupBy("reason").count().collect():
-        report.still_bad[row["reason"]] = row["count"]
-    if not dry:
-        _write(spec, settings, dead, good, bad)
-    return report
+    # --- which letters ------------------------------------------------------------------------------
 
+    def _view(self) -> Any:
+        name = self.spec.dead_letters
+        return self.client.cluster.retry(lambda: self.client.cluster.topic(name))
 
-def _failures(spec: PipelineSpec, records: DataFrame) -> DataFrame:
-    """number, reason and step of the records that some output of the pipeline cannot handle."""
-    numbered = F.concat(
-        F.coalesce(F.col("headers"), F.array().cast(DDL_TYPES["headers"])),
-        F.array(
-            F.struct(
-                F.lit("number").alias("key"), F.col("number").cast("string").cast("binary").alias("value")
-            )
-        ),
-    )
-    common = run_steps(opened(records.withColumn("headers", numbered)), spec.steps)
-    number = F.element_at("_headers", -1)["value"].cast("string").cast("bigint").alias("number")
-    failures = None
-    for output in spec.outputs:
-        done = kept(run_steps(common, output.steps).data, F.col("_error").isNotNull())
-        found = done.select(
-            number, F.col("_error")["reason"].alias("new_reason"), F.col("_error")["step"].alias("new_step")
+    def _bounds(self) -> dict[int, tuple[int, int]]:
+        pairs = [(self.spec.dead_letters, p) for p in self.client.partitions(self.spec.dead_letters)]
+        starts = self.client.list_offsets(dict.fromkeys(pairs, EARLIEST))
+        ends = self.client.list_offsets(dict.fromkeys(pairs, LATEST))
+        return {pair[1]: (starts[pair].offset, ends[pair].offset) for pair in pairs}
+
+    def _chosen(self, letters: Letters, seen: Observation) -> DataFrame:
+        """The letters asked for, with their values repaired; `_error` where that could not be done."""
+        reader = self.spark.read.format(FORMAT).options(**self.settings).options(**letters.options())
+        data = reader.load().observe(seen, F.count(F.lit(1)).alias("found"))
+        texts = data.withColumns(
+            {
+                "_bytes": F.col("value"),
+                "value": F.col("value").cast("string"),
+                "_offset": F.col("letter_offset"),
+                "_error": F.lit(None).cast(ERROR_TYPE),
+            }
         )
-        failures = found if failures is None else failures.unionByName(found)
-    assert failures is not None
-    return failures.groupBy("number").agg(
-        F.min("new_reason").alias("reason"), F.min_by("new_step", "new_reason").alias("step")
-    )
+        place = Step("replay", "replay-dead-letters", {}, self.spec.name)
+        frame, wanted = expression(Frame(texts, FIELDS), self.where or "true", place)
+        if frame.kind(wanted) != "boolean":
+            raise PipelineError(f"--where {self.where!r} is {frame.kind(wanted)}, not true or false")
+        # An aggregate's result that its target refused is of no single record: it cannot be put through again.
+        rows = frame.data.where(wanted & F.col("offset").isNotNull())
+        value = F.col("_bytes")
+        if self.repair is not None:
+            frame = computed(Frame(rows, FIELDS), "_repaired", self.repair, place, "string")
+            rows, value = frame.data, F.col("_repaired").cast("binary")
+        header = F.struct(
+            F.lit(REPLAYED).alias("key"),
+            (F.col("attempts") + 1).cast("string").cast("binary").alias("value"),
+        )
+        own = F.coalesce(F.col("headers"), F.array().cast(HEADERS_TYPE))
+        rows = rows.withColumns(
+            {"value": value, "headers": F.concat(own, F.array(header).cast(HEADERS_TYPE))}
+        )
+        return rows.select(*SCHEMA.names, "_error")
 
+    # --- where they go ------------------------------------------------------------------------------
 
-def _write(
-    spec: PipelineSpec, settings: dict[str, str], dead: DataFrame, good: DataFrame, bad: DataFrame
-) -> None:
-    kind = DDL_TYPES["headers"]
-    own = F.coalesce(F.col("headers"), F.array().cast(kind))
+    def _parts(self, table: pa.Table) -> Iterator[tuple[str | None, int]]:
+        """For which output letters failed (None: for all of them), and how many."""
+        for row in pc.value_counts(table.column("output")).to_pylist():
+            yield row["values"], row["counts"]
 
-    def told(name: str, value: Column) -> Column:
-        entry = F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
-        return F.array(entry).cast(kind)
+    def _queries(self, failed: str | None) -> Iterator[Query]:
+        """What is run over letters that failed for one output, or for all of them: one query says what fails again in the
+        common steps."""
+        told = False
+        for output in self.spec.outputs:
+            if failed not in (None, output.name):
+                continue
+            if output.aggregate is None:
+                sends = self._common(output) if not told or failed is not None else frozenset()
+                yield Query(output.name, output, sends)
+                told = True
+            elif output.steps:
+                sends = self._common(output) if failed is not None else frozenset()
+                yield Query(output.name, output, sends, only_dead=True)
+                told = told or failed is not None
+        if not told:
+            nothing = Output("", self.spec.dead_letters)
+            yield Query("dead-letters", nothing, self._common(nothing), only_dead=True)
 
-    replayed = F.concat(own, told(REPLAYED, F.col("attempts") + 1)).alias("headers")
-    back = good.select("topic", "partition", "key", "value", replayed, "timestamp")
-    fresh = bad.select("number", F.col("reason").alias("new_reason"), F.col("step").alias("new_step"))
-    left = dead.join(good, "number", "left_anti").join(fresh, "number", "left")
-    record = {f"_{name}": F.col(name) for name in ("topic", "partition", "offset", "headers")}
-    tried = F.col("new_reason").isNotNull()
-    again = left.withColumns(
-        {
-            **record,
-            "_error": F.struct(
-                F.coalesce("new_step", "step").alias("step"),
-                F.coalesce("new_reason", "reason").alias("reason"),
-            ),
-            "_tries": F.col("attempts") + tried.cast("int"),
-        }
-    ).select(
-        F.lit(spec.dead_letters).alias("topic"),
-        "key",
-        "value",
-        F.concat(dead_headers(spec.name), told(ATTEMPTS, F.col("_tries"))).alias("headers"),
-        "timestamp",
-    )
-    for rows in (back, again):
-        rows.write.format("barnabas").options(**settings).mode("append").save()
+    def _common(self, output: Output) -> frozenset[str]:
+        """The relations whose failed records an output can send."""
+        return self.spec.plan.carried(output.relation)
+
+    def _delivered(
+        self, good: DataFrame, table: pa.Table, letters: Letters, report: ReplayReport
+    ) -> list[tuple[str, Any]]:
+        """Sends them on; reasons and places of those that failed again, as they now lie in the dead-letter topic."""
+        if table.num_rows:
+            topic = NewTopic(self.spec.replays, 1, configs={"retention.ms": "-1"})
+            self.client.create_topics([topic], exist_ok=True)
+        for failed, count in self._parts(table):
+            rows = good.where(F.col("output").isNull() if failed is None else F.col("output") == failed)
+            for output in self.spec.outputs:
+                if output.aggregate is not None and failed in (None, output.name):
+                    self._put_aside(rows, output)
+                    report.waiting[output.name] = report.waiting.get(output.name, 0) + count
+            for query in self._queries(failed):
+                self._send(rows, query, table, failed)
+                if not query.only_dead:
+                    report.outputs[query.name] = report.outputs.get(query.name, 0) + count
+        return list(self._failed_again(letters))
+
+    def _send(self, rows: DataFrame, query: Query, table: pa.Table, failed: str | None) -> None:
+        settings = {**sink_settings(self.spec, query, self.bootstrap), "replay": "true"}
+        target = None if query.only_dead else query.output.target
+        if target is None:
+            made = query_rows(self.spec, query, rows.select(*RECORD))
+            made.write.format("barnabas").options(**settings).mode("append").save()
+            return
+        made, fields, is_open = query_deliverable(self.spec, query, rows.select(*RECORD))
+        name = f"{self.spec.name}.{query.name}"
+        delivery = Delivery(name, self._identity(query, table, failed), 0)
+        deliver_rows(made, delivery, self.spec, query.output.name, target, fields, is_open, settings)
+
+    def _identity(self, query: Query, table: pa.Table, failed: str | None) -> str:
+        """Names a delivery by the letters in it and what was done to them: the same replay, repeated, is the same one."""
+        places = table.select(["letter_partition", "letter_offset"]).sort_by(
+            [("letter_partition", "ascending"), ("letter_offset", "ascending")]
+        )
+        digest = hashlib.blake2b(digest_size=12)
+        asked = (
+            self.spec.name,
+            query.name,
+            self.spec.dead_letters,
+            str(self._view().topic_id),
+            self.repair,
+            failed,
+        )
+        digest.update(repr(asked).encode())
+        for column in places.columns:
+            digest.update(column.to_numpy().tobytes())
+        return f"replay{digest.hexdigest()}"
+
+    def _put_aside(self, rows: DataFrame, output: Output) -> None:
+        """To the replays topic, from where the aggregate's query takes them."""
+
+        def entry(name: str, value: Column) -> Column:
+            return F.struct(
+                F.lit(HEADER_PREFIX + name).alias("key"), value.cast("string").cast("binary").alias("value")
+            )
+
+        told = F.array(
+            entry("pipeline", F.lit(self.spec.name)),
+            entry("output", F.lit(output.name)),
+            *[entry(name, F.col(name)) for name in ("topic", "partition", "offset")],
+            entry("timestamp", F.unix_micros("timestamp")),
+        )
+        made = rows.select("key", "value", F.concat("headers", told.cast(HEADERS_TYPE)).alias("headers"))
+        options = {**self.settings, "topic": self.spec.replays}
+        made.write.format("barnabas").options(**options).mode("append").save()
+
+    # --- what came of it ----------------------------------------------------------------------------
+
+    def _tried(self, good: DataFrame, table: pa.Table) -> list[tuple[str, Any]]:
+        """Reasons and places of the letters that the steps cannot handle; nothing is written."""
+        found = []
+        place = F.struct(*[header_text(name) for name in ("topic", "partition", "offset")])
+        for failed, _ in self._parts(table):
+            rows = good.where(F.col("output").isNull() if failed is None else F.col("output") == failed)
+            for query in self._queries(failed):
+                if query.output.target is not None:
+                    query = replace(query, only_dead=True)
+                made = query_rows(self.spec, query, rows.select(*RECORD))
+                bad = made.where(F.col("topic") == self.spec.dead_letters).select(
+                    header_text("reason"), place
+                )
+                found += [(row[0], tuple(row[1])) for row in bad.collect()]
+        return found
+
+    def _failed_again(self, letters: Letters) -> Iterator[tuple[str, Any]]:
+        """Letters that were written since: of replayed records only this replay writes some."""
+        options = letter_options(self.settings, self.spec.dead_letters)
+        for partition, (_, end) in self._bounds().items():
+            start = letters.bounds.get(partition, (0, 0))[1]
+            if end <= start:
+                continue
+            for batch in read_letters(options, Range(letters.topic, partition, start, end), self.spec.name):
+                names = ["reason", "topic", "partition", "offset"]
+                again = batch.filter(pc.greater(batch.column("attempts"), 0)).select(names)
+                for row in again.to_pylist():
+                    yield row["reason"], (row["topic"], row["partition"], row["offset"])
+
+    def _note(self, table: pa.Table, topic_id: str) -> None:
+        taken = spans_of(
+            table.column("letter_partition").to_numpy(), table.column("letter_offset").to_numpy()
+        )
+        about: Mapping[str, Any] = {
+            "letters": table.num_rows, "where": self.where, "repair": self.repair, "at_ms": int(time.time() * 1000)
+        }  # fmt: skip
+        write_marks(self.client, self.spec, topic_id, taken, about)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -23,37 +24,22 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.client.blocking import BlockingClient, NewTopic
-from barnabas.client.errors import BrokerUnavailable, ClientError
-from barnabas.client.options import ClientOptions
-from barnabas.pipelines.delivery import TARGETS
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.folders import join, local_path
-from barnabas.pipelines.options import OptionError, client_options, source_options
-from barnabas.pipelines.queries import (
-    POLL_SECONDS,
-    QueryReport,
-    address_of,
-    connection_options,
-    failure_reason,
-    source_settings,
-    start_query,
-    stop_file,
-    take_progress,
-    wait_until_idle,
-)
+from barnabas.pipelines.preparing import prepare
+from barnabas.pipelines.queries import POLL_SECONDS, QueryReport, address_of, stop_file
+from barnabas.pipelines.rates import progress_line
 from barnabas.pipelines.spec import PipelineSpec, load_spec
+from barnabas.pipelines.supervisor import Managed, Shown, Supervisor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
 DEFAULT_CHECKPOINTS: Final = "data/checkpoints"
-CONTACT_SECONDS: Final = 3.0
-WORKER_LATE: Final = "Python worker failed to connect back"
-STARTS_AGAIN_MAX: Final = 5
+SHOWN_SECONDS: Final = 10.0
+"""How often progress is told where lines cannot be written over."""
 
 
 @dataclass(slots=True)
@@ -100,10 +86,7 @@ def run_file(
         if not quiet:
             print(text, file=sys.stderr, flush=True)
 
-    def progress(report: QueryReport) -> None:
-        failed = f", {report.failed:,} to {spec.dead_letters}" if report.failed else ""
-        say(f"  {report.name}: {report.rows:,} records{failed}")
-
+    teller = Teller(spec.dead_letters)
     report = run_pipeline(
         spec,
         once=once,
@@ -111,14 +94,49 @@ def run_file(
         checkpoint_dir=checkpoint_dir,
         master=master,
         conf=conf,
-        progress=progress,
+        progress=teller.note,
+        shown=None if quiet else teller.show,
         say=say,
     )
+    teller.end()
     if as_json:
         print(json.dumps({**asdict(report), "rows": report.rows, "failed": report.failed}))
     else:
         print(summary(report))
     return 130 if report.interrupted and once else 0
+
+
+class Teller:
+    """Progress on standard error: one line that is written over on a terminal, else one every ten seconds."""
+
+    def __init__(self, dead_letters: str) -> None:
+        self._dead_letters = dead_letters
+        self._reports: dict[str, QueryReport] = {}
+        self._said = ""
+        self._said_at = 0.0
+        self._terminal = sys.stderr.isatty()
+
+    def note(self, report: QueryReport) -> None:
+        self._reports[report.name] = report
+
+    def show(self, status: dict[str, Any]) -> None:
+        if not self._reports and not status["waiting"] and not status["last_error"]:
+            return
+        line = progress_line(status, self._reports.values(), self._dead_letters)
+        now = time.monotonic()
+        if self._terminal:
+            width = max(shutil.get_terminal_size().columns - 1, 20)
+            if line != self._said:
+                print(f"\r\x1b[K{line[:width]}", end="", file=sys.stderr, flush=True)
+        elif line == self._said or (now - self._said_at < SHOWN_SECONDS and not status["waiting"]):
+            return
+        else:
+            print(f"  {line}", file=sys.stderr, flush=True)
+        self._said, self._said_at = line, now
+
+    def end(self) -> None:
+        if self._terminal and self._said:
+            print(file=sys.stderr, flush=True)
 
 
 def summary(report: RunReport) -> str:
@@ -146,24 +164,29 @@ def run_pipeline(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     progress: Progress = lambda _: None,
+    shown: Shown | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> RunReport:
     """Runs until everything there is processed (`once`), or until Ctrl-C or SIGTERM: then it stops cleanly.
 
     bootstrap: wins over the file's. checkpoint_dir: a folder, or a URL that Spark reaches. progress: called after
-    each micro-batch that read something. conf: settings of Spark that win over the file's.
+    each micro-batch that read something. shown: called now and then with the pipeline's status (state, rates, lag). conf:
+    settings of Spark that win over the file's.
+
+    Without `once` a failure is no end: the pipeline is started again, after pauses that grow.
     """
     from pyspark.sql import SparkSession
 
-    from barnabas.pipelines.session import build_archive, start_session
+    from barnabas.pipelines.class_archive import find_archive
+    from barnabas.pipelines.session import start_session
 
     address = address_of(spec, bootstrap)
     checkpoint = join(checkpoint_dir or DEFAULT_CHECKPOINTS, spec.name)
     log_file = (local_path(checkpoint) or Path(DEFAULT_CHECKPOINTS) / spec.name) / "spark.log"
-    prepare(spec, address, once=once)
+    prepare(spec, address)
     report = RunReport(spec.name, spec.dead_letters, checkpoint, str(log_file))
     begun = time.monotonic()
-    archive = build_archive(say)
+    archive = find_archive()
     running = SparkSession.getActiveSession() is not None
     say("starting Spark")
     with stop_signals() as stopped:
@@ -177,7 +200,7 @@ def run_pipeline(
         )
         report.start_seconds = time.monotonic() - begun
         try:
-            _run(spark, spec, address, checkpoint, once, report, progress, stopped)
+            _run(spark, spec, address, checkpoint, once, report, progress, shown, stopped)
         finally:
             report.interrupted = stopped.is_set()
             if not running:
@@ -207,48 +230,6 @@ def stop_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def prepare(spec: PipelineSpec, bootstrap: str, *, once: bool) -> None:
-    """Everything that can be found out before Spark starts: the broker, the topics read, the topics written.
-
-    Topics that are written and not there are made. Raises PipelineError.
-    """
-    try:
-        base = client_options(connection_options(spec, bootstrap))
-        for query in spec.queries():
-            source_options(source_settings(spec, query, bootstrap))
-    except OptionError as error:
-        raise PipelineError(f"{spec.where}: {error}") from error
-    for output in spec.outputs:
-        if output.target is not None:
-            TARGETS[output.target.kind].reach(output.target.options)
-    options = ClientOptions(
-        base.bootstrap, base.client_id, base.tls, base.sasl, contact_timeout_s=CONTACT_SECONDS
-    )
-    try:
-        with BlockingClient(options) as client:
-            known = client.describe(spec.source.topics)
-            for topic in spec.source.topics:
-                if topic not in known:
-                    raise PipelineError(
-                        f"topic {topic} does not exist: create it with `barnabas topic create {topic}`"
-                    )
-            client.create_topics(_new_topics(spec), exist_ok=True)
-    except BrokerUnavailable as error:
-        raise PipelineError(
-            f"{error}: start a broker with `barnabas start`, or name another with -b"
-        ) from error
-    except ClientError as error:
-        raise PipelineError(str(error)) from error
-
-
-def _new_topics(spec: PipelineSpec) -> list[NewTopic]:
-    wanted = {spec.dead_letters: NewTopic(spec.dead_letters, 1)}
-    for output in spec.outputs:
-        for topic in output.topics():
-            wanted[topic] = NewTopic(topic, output.partitions, configs=output.config)
-    return list(wanted.values())
-
-
 def _run(
     spark: SparkSession,
     spec: PipelineSpec,
@@ -257,58 +238,50 @@ def _run(
     once: bool,
     report: RunReport,
     progress: Progress,
+    shown: Shown | None,
     stopped: threading.Event,
 ) -> None:
     begun = time.monotonic()
-    running: list[tuple[StreamingQuery, QueryReport]] = []
-    queries = spec.queries()
-
-    def start(place: int) -> StreamingQuery:
-        return start_query(spark, spec, queries[place], bootstrap, checkpoint, brake=brake, once=once)
-
-    folder = tempfile.TemporaryDirectory(prefix="barnabas-")
-    brake = stop_file(Path(folder.name))
-    try:
-        for place, query in enumerate(queries):
-            if stopped.is_set():
-                break
-            line = QueryReport(query.name, query.output.destination)
-            report.queries.append(line)
-            running.append((start(place), line))
-        _watch(running, progress, stopped, start)
-        if stopped.is_set():
-            brake.touch()
-            wait_until_idle([stream for stream, _ in running])
-    finally:
-        for stream, line in running:
-            stream.stop()
-            take_progress(stream, line)
-        folder.cleanup()
-        report.seconds = time.monotonic() - begun
+    supervisor = Supervisor(spark, bootstrap)
+    reports: dict[str, QueryReport] = {}
+    with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:
+        managed = Managed(spec, checkpoint, stop_file(Path(folder)), once=once, reports=reports)
+        supervisor.watch(managed)
+        supervisor.open()
+        try:
+            _watch(supervisor, managed, progress, shown, stopped)
+        finally:
+            supervisor.close()
+            report.queries = list(reports.values())
+            report.seconds = time.monotonic() - begun
 
 
 def _watch(
-    running: list[tuple[StreamingQuery, QueryReport]],
+    supervisor: Supervisor,
+    managed: Managed,
     progress: Progress,
+    shown: Shown | None,
     stopped: threading.Event,
-    start: Callable[[int], StreamingQuery],
 ) -> None:
-    """Waits until all queries have ended; the first that fails ends the run. Raises PipelineError.
+    """Tells what happens until the pipeline has ended or is to stop. What fails before it ever ran, and every failure of a
+    run that ends by itself, is raised as PipelineError; other failures are mended by the supervisor."""
+    seen: dict[str, int] = {}
+    ran = False
 
-    A query whose Python Spark did not see come up in time (ten seconds, on a machine with too much to do) is started
-    again: it goes on from its checkpoint.
-    """
-    again = STARTS_AGAIN_MAX
-    while not stopped.is_set():
-        for place, (stream, line) in enumerate(running):
-            if take_progress(stream, line):
+    def tell() -> None:
+        for line in list((managed.reports or {}).values()):
+            if line.batches and seen.get(line.name) != line.batches:
+                seen[line.name] = line.batches
                 progress(line)
-            error = stream.exception()
-            if error is not None and WORKER_LATE in str(error) and again > 0:
-                again -= 1
-                running[place] = (start(place), line)
-            elif error is not None:
-                raise PipelineError(f"query {line.name} failed: {failure_reason(str(error))}")
-        if not any(stream.isActive for stream, _ in running):
-            return
+        if shown is not None:
+            shown(supervisor.status_of(managed))
+
+    while not stopped.is_set() and not managed.ended:
+        tell()
+        ran = ran or managed.started_at > 0
+        if managed.last_error is not None and not ran and managed.waiting_since is None:
+            break
         stopped.wait(POLL_SECONDS)
+    tell()
+    if managed.last_error is not None and (managed.ended or not ran):
+        raise PipelineError(managed.last_error)

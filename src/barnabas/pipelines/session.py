@@ -1,36 +1,33 @@
 """The Spark session of a pipeline process: quick to start, quiet, its Python workers finding this package.
 
-A plain session takes Java 4 to 9 seconds to start, most of it loading and checking 20,000 classes. An archive of
-them, made once per Spark and Java version, halves that (`-XX:SharedArchiveFile`). It is made by a short training
-session in a process of its own:
-
-    python -m barnabas.pipelines.session
+A plain session takes Java 4 to 9 seconds to start, most of it loading and checking 20,000 classes: `class_archive`
+halves that.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import importlib
 import logging
 import os
 import pkgutil
-import shutil
 import socket
-import subprocess
 import sys
-import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Final
 
-import pyspark
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
+from barnabas.pipelines.class_archive import cache_folder, java_command
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.shipping import build_zip, cluster_settings, unpacked
+from barnabas.pipelines.spark_private import (
+    declare_no_packaged_sources,
+    file_system,
+    hush_accumulators,
+    launch_java,
+    set_active_session,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,8 +37,6 @@ log = logging.getLogger(__name__)
 JVM_QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
 """For a run that ends by itself: the optimizing compiler would cost more than it gives."""
 JVM_LONG: Final = "-XX:+UseParallelGC"
-TRAINING_SECONDS_MAX: Final = 180
-ARCHIVE_DISABLED: Final = "BARNABAS_NO_CLASS_ARCHIVE"
 
 FILE_MANAGER: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -53,9 +48,20 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     # What does not divide or convert is an error, not null: steps send the record to the dead letters.
     "spark.sql.ansi.enabled": "true",
+    # `status` and `Status` are two fields of a record, and both of them stay.
+    "spark.sql.caseSensitive": "true",
+    # source.encoding may be any that Java knows.
+    "spark.sql.legacy.javaCharsets": "true",
+    # As every reader of Parquet understands it; Spark's INT96 is older than the format's own type.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.shuffle.partitions": "2",
+    # What Spark concludes from one condition about other columns helps no pipeline, and its time doubles with each column
+    # that stands for another: where outputs share a query it would plan for ever.
+    "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
+    # See `queries.size_batches`: rows are bounded instead.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
@@ -70,62 +76,6 @@ LOCAL: Final[Mapping[str, str]] = {
 }
 
 
-def java_command() -> str:
-    """The `java` that Spark will run. Raises PipelineError when there is none."""
-    home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else shutil.which("java")
-    if java is None or not os.access(java, os.X_OK):
-        where = f"JAVA_HOME={home} has no bin/java" if home else "no java is on the PATH"
-        raise PipelineError(f"Spark needs Java 17 or newer, and {where}: install openjdk-17-jre-headless")
-    return os.path.realpath(java)
-
-
-def cache_folder() -> Path:
-    """Where things that can be made again are kept."""
-    own = os.environ.get("BARNABAS_CACHE")
-    if own:
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "barnabas"
-
-
-def archive_path() -> Path:
-    """The class archive for this Java and this Spark: another of either gets another file."""
-    java = Path(java_command())
-    spark = Path(pyspark.__file__).parent
-    stamp = f"{java}|{java.stat().st_mtime_ns}|{pyspark.__version__}|{spark}|{spark.stat().st_mtime_ns}"
-    digest = hashlib.sha256(stamp.encode()).hexdigest()[:12]
-    return cache_folder() / f"spark-{pyspark.__version__}-{digest}.jsa"
-
-
-def build_archive(say: Callable[[str], None] = lambda _: None) -> Path | None:
-    """Makes the class archive when it is not there; None when that is not possible. Takes some 20 s, once."""
-    if os.environ.get(ARCHIVE_DISABLED):
-        return None
-    path = archive_path()
-    if path.exists():
-        return path
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            say("preparing Spark's class archive, once for this Java and Spark")
-            fresh = Path(folder) / "classes.jsa"
-            training = [sys.executable, "-m", "barnabas.pipelines.session", "--train", str(fresh)]
-            subprocess.run(
-                training,
-                check=True,
-                timeout=TRAINING_SECONDS_MAX,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            os.replace(fresh, path)
-    except (OSError, subprocess.SubprocessError) as error:
-        log.warning("no class archive", extra={"reason": str(error)})
-        return None
-    return path
-
-
 def start_session(
     app: str,
     *,
@@ -138,7 +88,7 @@ def start_session(
     """The process's Spark session, with the format `barnabas` registered; one that runs is taken as it is.
 
     master: default local[*] with retries of failed tasks; to another this package is shipped. quick: compile for
-    a short run. log_file: what Spark and its Python workers say. archive: from `build_archive`. Raises PipelineError
+    a short run. log_file: what Spark and its Python workers say. archive: from `find_archive`. Raises PipelineError
     without Java.
     """
     from pyspark.errors import PySparkException
@@ -171,7 +121,15 @@ def start_session(
             _launch(settings, output)
             spark = SparkSession.builder.getOrCreate()
     except PySparkException as error:
-        raise PipelineError(f"Spark did not start: {str(error).splitlines()[0]}") from error
+        said = str(error).splitlines()[0]
+        if "JAVA_GATEWAY_EXITED" in said:
+            where = (
+                f"what it said is in {log_file}"
+                if log_file is not None
+                else "run it with a log file to see why"
+            )
+            said = f"{java_command()} ended at once; Spark needs Java 17 or newer and enough memory; {where}"
+        raise PipelineError(f"Spark did not start: {said}") from error
     _hush(spark)
     _spare_lookup(spark)
     _register(spark)
@@ -189,27 +147,19 @@ def _spare_lookup(spark: SparkSession) -> None:
     `pyspark_`). It would start Python, a second's work, to find that out."""
     if any(module.name.startswith("pyspark_") for module in pkgutil.iter_modules()):
         return
-    with contextlib.suppress(Py4JError):  # another Spark may keep this elsewhere: then it looks itself
-        jvm: Any = spark._jvm
-        manager = getattr(jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager$")
-        nothing = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({})
-        getattr(getattr(manager, "MODULE$"), "dataSourceBuilders_$eq")(jvm.scala.Option.apply(nothing))
+    declare_no_packaged_sources(spark)
 
 
 def _hush(spark: SparkSession) -> None:
     """What goes wrong is told by us, in one line; PySpark would print it as well."""
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    server = getattr(spark.sparkContext, "_accumulatorServer", None)
-    if server is not None:
-        # Java may end before this side-line does; socketserver would print a traceback of that.
-        server.handle_error = lambda *_: None
+    hush_accumulators(spark)
 
 
 def adopt_session(spark: SparkSession) -> None:
     """Makes the session this thread's: Spark looks names of data sources up in the session of the thread."""
-    jvm = spark._jvm
-    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+    set_active_session(spark)
 
 
 def quick_checkpoints(spark: SparkSession, location: str) -> None:
@@ -221,8 +171,7 @@ def quick_checkpoints(spark: SparkSession, location: str) -> None:
     name = "spark.sql.streaming.checkpointFileManagerClass"
     if spark.conf.get(name, None) not in (None, FILE_MANAGER):
         return
-    place = spark._jvm.org.apache.hadoop.fs.Path(location)
-    if place.getFileSystem(spark._jsc.hadoopConfiguration()).getScheme() == "file":
+    if file_system(spark, location).getScheme() == "file":
         spark.conf.set(name, FILE_MANAGER)
     else:
         spark.conf.unset(name)
@@ -264,14 +213,8 @@ def _output(log_file: Path | None) -> IO[bytes]:
 def _launch(settings: Mapping[str, str], output: IO[bytes]) -> None:
     """Starts Java with its output in our file: what a Python worker prints must not meet the terminal."""
     from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
 
-    conf = SparkConf(loadDefaults=False)
-    for name, value in settings.items():
-        conf.set(name, value)
-    if SparkContext._gateway is None:
-        gateway = launch_gateway(conf, popen_kwargs={"stdout": output, "stderr": output})
-        SparkContext._ensure_initialized(gateway=gateway)
+    launch_java(settings, output)
     # Made by another thread: on the main one it would take Ctrl-C for itself, and raise in the middle of whatever
     # Java is being asked.
     failures: list[BaseException] = []
@@ -287,25 +230,3 @@ def _launch(settings: Mapping[str, str], output: IO[bytes]) -> None:
     maker.join()
     if failures:
         raise failures[0]
-
-
-def _train(path: str) -> None:
-    """Runs what pipelines run, small, so that the archive holds the classes they need."""
-    from barnabas.pipelines.training import exercise
-
-    folder = Path(path).parent
-    options = f"{JVM_QUICK} -Xlog:disable -Xlog:all=off -XX:ArchiveClassesAtExit={path}"
-    spark = start_session("barnabas-training", conf={"spark.driver.extraJavaOptions": options})
-    exercise(spark, folder)
-    gateway = spark.sparkContext._gateway
-    spark.stop()
-    gateway.proc.stdin.close()  # Java ends by itself then, and writes the archive on its way out
-    gateway.proc.wait(timeout=TRAINING_SECONDS_MAX)
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--train"]:
-        _train(sys.argv[2])
-    else:
-        made = build_archive(print)
-        print(made or "no class archive could be made")

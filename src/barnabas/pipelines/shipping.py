@@ -18,8 +18,9 @@ from typing import Final
 
 import barnabas
 
-SHIPPED: Final = ("crc32c", "cramjam", "PyYAML", "scramp", "asn1crypto")
-"""Distributions that go with the package where they are installed; the last two only serve SASL/SCRAM."""
+SHIPPED: Final = ("crc32c", "cramjam", "PyYAML", "scramp", "asn1crypto", "SQLAlchemy", "typing_extensions")
+"""Distributions that go with the package where they are installed: scramp and asn1crypto for SASL/SCRAM, the last two for
+databases."""
 LEFT_OUT: Final = frozenset({".c", ".pyx", ".pxd", ".pyi", ".pyc"})
 UNPACKED: Final = "barnabas_shipped"
 """The folder's name in the working directory of an executor."""

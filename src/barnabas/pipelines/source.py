@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ from barnabas.client.fetching import OffsetOutOfRange
 from barnabas.client.options import ClientOptions
 from barnabas.pipelines.columns import arrow_schema, ddl_schema, record_batches
 from barnabas.pipelines.first import kept_offset
-from barnabas.pipelines.offsets import DataLost, Planner, Range, StreamOffset, gather
+from barnabas.pipelines.offsets import DataLost, Planner, Range, StreamOffset, gather, parse_offset
 from barnabas.pipelines.options import SourceOptions, source_options
 from barnabas.pipelines.workers import settle
 from barnabas.records.columnar import AbortedTransactions, decode
@@ -164,10 +165,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: StreamOffset | None = None
         self._newest: StreamOffset | None = None
         self._committed: StreamOffset | None = None
+        self._triggered = time.monotonic()
 
     def __getstate__(self) -> dict[str, Any]:
         nothing = dict.fromkeys(("_planner", "_target", "_newest", "_committed"))
-        return {"options": self.options, **nothing}
+        return {"options": self.options, "_triggered": 0.0, **nothing}
 
     @property
     def planner(self) -> Planner:
@@ -197,8 +199,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.options.stop_file is not None and os.path.exists(self.options.stop_file):
             return start
         self._newest = target = self.planner.newest() if self._target is None else self._target
+        if self._target is None and self._holds_back(start, target):
+            return start
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self.planner.advance(start, target, rows_max)
+
+    def _holds_back(self, start: StreamOffset, target: StreamOffset) -> bool:
+        """Whether a micro-batch waits for more records."""
+        rows_min = self.options.rows_per_trigger_min
+        if rows_min is None:
+            return False
+        now = time.monotonic()
+        begun, _ = parse_offset(start)
+        ends, _ = parse_offset(target)
+        waiting = sum(end - begun.get(pair, 0) for pair, end in ends.items())
+        if waiting >= rows_min or now - self._triggered >= self.options.trigger_delay_s:
+            self._triggered = now
+            return False
+        return True
 
     def reportLatestOffset(self) -> StreamOffset | None:
         return self._newest

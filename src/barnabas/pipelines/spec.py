@@ -1,6 +1,7 @@
 """A pipeline file, checked: what `pipeline.yaml` may say, as plain data.
 
     pipeline: access-log                 # its name: consumer groups and checkpoints carry it
+    group: team.access-log               # what names of consumer groups begin with; default the name
     source:
       topic: access-log                  # or topics: [a, b], or pattern: "logs-.*"
       start: earliest                    # earliest (default), latest
@@ -28,14 +29,16 @@ Errors are PipelineError: `file:line: what is wrong; what is allowed`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from barnabas.pipelines.delivery import TARGETS
-from barnabas.pipelines.document import DURATION, Item, entries, load, parse, suggestion
+from barnabas.pipelines.document import Item, load, parse, suggestion
 from barnabas.pipelines.model import (
     Aggregate,
+    DeadLetters,
     Output,
     PipelineSpec,
     Query,
@@ -45,8 +48,23 @@ from barnabas.pipelines.model import (
     Target,
     Window,
 )
-from barnabas.pipelines.options import SINK_NAMES, SOURCE_NAMES
-from barnabas.pipelines.steps import STEPS
+from barnabas.pipelines.options import SINK_NAMES
+from barnabas.pipelines.plan import Plan, Relation, Scan
+from barnabas.pipelines.refusing import INTERNAL
+from barnabas.pipelines.shapes import Either, Group, Named, Number, Several, Text
+from barnabas.pipelines.sources import SOURCES
+from barnabas.pipelines.sources.topics import TOPIC, checked_options, option_names, topic_name
+from barnabas.pipelines.spec_parts import (
+    AGGREGATE,
+    SQL,
+    STEP_LIST,
+    TRIGGER,
+    read_aggregate,
+    read_duration,
+    read_name,
+    read_steps,
+)
+from barnabas.pipelines.spec_relations import RELATIONS_SHAPE, SOURCES_SHAPE, check_outputs, read_relations
 
 __all__ = [
     "Aggregate",
@@ -63,26 +81,59 @@ __all__ = [
     "read_spec",
 ]
 
-TOP: Final = ("pipeline", "bootstrap", "source", "dead_letters", "steps", "outputs", "spark", "trigger")
-SOURCE: Final = ("topic", "topics", "pattern", "start", "options")
-OUTPUT: Final = (
-    "name",
-    "topic",
-    "route",
-    "key",
-    "value",
-    "headers",
-    "timestamp",
-    "steps",
-    "aggregate",
-    "partitions",
-    "config",
-    "options",
-    "trigger",
+CONFIG: Final = Named(Text(), "options of the topic, when it is made")
+DEAD_LETTERS: Final = Group(
+    {
+        "topic": Text("default <pipeline>-dead-letters"),
+        "partitions": Number("how many the topic is made with; default 1"),
+        "config": CONFIG,
+    }
 )
-AGGREGATE: Final = ("window", "by", "compute", "late")
-WINDOW: Final = ("of", "every", "slide", "as")
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+ROUTE: Final = Group(
+    {
+        "by": SQL,
+        "topics": Named(Text("a topic"), "values and their topics; default the value is the topic's name"),
+    },
+    "sends records to other topics than the output's own",
+    required=("by",),
+)
+OUTPUT: Final = Group(
+    {
+        "name": Text("names the query and its checkpoint; default the topic or the kind of target"),
+        "from": Text("the source or relation that it is a result of, where there are several"),
+        "topic": Text("made when it is not there"),
+        "route": ROUTE,
+        "key": SQL,
+        "value": Text("Spark SQL; default a JSON object of all fields"),
+        "headers": Named(SQL, "headers and their values"),
+        "timestamp": SQL,
+        "steps": STEP_LIST,
+        "aggregate": AGGREGATE,
+        "partitions": Number("how many the topic is made with"),
+        "config": CONFIG,
+        "options": option_names(SINK_NAMES),
+        "trigger": TRIGGER,
+        **{name: kind.shape for name, kind in TARGETS.items()},
+    },
+    one_of=("topic", *TARGETS),
+)
+PIPELINE: Final = Group(
+    {
+        "pipeline": Text("the pipeline's name: consumer groups and checkpoints carry it"),
+        "bootstrap": Text("brokers, like localhost:9092"),
+        "source": TOPIC.shape,
+        "sources": SOURCES_SHAPE,
+        "relations": RELATIONS_SHAPE,
+        "dead_letters": Either((Text("a topic"), DEAD_LETTERS), "where records go that cannot be handled"),
+        "steps": STEP_LIST,
+        "outputs": Several(OUTPUT, "where results go", least=1),
+        "spark": Named(Text(), "settings of Spark"),
+        "trigger": TRIGGER,
+        "group": Text("what names of consumer groups begin with; default the pipeline's name"),
+    },
+    required=("pipeline", "outputs"),
+    one_of=("source", "sources"),
+)
 
 
 def load_spec(path: Path | str) -> PipelineSpec:
@@ -96,8 +147,8 @@ def parse_spec(text: str, name: str = "pipeline") -> PipelineSpec:
 
 
 def read_spec(document: Item, where: str) -> PipelineSpec:
-    top = document.mapping(TOP, required=("pipeline", "source", "outputs"))
-    name = _name(top["pipeline"])
+    top = document.mapping(PIPELINE.entries, PIPELINE.required)
+    name = read_name(top["pipeline"])
     outputs = tuple(_output(item) for item in top["outputs"].items())
     if not outputs:
         top["outputs"].fail("outputs is empty: a pipeline needs at least one")
@@ -106,131 +157,152 @@ def read_spec(document: Item, where: str) -> PipelineSpec:
         if output.name in seen:
             item.fail(f"two outputs are called {output.name!r}")
         seen.add(output.name)
-    dead = _topic(top["dead_letters"]) if "dead_letters" in top else f"{name}-dead-letters"
-    return PipelineSpec(
+    dead, dead_topic = f"{name}-dead-letters", DeadLetters()
+    if "dead_letters" in top:
+        dead, dead_topic = _dead_letters(top["dead_letters"], dead)
+    relations = _relations(document, top)
+    outputs = tuple(_from(o, i, relations) for o, i in zip(outputs, top["outputs"].items(), strict=True))
+    source = _first(relations) if relations else TOPIC.check(top["source"], TOPIC.shape.open(top["source"]))
+    made = PipelineSpec(
         name=name,
-        source=_source(top["source"]),
+        source=source,
         outputs=outputs,
-        steps=_steps(top["steps"]) if "steps" in top else (),
+        relations=relations,
+        steps=read_steps(top["steps"]) if "steps" in top else (),
         dead_letters=dead,
         bootstrap=top["bootstrap"].text() if "bootstrap" in top else None,
         spark=top["spark"].text_map() if "spark" in top else {},
-        trigger=_duration(top["trigger"]) if "trigger" in top else None,
+        trigger=read_duration(top["trigger"]) if "trigger" in top else None,
         where=where,
+        group_prefix=read_name(top["group"]) if "group" in top else None,
+        dead_topic=dead_topic,
     )
+    check_outputs(made.plan, outputs, top["outputs"].items())
+    for source in made.topics_read:
+        _refuse_loops(top, source, outputs, dead)
+    return made
 
 
-def _name(item: Item) -> str:
-    name = item.text()
-    if not NAME.fullmatch(name):
-        item.fail(f"{item.what} is {name!r}; a name is letters, digits, dots, dashes and underscores")
+def _relations(document: Item, top: Mapping[str, Item]) -> tuple[Relation, ...]:
+    """The relations of a pipeline with several sources; none where there is one."""
+    if "sources" not in top:
+        if "source" not in top:
+            document.fail("the pipeline needs an entry 'source', or 'sources' where there are several")
+        if "relations" in top:
+            top["relations"].fail("relations go with sources: give the source a name there")
+        return ()
+    for name in ("source", "steps"):
+        if name in top:
+            top[name].fail(f"{name} does not go with sources: each of them has its own")
+    return read_relations(top["sources"], top.get("relations"))
+
+
+def _first(relations: tuple[Relation, ...]) -> Source:
+    """The source whose brokers are written to: the first that is a topic."""
+    sources = [relation.origin.source for relation in relations if isinstance(relation.origin, Scan)]
+    return next((source for source in sources if SOURCES[source.kind].topics), sources[0])
+
+
+def _from(output: Output, item: Item, relations: tuple[Relation, ...]) -> Output:
+    """The output with the relation that it is a result of."""
+    names = [relation.name for relation in relations]
+    given = item.mapping().get("from")
+    if given is not None:
+        if not relations:
+            given.fail("from goes with sources and relations: this pipeline has one source")
+        if given.text() not in names:
+            given.fail(f"there is no relation {given.text()!r}; {suggestion(given.text(), names)}")
+        return replace(output, relation=given.text())
+    if not relations:
+        return output
+    last = Plan({relation.name: relation for relation in relations}).leaves
+    if len(last) != 1:
+        item.fail(f"{item.what} needs from, which says what it is a result of: {', '.join(names)}")
+    return replace(output, relation=last[0])
+
+
+def _dead_letters(item: Item, default: str) -> tuple[str, DeadLetters]:
+    """A topic's name, or a group with what it is made with."""
+    if not isinstance(item.value, dict):
+        return _written(item), DeadLetters()
+    found = DEAD_LETTERS.open(item)
+    made = DeadLetters(
+        found["partitions"].number() if "partitions" in found else 1,
+        found["config"].text_map() if "config" in found else {},
+    )
+    return (_written(found["topic"]) if "topic" in found else default), made
+
+
+def _written(item: Item) -> str:
+    """A topic that the pipeline writes."""
+    name = topic_name(item)
+    if name in INTERNAL:
+        item.fail(f"{item.what} is {name!r}, which belongs to the brokers: nothing else writes to it")
     return name
 
 
-def _topic(item: Item) -> str:
-    name = item.text()
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) or name in (".", ".."):
-        item.fail(f"{item.what} is {name!r}, which is no legal topic name")
-    return name
-
-
-def _duration(item: Item) -> str:
-    text = item.text()
-    if not DURATION.fullmatch(text):
-        item.fail(f"{item.what} is {text!r}, not a duration like '10 seconds' or '1 hour'")
-    return text
-
-
-def _source(item: Item) -> Source:
-    found = item.mapping(SOURCE)
-    given = [n for n in ("topic", "topics", "pattern") if n in found]
-    if len(given) != 1:
-        item.fail("source needs one of topic, topics and pattern")
-    topics = tuple(_topic(t) for t in found[given[0]].items()) if given[0] != "pattern" else ()
-    return Source(
-        topics=topics,
-        pattern=found["pattern"].text() if "pattern" in found else None,
-        start=found["start"].choice(("earliest", "latest")) if "start" in found else "earliest",
-        options=_spark_options(found["options"], SOURCE_NAMES) if "options" in found else {},
-    )
-
-
-def _spark_options(item: Item, known: Collection[str]) -> dict[str, str]:
-    """Options of the data source: `kafka.*`, and names whose case does not matter."""
-    for name, entry in item.mapping().items():
-        if not name.lower().startswith("kafka.") and name.lower() not in known:
-            entry.fail(f"{item.what} has no entry {name!r}; {suggestion(name.lower(), known)}, kafka.*")
-    return item.text_map()
-
-
-def _steps(item: Item) -> tuple[Step, ...]:
-    steps = []
-    for number, (kind, options) in enumerate(entries(item), 1):
-        rule = STEPS.get(kind)
-        if rule is None:
-            options.fail(f"there is no step {kind!r}; {suggestion(kind, STEPS)}")
-        steps.append(Step(kind, f"{number} {kind}", rule.check(options), options.where))
-    return tuple(steps)
+def _refuse_loops(top: Mapping[str, Item], source: Source, outputs: tuple[Output, ...], dead: str) -> None:
+    """A pipeline that reads what it writes would never come to an end."""
+    letters = top.get("dead_letters", top["pipeline"])
+    written = {dead: letters, f"{dead[:241]}-replays": letters}
+    for output, item in zip(outputs, top["outputs"].items(), strict=True):
+        written.update(dict.fromkeys(output.topics(), item))
+    for topic, item in written.items():
+        matched = source.pattern is not None and re.fullmatch(source.pattern, topic)
+        if topic in source.topics or matched:
+            how = (
+                f"the pattern {source.pattern!r} of its source matches it"
+                if matched
+                else "it is in its source"
+            )
+            item.fail(f"the pipeline would read topic {topic} that it writes itself, without end: {how}")
 
 
 def _output(item: Item) -> Output:
-    found = item.mapping((*OUTPUT, *TARGETS))
+    found = item.mapping(OUTPUT.entries)
     given = [name for name in ("topic", *TARGETS) if name in found]
-    if len(given) != 1:
+    if len(given) > 1:
+        found[given[1]].fail(
+            f"{item.what} has {' and '.join(given)}: an output goes to one place, so make it {len(given)}"
+        )
+    if not given:
         item.fail(f"{item.what} needs one of topic, {', '.join(sorted(TARGETS))}")
+    OUTPUT.check(item)
     topic, target = "", None
     if given[0] == "topic":
-        topic = _topic(found["topic"])
+        topic = _written(found["topic"])
     else:
         target = Target(given[0], TARGETS[given[0]].check(found[given[0]]))
         for name in ("key", "value", "headers", "timestamp", "route", "partitions", "config"):
             if name in found:
                 found[name].fail(f"{name} goes with a topic, not with {given[0]}")
+    name = read_name(found["name"]) if "name" in found else given[0] if target is not None else topic
     return Output(
-        name=_name(found["name"]) if "name" in found else given[0] if target is not None else topic,
+        name=name,
         topic=topic,
         key=found["key"].text() if "key" in found else None,
         value=found["value"].text() if "value" in found else None,
         timestamp=found["timestamp"].text() if "timestamp" in found else None,
         headers=found["headers"].text_map() if "headers" in found else {},
-        steps=_steps(found["steps"]) if "steps" in found else (),
-        aggregate=_aggregate(found["aggregate"]) if "aggregate" in found else None,
+        steps=read_steps(found["steps"], output=name) if "steps" in found else (),
+        aggregate=read_aggregate(found["aggregate"]) if "aggregate" in found else None,
         partitions=found["partitions"].number() if "partitions" in found else -1,
         config=found["config"].text_map() if "config" in found else {},
-        options=_spark_options(found["options"], SINK_NAMES) if "options" in found else {},
-        trigger=_duration(found["trigger"]) if "trigger" in found else None,
+        options=checked_options(found["options"], SINK_NAMES) if "options" in found else {},
+        trigger=found["trigger"].text() if "trigger" in found else None,
         route=_route(found["route"], "aggregate" in found) if "route" in found else None,
         target=target,
+        where={"": item.where, **{name: entry.where for name, entry in found.items()}},
     )
 
 
 def _route(item: Item, aggregate: bool) -> Route:
     if aggregate:
         item.fail("an aggregate is not routed: use two outputs")
-    found = item.mapping(("by", "topics"), required=("by",))
+    found = ROUTE.open(item)
     topics = (
-        {name: _topic(entry) for name, entry in found["topics"].mapping().items()}
+        {name: _written(entry) for name, entry in found["topics"].mapping().items()}
         if "topics" in found
         else {}
     )
     return Route(found["by"].text(), topics)
-
-
-def _aggregate(item: Item) -> Aggregate:
-    found = item.mapping(AGGREGATE, required=("compute",))
-    window = None
-    if "window" in found:
-        entry = found["window"].mapping(WINDOW, required=("of", "every"))
-        window = Window(
-            of=entry["of"].text(),
-            every=_duration(entry["every"]),
-            slide=_duration(entry["slide"]) if "slide" in entry else None,
-            name=entry["as"].text() if "as" in entry else "window",
-        )
-    late = _duration(found["late"]) if "late" in found else None
-    if late is not None and window is None:
-        item.fail("late needs a window: it says how long a window stays open")
-    compute = found["compute"].text_map()
-    if not compute:
-        found["compute"].fail("compute is empty: name at least one aggregate, like requests: count(*)")
-    return Aggregate(window, found["by"].texts() if "by" in found else (), compute, late)

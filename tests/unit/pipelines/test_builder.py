@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from barnabas.pipelines import Pipeline
+from barnabas.pipelines.delivery import TARGETS
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.spec import parse_spec
 
@@ -55,3 +57,26 @@ def test_slips():
         start.to_topic("x").drop("a")
     with pytest.raises(PipelineError, match="outputs is empty"):
         start.spec()
+
+
+def test_python_reaches_every_output_of_files():
+    given = {
+        "files": {"path": "/tmp/x", "format": "csv", "header": False},
+        "database": {"url": "sqlite://", "table": "t", "key": ["id"]},
+        "elasticsearch": {"url": "http://h:9200", "index": "i", "id": "a"},
+        "clickhouse": {"url": "http://h:8123", "table": "t"},
+        "console": {"rows": 3},
+    }
+    assert set(given) == set(TARGETS)
+    for kind, options in given.items():
+        beside = {"name": "n", "trigger": "5 seconds", "steps": [{"drop": "a"}]}
+        built = Pipeline("p", group="team.p").source("a")
+        made = getattr(built, f"to_{kind}")(**options, **beside).spec()
+        document = {
+            "pipeline": "p", "group": "team.p", "source": {"topics": ["a"]}, "outputs": [{kind: options, **beside}]
+        }  # fmt: skip
+        filed = parse_spec(json.dumps(document))
+        assert made.outputs[0].target == filed.outputs[0].target
+        assert (made.outputs[0].name, made.outputs[0].trigger) == ("n", "5 seconds")
+        assert made.group(made.queries()[0]) == filed.group(filed.queries()[0])
+        assert [s.label for s in made.outputs[0].steps] == ["1 drop"]

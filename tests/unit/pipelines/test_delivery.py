@@ -7,16 +7,17 @@ import json
 import re
 import sqlite3
 import threading
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pyarrow as pa
 import pytest
 
 from barnabas.pipelines.delivery import TARGETS
-from barnabas.pipelines.delivery.base import DOCUMENT, IDENTITY, DeliveryError, Refused, Task
-from barnabas.pipelines.delivery.database import statement
+from barnabas.pipelines.delivery.base import DeliveryError, Refused, Task
 from barnabas.pipelines.document import from_python
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.outgoing import DOCUMENT, IDENTITY
 from barnabas.pipelines.steps.base import RECORD_COLUMNS
 
 TASK = Task("p.q", 7, 0)
@@ -71,15 +72,25 @@ def stand_in():
         server.close()
 
 
+def array_of(values):
+    """As Spark would send them: what Arrow has no type for as text."""
+    try:
+        return pa.array(values)
+    except (OverflowError, pa.ArrowException):
+        whole = all(value is None or isinstance(value, int) for value in values)
+        return pa.array(values, pa.decimal128(38, 0)) if whole else pa.array([str(value) for value in values])
+
+
 def batch_of(*documents, ids=None):
     """Rows as a task gets them: record columns, error, document, identity, then the fields."""
     count = len(documents)
     columns = {name: pa.array([None] * count, pa.binary()) for name in RECORD_COLUMNS}
-    columns["_error"] = pa.array([None] * count, pa.struct([("step", pa.string()), ("reason", pa.string())]))
-    columns[DOCUMENT] = pa.array([json.dumps(d) for d in documents])
+    kind = pa.struct([("step", pa.string()), ("reason", pa.string()), ("output", pa.string())])
+    columns["_error"] = pa.array([None] * count, kind)
+    columns[DOCUMENT] = pa.array([json.dumps(d, default=str) for d in documents])
     columns[IDENTITY] = pa.array(ids or [f"t-0-{i}" for i in range(count)])
     for name in documents[0]:
-        columns[name] = pa.array([d[name] for d in documents])
+        columns[name] = array_of([d.get(name) for d in documents])
     return pa.record_batch(columns)
 
 
@@ -240,13 +251,45 @@ def test_a_database_that_refuses(database):
         TARGETS["database"].reach(options)
 
 
-def test_dialects():
-    columns, key = ["id", "a"], ["id"]
-    assert statement("psycopg", "t", columns, key, "%s, %s") == (
-        "INSERT INTO t (id, a) VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET a = excluded.a"
-    )
-    assert statement("pymysql", "t", columns, key, "%s, %s").endswith("ON DUPLICATE KEY UPDATE a = VALUES(a)")
-    assert statement("sqlite3", "t", ["id"], key, "?").endswith("ON CONFLICT (id) DO NOTHING")
+def test_names_decimals_and_what_does_not_fit(tmp_path):
+    """Names that SQL keeps for itself or that have capitals, values that SQLite has no type for."""
+    path = str(tmp_path / "out.db")
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            'CREATE TABLE "group" ("order" INTEGER PRIMARY KEY, "createdAt" TEXT, price NUMERIC)'
+        )
+    for key, table in ([["order"], "group"], [[], "GROUP"]):
+        options = options_of("database", url=f"sqlite:///{path}", table=table, key=key)
+        TARGETS["database"].reach(options)
+        first = 1 if key else 10
+        rows = [{"order": first + i, "createdAt": "x", "Price": Decimal("12.50")} for i in range(3)]
+        rows += [{"order": 1 << 70, "createdAt": "y", "Price": None}, {**rows[0], "createdAt": "z"}]
+        (refused,) = deliver("database", options, batch_of(*rows), task=Task("q", 1, 0, table))
+        assert [r.row for r in refused] == ([3] if key else [3, 4])
+    with sqlite3.connect(path) as connection:
+        found = connection.execute('SELECT "order", "createdAt", price FROM "group" ORDER BY 1').fetchall()
+    assert found == [
+        (1, "z", 12.5), (2, "x", 12.5), (3, "x", 12.5), (10, "x", 12.5), (11, "x", 12.5), (12, "x", 12.5),
+    ]  # fmt: skip
+    options = options_of("database", url=f"sqlite:///{path}", table="group")
+    with pytest.raises(DeliveryError, match="table group has no column 'nope' for field nope"):
+        deliver("database", options, batch_of({"nope": 1}), task=Task("q", 2, 0, "x"))
+
+
+def test_open_fields_go_to_the_columns_that_there_are(database):
+    options = options_of("database", url=f"sqlite:///{database}", table="t", key=["id"])
+    documents = [{"id": 1, "name": "a"}, {"id": "2", "name": {"x": 1.50}}, {"id": "x"}, {"id": 3, "more": 1}]
+    batch = batch_of(*documents).select(range(len(RECORD_COLUMNS) + 3))
+    task = Task("q", 1, 0, "i", open=True)
+    reasons = [
+        (r.row, r.reason) for refused in deliver("database", options, batch, task=task) for r in refused
+    ]
+    assert reasons == [(2, "id is x, not int"), (3, "table t has no column for field more")]
+    assert rows_in(database, "t") == [(1, "a"), (2, '{"x": 1.5}')]
+    ignoring = options_of("database", url=f"sqlite:///{database}", table="t", key=["id"], others="ignore")
+    (refused,) = deliver("database", ignoring, batch_of({"id": 4, "name": "n", "more": 1}), task=task)
+    assert refused == []
+    assert rows_in(database, "t")[-1] == (4, "n")
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -258,11 +301,15 @@ def test_dialects():
         ("elasticsearch", {"url": "host:9200", "index": "x"}, "is not a URL like http://host:9200"),
         ("elasticsearch", {"url": "http://h", "index": "Up"}, "index is 'Up'; an index name is lower case"),
         ("clickhouse", {"url": "http://h", "table": "a b"}, "table is 'a b', not a name"),
-        ("database", {"table": "t"}, "needs one of driver"),
-        ("database", {"table": "t", "driver": "nosuchdriver"}, "the driver 'nosuchdriver' is not installed"),
-        ("database", {"table": "t", "driver": "json"}, "'json' is not a DB-API driver"),
+        ("database", {"table": "t"}, "database needs one of url"),
+        (
+            "database",
+            {"table": "t", "driver": "nosuchdriver"},
+            "the driver is 'nosuchdriver'; allowed: MySQLdb",
+        ),
+        ("database", {"table": "t", "driver": "json"}, "the driver is 'json'"),
         ("database", {"table": "t", "jdbc": "x", "key": ["a"]}, "key does not go with jdbc"),
-        ("files", {"path": "x", "format": "xls"}, "format is 'xls'; allowed: csv, json"),
+        ("files", {"path": "x", "format": "xls"}, "format is 'xls'; allowed: csv, delta, json"),
         ("files", {"path": "x", "merge": {"files": 1}}, "is 1, not a number from 2 up"),
         ("console", {"lines": 3}, "console has no entry 'lines'"),
     ],

@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.pipelines.offsets import ROWS_SHARED_MAX, Range, build_offset, gather, parse_offset, split
 from barnabas.pipelines.options import OptionError, sink_options, source_options
+from barnabas.pipelines.source import StreamReader
 from barnabas.records.compression import Codec
 
 BASE = {"kafka.bootstrap.servers": "h1,[::1]:9095", "subscribe": "a, b"}
@@ -120,3 +121,51 @@ def test_there_are_as_many_tasks_as_were_asked_for():
     assert [len(parts) for parts in gather(few, 4)] == [3, 1, 1, 1]
     assert len(gather(few, 9)) == 6
     assert [r for parts in gather(few, 2) for r in parts] == few
+
+
+def test_sparks_own_options_of_pace():
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
+    options = source_options(
+        {
+            **given,
+            "minOffsetsPerTrigger": "100",
+            "maxTriggerDelay": "90s",
+            "maxRecordsPerPartition": "10",
+            "kafkaConsumer.pollTimeoutMs": "1500",
+            "fetchOffset.retryIntervalMs": "20",
+            "startingOffsetsByTimestampStrategy": "latest",
+        }
+    )
+    assert (options.rows_per_trigger_min, options.trigger_delay_s, options.rows_per_task_max) == (
+        100,
+        90.0,
+        10,
+    )
+    assert (options.client.request_timeout_s, options.client.backoff_s) == (1.5, 0.02)
+    assert options.starting.end_when_younger
+    assert not source_options(given).starting.end_when_younger
+    for name, value in (("maxTriggerDelay", "soon"), ("startingOffsetsByTimestampStrategy", "never")):
+        with pytest.raises(OptionError, match=f"{name}={value} is not"):
+            source_options({**given, name: value})
+
+
+def test_ranges_are_cut_to_size():
+    parts = split([Range("t", 0, 0, 7), Range("t", 1, 5, 6)], 1, 3)
+    assert [(r.partition, r.start, r.end) for r in parts] == [(0, 0, 3), (0, 3, 6), (0, 6, 7), (1, 5, 6)]
+
+
+def test_a_micro_batch_waits_for_enough_records():
+    options = source_options(
+        {
+            "kafka.bootstrap.servers": "h:1",
+            "subscribe": "t",
+            "minOffsetsPerTrigger": "5",
+            "maxTriggerDelay": "1h",
+        }
+    )
+    reader = StreamReader(options)
+    start = {"t": {"id": "x", "0": 10}}
+    assert reader._holds_back(start, {"t": {"id": "x", "0": 14}})
+    assert not reader._holds_back(start, {"t": {"id": "x", "0": 15}})
+    reader._triggered -= 3600
+    assert not reader._holds_back(start, {"t": {"id": "x", "0": 11}})

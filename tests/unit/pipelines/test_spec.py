@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.preparing import new_topics
 from barnabas.pipelines.spec import parse_spec
 
 GOOD = """\
@@ -34,7 +35,7 @@ def test_a_good_file():
     assert spec.dead_letters == "p-dead-letters"
     assert [(o.name, o.topic) for o in spec.outputs] == [("out", "out"), ("counts", "counts")]
     first, second = spec.queries()
-    assert (first.sends_common, second.sends_common) == (True, False)
+    assert (bool(first.sends), bool(second.sends)) == (True, False)
     assert spec.group(second) == "p.counts"
 
 
@@ -42,7 +43,7 @@ def test_bad_records_have_a_way_out_of_pipelines_that_only_count():
     spec = parse_spec(
         "pipeline: p\nsource: {topic: a}\noutputs:\n  - topic: c\n    aggregate: {compute: {n: count(*)}}\n"
     )
-    assert [(q.name, q.sends_common, q.only_dead) for q in spec.queries()] == [
+    assert [(q.name, bool(q.sends), q.only_dead) for q in spec.queries()] == [
         ("c", False, False),
         ("dead-letters", True, True),
     ]
@@ -79,3 +80,83 @@ def test_slips_are_told_with_their_line(old, new, message):
     text = str(caught.value)
     assert "\n" not in text
     assert message in text or text.startswith(message)
+
+
+def test_what_the_environment_and_files_say(monkeypatch, tmp_path):
+    monkeypatch.setenv("TOPIC", "orders")
+    monkeypatch.setenv("COUNT", "3")
+    (tmp_path / "secret").write_text("0815 & more\n")
+    spec = parse_spec(
+        "pipeline: p\nsource: {topic: '${env:TOPIC}-in', "
+        f"options: {{kafka.sasl.password: '${{file:{tmp_path}/secret}}'}}}}\n"
+        "outputs: [{topic: out, partitions: '${env:COUNT}', value: \"'$${env:TOPIC}'\"}]"
+    )
+    assert spec.source.topics == ("orders-in",)
+    assert spec.source.options == {"kafka.sasl.password": "0815 & more"}
+    assert (spec.outputs[0].partitions, spec.outputs[0].value) == (3, "'${env:TOPIC}'")
+    with pytest.raises(
+        PipelineError, match=r"^f:2: source.topic: the environment variable NO_SUCH is not set$"
+    ):
+        parse_spec("pipeline: p\nsource: {topic: '${env:NO_SUCH}'}\noutputs: [{topic: o}]", "f")
+    with pytest.raises(PipelineError, match=r"^f:2: source.topic: /no/such cannot be read"):
+        parse_spec("pipeline: p\nsource: {topic: '${file:/no/such}'}\noutputs: [{topic: o}]", "f")
+
+
+@pytest.mark.parametrize(
+    ("start", "word", "options"),
+    [
+        ("latest", "latest", {}),
+        ("{group: g}", "earliest", {"startingGroup": "g"}),
+        ("{group: g, otherwise: latest}", "latest", {"startingGroup": "g"}),
+        (
+            "{at: 2026-01-31T12:00:00+01:00}",
+            "latest",
+            {"startingTimestamp": "1769857200000", "startingOffsetsByTimestampStrategy": "latest"},
+        ),
+        ("{at: 5}", "latest", {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "latest"}),
+    ],
+)
+def test_where_a_pipeline_begins(start, word, options):
+    source = parse_spec(f"pipeline: p\nsource: {{topic: a, start: {start}}}\noutputs: [{{topic: o}}]").source
+    assert (source.start, dict(source.options)) == (word, options)
+
+
+def test_groups_dead_letters_and_one_place_per_output():
+    spec = parse_spec(
+        "pipeline: p\ngroup: team.p\nsource: {topic: a}\ndead_letters: {topic: d, partitions: 2, "
+        "config: {retention.ms: 1000}}\noutputs: [{topic: o}, {console: {}}]"
+    )
+    assert [spec.group(query) for query in spec.queries()] == ["team.p.o", "team.p.console"]
+    assert next((t.name, t.configs) for t in new_topics(spec)) == ("d", {"retention.ms": "1000"})
+    free = parse_spec("pipeline: p\nsource: {topic: a}\noutputs: [{topic: o}]")
+    assert next((t.name, t.configs) for t in new_topics(free)) == ("p-dead-letters", {"retention.ms": "-1"})
+    assert (spec.dead_letters, spec.dead_topic.partitions, spec.dead_topic.config) == (
+        "d",
+        2,
+        {"retention.ms": "1000"},
+    )
+    for text, message in (
+        (
+            "{topic: o, console: {}}",
+            "outputs[1] has topic and console: an output goes to one place, so make it 2",
+        ),
+        ("{topic: __consumer_offsets}", "which belongs to the brokers"),
+    ):
+        with pytest.raises(PipelineError) as caught:
+            parse_spec(f"pipeline: p\nsource: {{topic: a}}\noutputs: [{text}]", "f")
+        assert str(caught.value).startswith("f:3: ")
+        assert message in str(caught.value)
+
+
+def test_outputs_that_share_a_query():
+    text = (
+        "pipeline: p\nsource: {topic: a}\noutputs:\n  - topic: b\n  - {topic: c, key: x}\n"
+        "  - {topic: d, steps: [explode: {field: x}]}\n  - {topic: e, trigger: 1 minute}\n  - console: {}\n"
+    )
+    spec = parse_spec(text)
+    assert [(q.name, [o.name for o in q.outputs], bool(q.sends)) for q in spec.queries()] == [
+        ("topics", ["b", "c"], True), ("d", ["d"], False), ("e", ["e"], False), ("console", ["console"], False),
+    ]  # fmt: skip
+    assert [query.name for query in spec.queries(["c"])] == ["b", "c", "d", "e", "console"]
+    other = parse_spec(text.replace("topic: b", "topic: topics"))
+    assert other.queries()[0].name == "topics-together"

@@ -8,6 +8,7 @@ again. So a target is told things twice now and then; each says in its `repeats`
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -16,18 +17,20 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.chain import JSON_OPTIONS, dead_columns
 from barnabas.pipelines.columns import DDL_TYPES
 from barnabas.pipelines.document import Item
+from barnabas.pipelines.folders import Folder
+from barnabas.pipelines.outgoing import DOCUMENT, IDENTITY, JSON_OPTIONS, dead_columns
+from barnabas.pipelines.shapes import Shape
 from barnabas.pipelines.steps.base import ERROR_TYPE, RECORD_COLUMNS, Frame, quoted
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from barnabas.pipelines.model import PipelineSpec, Target
 
 RECORD_DDL: Final = ", ".join(f"{name} {DDL_TYPES[name[1:]]}" for name in RECORD_COLUMNS)
 RESULT_DDL: Final = f"{RECORD_DDL}, _error {ERROR_TYPE}"
-DOCUMENT: Final = "_document"
-IDENTITY: Final = "_identity"
 
 
 class DeliveryError(Exception):
@@ -43,16 +46,29 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Delivery:
+    """A micro-batch on its way to a target. query: its name, for people. identity: the id that Spark gave the query's
+    checkpoint; with the batch number it names this delivery and no other, whatever else has the query's name."""
+
+    query: str
+    identity: str
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
-    """What is being delivered. part: the Spark task; the same micro-batch has the same parts when repeated."""
+    """A task's part of a delivery. part: the Spark task; the same micro-batch has the same parts when repeated. open:
+    there are more fields in the documents than there are columns."""
 
     query: str
     batch_id: int
     part: int
+    identity: str = ""
+    open: bool = False
 
     @property
     def label(self) -> str:
-        return f"{self.query}-{self.batch_id}-{self.part}"
+        return f"{self.identity or self.query}-{self.batch_id}-{self.part}"
 
 
 Deliver = Callable[
@@ -64,29 +80,23 @@ Deliver = Callable[
 class TargetKind:
     """One kind of target.
 
-    check: the file's entry to options (raises PipelineError). reach: tries the target from the driver before
-    anything runs, and raises PipelineError when it does not answer. deliver: runs in a task. write: runs in
-    the driver instead, for targets that Spark writes itself (`by_spark` says for which options). repeats: what a
-    repeated batch does.
+    shape: what its entry may hold. check: the file's entry to options (raises PipelineError). reach: tries the target
+    from the driver before anything runs, and raises PipelineError when it does not answer. deliver: runs in a task. write:
+    runs in the driver instead, for targets that Spark writes itself (`by_spark` says for which options). repeats: what
+    a repeated batch does. takes_open: whether fields need not be known before; None for one that takes documents.
+    takes_bytes: whether records without any field are delivered with their bytes, not as text.
     """
 
     name: str
     repeats: str
+    shape: Shape
     check: Callable[[Item], Mapping[str, Any]]
     reach: Callable[[Mapping[str, Any]], None]
     deliver: Deliver | None = None
-    write: Callable[[Mapping[str, Any], str, int, Frame], None] | None = None
+    write: Callable[[Mapping[str, Any], Delivery, Frame], None] | None = None
     by_spark: Callable[[Mapping[str, Any]], bool] = lambda _: True
-
-
-def identified(rows: DataFrame, identity: str | None) -> DataFrame:
-    """Rows that have their document (all fields as JSON) with their identity, ready for `deliver_batch`.
-
-    identity: Spark SQL for the document's id; without it topic, partition and offset, which are the same
-    whenever the record is delivered.
-    """
-    place = F.concat_ws("-", "_topic", "_partition", "_offset")
-    return rows.withColumn(IDENTITY, place if identity is None else F.expr(identity).cast("string"))
+    takes_open: Callable[[Mapping[str, Any]], bool] | None = None
+    takes_bytes: Callable[[Mapping[str, Any]], bool] = lambda _: False
 
 
 def deliver_batch(
@@ -95,18 +105,36 @@ def deliver_batch(
     *,
     spec: PipelineSpec,
     query: str,
+    output: str,
+    checkpoint: str,
     target: Target,
     fields: Sequence[str],
+    open: bool,
     settings: Mapping[str, str],
 ) -> None:
     """Delivers a micro-batch of `identified` rows; what was refused goes to the dead letters."""
+    delivery = Delivery(query, checkpoint_identity(rows.sparkSession, checkpoint), batch_id)
+    deliver_rows(rows, delivery, spec, output, target, fields, open, settings)
+
+
+def deliver_rows(
+    rows: DataFrame,
+    delivery: Delivery,
+    spec: PipelineSpec,
+    output: str,
+    target: Target,
+    fields: Sequence[str],
+    open: bool,
+    settings: Mapping[str, str],
+) -> None:
+    """The same under a name that the caller gives. output: whose rows they are, for the dead letters."""
     from barnabas.pipelines.delivery import TARGETS
 
     kind = TARGETS[target.kind]
     if kind.write is not None and kind.by_spark(target.options):
         rows = rows.persist()
         try:
-            kind.write(target.options, query, batch_id, Frame(_good(rows), tuple(fields)))
+            kind.write(target.options, delivery, Frame(_good(rows), tuple(fields), open))
             refused = rows.where(F.col("_error").isNotNull()).select(*_result_columns(rows))
             _bury(refused, spec, settings)
         finally:
@@ -115,8 +143,14 @@ def deliver_batch(
     assert kind.deliver is not None
     columns = [*_result_columns(rows), F.col(DOCUMENT), F.col(IDENTITY)]
     plain = rows.select(*columns, *[_plain(rows, name) for name in fields])
-    work = _Work(kind.name, target.options, query, batch_id, kind.deliver)
+    work = _Work(kind.name, target.options, delivery, open, kind.deliver, output)
     _bury(plain.mapInArrow(work, RESULT_DDL), spec, settings)
+
+
+@functools.cache
+def checkpoint_identity(spark: SparkSession, checkpoint: str) -> str:
+    """The id of the query whose checkpoint this is."""
+    return str(Folder(spark, checkpoint).read_note("metadata")["id"]).replace("-", "")
 
 
 def _good(rows: DataFrame) -> DataFrame:
@@ -162,22 +196,25 @@ class _Work:
 
     kind: str
     options: Mapping[str, Any]
-    query: str
-    batch_id: int
+    delivery: Delivery
+    open: bool
     deliver: Deliver
+    output: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        task = Task(self.query, self.batch_id, 0 if context is None else context.partitionId())
+        part = 0 if context is None else context.partitionId()
+        delivery = self.delivery
+        task = Task(delivery.query, delivery.batch_id, part, delivery.identity, self.open)
         failed_before: list[pa.RecordBatch] = []
         results = self.deliver(self.options, task, self._good(batches, failed_before))
         for batch, refused in results:
             yield from failed_before
             failed_before.clear()
             if refused:
-                yield _marked(batch, refused, f"deliver {self.kind}")
+                yield _marked(batch, refused, f"deliver {self.kind}", self.output)
         yield from failed_before
 
     @staticmethod
@@ -193,12 +230,13 @@ class _Work:
                 failed.append(bad.select(range(len(RECORD_COLUMNS) + 1)))
 
 
-def _marked(batch: pa.RecordBatch, refused: list[Refused], step: str) -> pa.RecordBatch:
+def _marked(batch: pa.RecordBatch, refused: list[Refused], step: str, output: str) -> pa.RecordBatch:
     """The refused rows with their reason as error."""
     rows = batch.take(pa.array([r.row for r in refused], pa.int64())).select(range(len(RECORD_COLUMNS) + 1))
     names = rows.schema.names
     at = names.index("_error")
-    errors = pa.array([{"step": step, "reason": r.reason} for r in refused], rows.schema.field(at).type)
+    made = [{"step": step, "reason": r.reason, "output": output} for r in refused]
+    errors = pa.array(made, rows.schema.field(at).type)
     return rows.set_column(at, rows.schema.field(at), errors)
 
 

@@ -23,15 +23,25 @@ from barnabas.pipelines.delivery.base import DeliveryError, Refused, TargetKind,
 from barnabas.pipelines.delivery.http import Answer, HttpTarget, short_text
 from barnabas.pipelines.document import Item
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.shapes import Group, Number, Text
 
-NAMES: Final = ("url", "table", "ca_file", "deadline_s")
+SHAPE: Final = Group(
+    {
+        "url": Text("like http://user:password@host:8123"),
+        "table": Text("a table, or database.table"),
+        "ca_file": Text("certificates to trust (PEM)"),
+        "deadline_s": Number("how long a busy server is asked again, in seconds; default 120"),
+    },
+    "a table of ClickHouse",
+    required=("url", "table"),
+)
 _UNREADABLE: Final = re.compile(r"\(at row (\d+)\)")
 _VIOLATED: Final = re.compile(r"is violated at row (\d+)\.")
 REFUSED_ROWS_MAX: Final = 1000
 
 
 def _check(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(NAMES, required=("url", "table"))
+    found = SHAPE.open(item)
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", found["table"].text()):
         found["table"].fail(f"table is {found['table'].text()!r}, not a name like access or db.access")
     options: dict[str, Any] = {name: entry.text() for name, entry in found.items()}
@@ -123,6 +133,7 @@ def _send(server: HttpTarget, table: str, token: str, rows: list[str]) -> Answer
 CLICKHOUSE: Final = TargetKind(
     "clickhouse",
     "a repeated batch is dropped by tables that keep deduplication tokens, and stored again by others",
+    SHAPE,
     _check,
     _reach,
     deliver=_deliver,

@@ -8,13 +8,18 @@ from typing import Any, Final
 
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.delivery.base import TargetKind
+from barnabas.pipelines.delivery.base import Delivery, TargetKind
 from barnabas.pipelines.document import Item
+from barnabas.pipelines.shapes import Group, Number
 from barnabas.pipelines.steps.base import Frame
+
+SHAPE: Final = Group(
+    {"rows": Number("how many documents of a micro-batch are shown; default 20")}, "the terminal"
+)
 
 
 def _check(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(("rows",))
+    found = SHAPE.open(item)
     return {"rows": found["rows"].number() if "rows" in found else 20}
 
 
@@ -22,14 +27,16 @@ def _reach(options: Mapping[str, Any]) -> None:
     """The terminal is always there."""
 
 
-def _write(options: Mapping[str, Any], query: str, batch_id: int, frame: Frame) -> None:
+def _write(options: Mapping[str, Any], delivery: Delivery, frame: Frame) -> None:
     limit = options["rows"]
     found = frame.data.select(F.col("_document").alias("text")).limit(limit + 1).collect()
     for row in found[:limit]:
         print(row["text"])
     if len(found) > limit:
-        print(f"... more in batch {batch_id} of {query}")
+        print(f"... more in batch {delivery.batch_id} of {delivery.query}")
     sys.stdout.flush()
 
 
-CONSOLE: Final = TargetKind("console", "a repeated batch is printed again", _check, _reach, write=_write)
+CONSOLE: Final = TargetKind(
+    "console", "a repeated batch is printed again", SHAPE, _check, _reach, write=_write
+)

@@ -1,205 +1,281 @@
-"""To a database through Python's DB-API, or through JDBC where its jar is at hand.
+"""To a database through SQLAlchemy, or through JDBC where its jar is at hand.
 
-    database: {driver: psycopg, connect: {dsn: "host=db dbname=logs"}, table: requests, key: [id]}
-    database: {driver: sqlite3, connect: {database: out.db}, table: requests}
+    database: {url: "postgresql+psycopg://me:${env:PASSWORD}@db/logs", table: requests, key: [id]}
+    database: {driver: sqlite3, connect: {database: out.db}, table: requests}     a DB-API module and its arguments
     database: {jdbc: "jdbc:postgresql://db/logs", table: requests, properties: {user: me, driver: org.postgresql.Driver}}
 
 With `key` a row replaces the one with the same key, so a repeated batch changes nothing. Without it rows are added
 together with a line in the table `barnabas_batches`, in one transaction, which says that this part of the batch
-is in: a repeated one is skipped. Through JDBC rows are only added: a repeated batch is there twice.
-The table must be there. Fields go to the columns of their names.
+of this checkpoint is in: a repeated one is skipped. Through JDBC rows are only added: a repeated batch is there twice.
+The table must be there. Fields go to the columns of their names; where the names differ by case only, that is the same
+column. Fields of open JSON that the table has no column for make their record a dead letter, unless `others: ignore`.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
-import re
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+import sqlalchemy as sa
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.delivery.base import DeliveryError, Refused, TargetKind, Task, field_names
+from barnabas.pipelines.delivery.base import (
+    Delivery,
+    DeliveryError,
+    Refused,
+    TargetKind,
+    Task,
+    documents,
+    field_names,
+)
+from barnabas.pipelines.delivery.rows import Number, Store, bound, from_json
 from barnabas.pipelines.document import Item, suggestion
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.shapes import Anything, Choice, Group, Named, Several, Text
 from barnabas.pipelines.steps.base import Frame, quoted
 
-NAMES: Final = ("driver", "connect", "jdbc", "properties", "table", "key", "columns")
-PLACEHOLDERS: Final[dict[str, str]] = {"qmark": "?", "format": "%s", "pyformat": "%s", "numeric": ":{}"}
-PROGRESS: Final = "barnabas_batches"
-REFUSED_ROWS_MAX: Final = 1000
+DIALECTS: Final[Mapping[str, str]] = {
+    "sqlite3": "sqlite",
+    "psycopg": "postgresql+psycopg",
+    "psycopg2": "postgresql+psycopg2",
+    "pg8000": "postgresql+pg8000",
+    "pymysql": "mysql+pymysql",
+    "MySQLdb": "mysql+mysqldb",
+    "mysql.connector": "mysql+mysqlconnector",
+    "mariadb": "mariadb+mariadbconnector",
+    "oracledb": "oracle+oracledb",
+    "pyodbc": "mssql+pyodbc",
+}
+"""DB-API modules and SQLAlchemy's name of the dialect over each."""
+SHAPE: Final = Group(
+    {
+        "url": Text("a URL of SQLAlchemy, like postgresql+psycopg://user:password@host/database"),
+        "driver": Text("a DB-API module, in place of url"),
+        "connect": Named(Anything(), "arguments of the driver's connect"),
+        "jdbc": Text("a URL of JDBC; its driver with --conf spark.jars=FILE.jar"),
+        "properties": Named(Text(), "properties of the JDBC connection"),
+        "table": Text("a table that is there"),
+        "key": Several(Text("a column"), "a row replaces the one of the same key"),
+        "columns": Named(Text("a column"), "fields whose columns have another name"),
+        "others": Choice(("refuse", "ignore"), "fields of open JSON without a column; default refuse"),
+    },
+    "a table of a database",
+    required=("table",),
+    one_of=("url", "driver", "jdbc"),
+    needs={"properties": "jdbc"},
+)
+PROGRESS: Final = sa.Table(
+    "barnabas_batches",
+    sa.MetaData(),
+    sa.Column("query", sa.String(200), primary_key=True),
+    sa.Column("batch", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("part", sa.Integer, primary_key=True, autoincrement=False),
+)
 
 
 def _check(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(NAMES, required=("table",))
-    if ("driver" in found) == ("jdbc" in found):
-        item.fail("database needs one of driver (a DB-API module) and jdbc (a URL)")
-    table = found["table"].text()
-    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", table):
-        found["table"].fail(f"table is {table!r}, not a name like requests or logs.requests")
+    found = SHAPE.open(item)
     options: dict[str, Any] = {
-        "table": table,
+        "table": found["table"].text(),
         "key": list(found["key"].texts()) if "key" in found else [],
         "columns": found["columns"].text_map() if "columns" in found else {},
+        "others": found["others"].choice(("refuse", "ignore")) if "others" in found else "refuse",
+        "connect": {name: entry.value for name, entry in found["connect"].mapping().items()}
+        if "connect" in found
+        else {},
     }
     if "jdbc" in found:
         if options["key"]:
             found["key"].fail(
-                "key does not go with jdbc: Spark's JDBC writer only adds rows; use a DB-API driver"
+                "key does not go with jdbc: Spark's JDBC writer only adds rows; use url or driver"
             )
         return options | {
             "jdbc": found["jdbc"].text(),
             "properties": found["properties"].text_map() if "properties" in found else {},
         }
-    options["driver"] = found["driver"].text()
-    options["connect"] = (
-        {name: entry.value for name, entry in found["connect"].mapping().items()}
-        if "connect" in found
-        else {}
-    )
+    chosen = "url" if "url" in found else "driver"
+    options[chosen] = found[chosen].text()
     try:
-        _module(options)
-    except DeliveryError as error:
-        found["driver"].fail(str(error))
+        _engine(options)
+    except (DeliveryError, sa.exc.SQLAlchemyError, ImportError) as error:
+        found[chosen].fail(said(error))
     return options
 
 
-def _module(options: Mapping[str, Any]) -> Any:
-    try:
-        module = importlib.import_module(options["driver"])
-    except ImportError as error:
-        raise DeliveryError(f"the driver {options['driver']!r} is not installed: {error}") from error
-    if not hasattr(module, "connect") or module.paramstyle not in PLACEHOLDERS:
-        raise DeliveryError(f"{options['driver']!r} is not a DB-API driver that can be used here")
-    return module
+def said(error: Exception) -> str:
+    """What a database said, on one line, without SQLAlchemy's own additions."""
+    inner = getattr(error, "orig", None) or error
+    return " ".join(str(inner).split()) or type(inner).__name__
 
 
-def _connect(options: Mapping[str, Any]) -> Any:
-    return _module(options).connect(**options["connect"])
+def _engine(options: Mapping[str, Any]) -> sa.Engine:
+    if "url" in options:
+        engine = sa.create_engine(
+            options["url"], poolclass=sa.pool.NullPool, connect_args=dict(options["connect"])
+        )
+    else:
+        driver = options["driver"]
+        if driver not in DIALECTS:
+            raise DeliveryError(
+                f"the driver is {driver!r}; {suggestion(driver, DIALECTS)}, or a url of SQLAlchemy"
+            )
+        try:
+            module = importlib.import_module(driver)
+        except ImportError as error:
+            raise DeliveryError(f"the driver {driver!r} is not installed: {error}") from error
+        connect = functools.partial(module.connect, **options["connect"])
+        engine = sa.create_engine(f"{DIALECTS[driver]}://", poolclass=sa.pool.NullPool, creator=connect)
+    if engine.dialect.name == "sqlite":
+        # Python's module would begin transactions by itself, and too late for savepoints.
+        sa.event.listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    return engine
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A table as the database has it. columns: names and types."""
+
+    schema: str | None
+    table: str
+    columns: Mapping[str, sa.types.TypeEngine[Any]]
+
+    def column(self, name: str) -> str | None:
+        """The column of this name; one that differs by case only will do when there is just one."""
+        if name in self.columns:
+            return name
+        near = [column for column in self.columns if column.lower() == name.lower()]
+        return near[0] if len(near) == 1 else None
+
+
+def _shape(connection: sa.Connection, name: str) -> Shape:
+    """Looks the table up. Raises DeliveryError when it is not there."""
+    inspector = sa.inspect(connection)
+    places: list[tuple[str | None, str]] = [(None, name)]
+    if "." in name:
+        schema_name, _, inner = name.rpartition(".")
+        places.append((schema_name, inner))
+    for schema, table in places:
+        try:
+            for there in inspector.get_table_names(schema) + inspector.get_view_names(schema):
+                if there == table or there.lower() == table.lower():
+                    found = inspector.get_columns(there, schema)
+                    return Shape(schema, there, {column["name"]: column["type"] for column in found})
+        except sa.exc.NoSuchTableError:
+            continue
+    raise DeliveryError(f"no such table: {name}")
+
+
+def _keys(shape: Shape, options: Mapping[str, Any]) -> list[str]:
+    found = []
+    for name in options["key"]:
+        column = shape.column(options["columns"].get(name, name))
+        if column is None:
+            raise DeliveryError(
+                f"table {options['table']} has no column {name!r}; {suggestion(name, shape.columns)}"
+            )
+        found.append(column)
+    return found
 
 
 def _reach(options: Mapping[str, Any]) -> None:
     if "jdbc" in options:
         return  # Spark says what is wrong with a JDBC URL when the first batch is written
-    module = _module(options)
     try:
-        with closing(_connect(options)) as connection:
-            cursor = connection.cursor()
-            cursor.execute(f"SELECT * FROM {options['table']} WHERE 1 = 0")
-            columns = [row[0] for row in cursor.description]
-            for name in options["key"]:
-                if name not in columns:
-                    raise PipelineError(
-                        f"database: table {options['table']} has no column {name!r}; {suggestion(name, columns)}"
-                    )
+        with _engine(options).begin() as connection:
+            _keys(_shape(connection, options["table"]), options)
             if not options["key"]:
-                cursor.execute(
-                    f"CREATE TABLE IF NOT EXISTS {PROGRESS} (query varchar(200) NOT NULL, batch bigint NOT NULL, "
-                    "part integer NOT NULL, PRIMARY KEY (query, batch, part))"
-                )
-                connection.commit()
-    except module.Error as error:
-        raise PipelineError(f"database: {_said(error)}") from error
-
-
-def _said(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+                PROGRESS.metadata.create_all(connection)
+    except (DeliveryError, sa.exc.SQLAlchemyError, OSError) as error:
+        raise PipelineError(f"database: {said(error)}") from error
 
 
 def _deliver(
     options: Mapping[str, Any], task: Task, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, list[Refused]]]:
     """All of a task's rows in one transaction."""
-    module = _module(options)
     results: list[tuple[pa.RecordBatch, list[Refused]]] = []
     try:
-        with closing(_connect(options)) as connection:
-            if options["key"] or _is_new(module, connection, task):
+        with _engine(options).begin() as connection:
+            if options["key"] or _is_new(connection, task):
+                shape = _shape(connection, options["table"])
+                store = Store(connection, shape.schema, shape.table, _keys(shape, options))
                 for batch in batches:
-                    results.append((batch, _store(module, connection, options, batch)))
+                    rows = _open_rows if task.open else _declared_rows
+                    columns, ready, refused = rows(options, shape, store.dialect, batch)
+                    places = [place for place, _ in ready]
+                    failed = store.add(columns, [row for _, row in ready])
+                    refused += [Refused(places[row], said(reason)) for row, reason in failed]
+                    results.append((batch, refused))
             else:
                 results += [(batch, []) for batch in batches]
-            connection.commit()
-    except module.Error as error:
-        raise DeliveryError(f"table {options['table']}: {_said(error)}") from error
+    except sa.exc.SQLAlchemyError as error:
+        raise DeliveryError(f"table {options['table']}: {said(error)}") from error
     yield from results
 
 
-def _marks(module: Any, count: int) -> str:
-    mark = PLACEHOLDERS[module.paramstyle]
-    return ", ".join(mark.format(i + 1) for i in range(count))
+Ready = tuple[list[str], list[tuple[int, Sequence[Any]]], list[Refused]]
+"""Columns; rows with their places in the batch; rows that do not fit."""
 
 
-def _is_new(module: Any, connection: Any, task: Task) -> bool:
+def _declared_rows(options: Mapping[str, Any], shape: Shape, dialect: str, batch: pa.RecordBatch) -> Ready:
+    fields = field_names(batch)
+    columns = []
+    for field in fields:
+        name = options["columns"].get(field, field)
+        column = shape.column(name)
+        if column is None:
+            raise DeliveryError(
+                f"table {options['table']} has no column {name!r} for field {field}; "
+                f"{suggestion(name, shape.columns)}; drop the field, or name its column in `columns`"
+            )
+        columns.append(column)
+    values = [batch.column(batch.schema.get_field_index(field)).to_pylist() for field in fields]
+    rows = [tuple(bound(value, dialect) for value in row) for row in zip(*values, strict=True)]
+    return columns, list(enumerate(rows)), []
+
+
+def _open_rows(options: Mapping[str, Any], shape: Shape, dialect: str, batch: pa.RecordBatch) -> Ready:
+    """Rows of open JSON: a value goes to its column when that takes it."""
+    columns = list(shape.columns)
+    names: dict[str, str | None] = {}
+    ready: list[tuple[int, Sequence[Any]]] = []
+    refused = []
+    for place, document in enumerate(documents(batch)):
+        values: dict[str, Any] = {}
+        try:
+            for field, value in json.loads(document, parse_float=Number).items():
+                if field not in names:
+                    names[field] = shape.column(options["columns"].get(field, field))
+                column = names[field]
+                if column is not None:
+                    values[column] = bound(from_json(value, shape.columns[column], column), dialect)
+                elif options["others"] == "refuse":
+                    raise ValueError(f"table {options['table']} has no column for field {field}")
+        except ValueError as error:
+            refused.append(Refused(place, str(error)))
+            continue
+        ready.append((place, [values.get(column) for column in columns]))
+    used = [i for i, column in enumerate(columns) if column in names.values()]
+    return [columns[i] for i in used], [(p, tuple(row[i] for i in used)) for p, row in ready], refused
+
+
+def _is_new(connection: sa.Connection, task: Task) -> bool:
     """Notes that this part of the batch is in; whether it was not before."""
-    mark = [PLACEHOLDERS[module.paramstyle].format(i + 1) for i in range(3)]
-    cursor = connection.cursor()
-    cursor.execute(
-        f"SELECT 1 FROM {PROGRESS} WHERE query = {mark[0]} AND batch = {mark[1]} AND part = {mark[2]}",
-        (task.query, task.batch_id, task.part),
-    )
-    if cursor.fetchone() is not None:
+    note = {"query": task.identity, "batch": task.batch_id, "part": task.part}
+    same = [PROGRESS.c[name] == value for name, value in note.items()]
+    if connection.execute(sa.select(PROGRESS.c.part).where(*same)).first() is not None:
         return False
-    cursor.execute(
-        f"INSERT INTO {PROGRESS} (query, batch, part) VALUES ({', '.join(mark)})",
-        (task.query, task.batch_id, task.part),
-    )
+    connection.execute(sa.insert(PROGRESS).values(note))
     return True
 
 
-def statement(driver: str, table: str, columns: Sequence[str], key: Sequence[str], marks: str) -> str:
-    """INSERT, or with a key the statement that inserts or replaces, in the dialect of the driver's database."""
-    names = ", ".join(columns)
-    insert = f"INSERT INTO {table} ({names}) VALUES ({marks})"
-    if not key:
-        return insert
-    rest = [name for name in columns if name not in key]
-    if "mysql" in driver.lower() or "maria" in driver.lower():
-        changes = ", ".join(f"{name} = VALUES({name})" for name in rest or key)
-        return f"{insert} ON DUPLICATE KEY UPDATE {changes}"
-    action = f"UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in rest)}" if rest else "NOTHING"
-    return f"{insert} ON CONFLICT ({', '.join(key)}) DO {action}"
-
-
-def _store(module: Any, connection: Any, options: Mapping[str, Any], batch: pa.RecordBatch) -> list[Refused]:
-    """Writes a batch of rows; when the database refuses one of them, row by row to find which."""
-    fields = field_names(batch)
-    columns = [options["columns"].get(name, name) for name in fields]
-    rows = list(
-        zip(*[batch.column(batch.schema.get_field_index(n)).to_pylist() for n in fields], strict=True)
-    )
-    if not rows:
-        return []
-    sql = statement(
-        options["driver"], options["table"], columns, options["key"], _marks(module, len(columns))
-    )
-    cursor = connection.cursor()
-    cursor.execute("SAVEPOINT barnabas")
-    try:
-        cursor.executemany(sql, rows)
-    except (module.DataError, module.IntegrityError):
-        cursor.execute("ROLLBACK TO SAVEPOINT barnabas")
-        return _store_singly(module, cursor, sql, rows)
-    return []
-
-
-def _store_singly(module: Any, cursor: Any, sql: str, rows: Sequence[Any]) -> list[Refused]:
-    refused: list[Refused] = []
-    for number, row in enumerate(rows):
-        cursor.execute("SAVEPOINT barnabas_row")
-        try:
-            cursor.execute(sql, row)
-        except (module.DataError, module.IntegrityError) as error:
-            if len(refused) >= REFUSED_ROWS_MAX:
-                raise
-            cursor.execute("ROLLBACK TO SAVEPOINT barnabas_row")
-            refused.append(Refused(number, _said(error)))
-    return refused
-
-
-def _write_jdbc(options: Mapping[str, Any], query: str, batch_id: int, frame: Frame) -> None:
+def _write_jdbc(options: Mapping[str, Any], delivery: Delivery, frame: Frame) -> None:
     names = {name: options["columns"].get(name, name) for name in frame.fields}
     rows = frame.data.select(*[F.col(quoted(name)).alias(column) for name, column in names.items()])
     rows.write.jdbc(options["jdbc"], options["table"], mode="append", properties=dict(options["properties"]))
@@ -208,9 +284,11 @@ def _write_jdbc(options: Mapping[str, Any], query: str, batch_id: int, frame: Fr
 DATABASE: Final = TargetKind(
     "database",
     "with a key a repeated batch replaces its rows; without one it is skipped; through JDBC it is added again",
+    SHAPE,
     _check,
     _reach,
     deliver=_deliver,
     write=_write_jdbc,
     by_spark=lambda options: "jdbc" in options,
+    takes_open=lambda options: "jdbc" not in options,
 )

@@ -21,13 +21,25 @@ from barnabas.pipelines.delivery.base import DeliveryError, Refused, TargetKind,
 from barnabas.pipelines.delivery.http import BACKOFF_MAX_S, BACKOFF_S, RETRIED, HttpTarget, short_text
 from barnabas.pipelines.document import Item
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.shapes import Group, Number, Text
 
 BULK_BYTES_MAX: Final = 5 << 20
-NAMES: Final = ("url", "index", "id", "api_key", "ca_file", "deadline_s")
+SHAPE: Final = Group(
+    {
+        "url": Text("like http://user:password@host:9200"),
+        "index": Text("the index"),
+        "id": Text("Spark SQL for the document's id; default topic-partition-offset"),
+        "api_key": Text("in place of user and password"),
+        "ca_file": Text("certificates to trust (PEM)"),
+        "deadline_s": Number("how long a busy server is asked again, in seconds; default 120"),
+    },
+    "an index of Elasticsearch or OpenSearch",
+    required=("url", "index"),
+)
 
 
 def _check(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(NAMES, required=("url", "index"))
+    found = SHAPE.open(item)
     index = found["index"].text()
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,254}", index):
         found["index"].fail(
@@ -139,6 +151,7 @@ def _reason(result: Mapping[str, Any]) -> str:
 ELASTICSEARCH: Final = TargetKind(
     "elasticsearch",
     "a repeated batch overwrites its documents: ids are the same",
+    SHAPE,
     _check,
     _reach,
     deliver=_deliver,

@@ -1,55 +1,88 @@
-"""To files on any file system that Spark reaches: local, HDFS, s3a://, ...
+"""To files on any file system that Spark reaches (local, HDFS, s3a://, ...): a Delta Lake table, or plain files.
 
+    files: {path: data/archive}                                                                     a Delta Lake table
     files: {path: data/archive, format: parquet, partition_by: [day], merge: {files: 20, below_mb: 64}}
 
-A micro-batch is written aside and then moved into place under names that carry query and batch number. What is
-moved is noted first, so that a repeated batch replaces its own files. With `merge`, once a folder holds so many
-files smaller than that, the older ones become one file; the newest batch is left alone, because it may be repeated.
-Readers that skip names with an underscore in front (Spark, Hive, DuckDB by pattern) never see unfinished files.
+See delta.py for tables. Of plain files (parquet, orc, json, csv) a micro-batch is written aside and then moved into place
+under names that carry the checkpoint's query id and the batch number: a repeated batch replaces its own files, and a new
+checkpoint never those of an older one. What is moved is noted first. With `merge`, once a folder holds so many files
+smaller than that, the older ones become one file; the newest batch is left alone, because it may be repeated. Readers
+that skip names with an underscore in front (Spark, Hive, DuckDB by pattern) never see unfinished files.
+
+Without any step the record itself is archived: topic, partition, offset, timestamp, key, value, headers; keys and values as
+bytes in Delta, Parquet and ORC, as text in JSON and CSV. Fields of open JSON are written as they are in JSON; in Delta,
+Parquet and ORC as text, each as a column of its own.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
-from barnabas.pipelines.delivery.base import TargetKind
+from barnabas.pipelines.delivery import delta
+from barnabas.pipelines.delivery.base import Delivery, DeliveryError, TargetKind
+from barnabas.pipelines.delivery.merging import NOTES, finish_merges, merge
 from barnabas.pipelines.document import Item
 from barnabas.pipelines.folders import Folder
-from barnabas.pipelines.steps.base import Frame, quoted
+from barnabas.pipelines.outgoing import DOCUMENT
+from barnabas.pipelines.shapes import Choice, Flag, Group, Named, Number, Several, Text
+from barnabas.pipelines.steps.base import OPEN, Frame, quoted
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-NAMES: Final = ("path", "format", "partition_by", "compression", "header", "merge", "rows_per_file")
-FORMATS: Final = ("parquet", "json", "csv", "orc")
-SUFFIXES: Final[dict[str, str]] = {"parquet": "parquet", "json": "json", "csv": "csv", "orc": "orc"}
-NOTES: Final = "_barnabas"
+FORMATS: Final = ("delta", "parquet", "json", "csv", "orc")
+BINARY_FORMATS: Final = ("delta", "parquet", "orc")
 NOTES_KEPT: Final = 50
-BATCH_IN_NAME: Final = re.compile(r"part-(.+)-(\d{10})-(\d+)\.")
+COLUMNS_MAX: Final = 1000
+"""More names than this in open JSON are data, not columns."""
+
+
+SHAPE: Final = Group(
+    {
+        "path": Text("a folder, or a URL that Spark reaches"),
+        "format": Choice(FORMATS, "default delta: a Delta Lake table"),
+        "partition_by": Several(Text("a field"), "a folder for each of its values"),
+        "compression": Text("like snappy, zstd, gzip"),
+        "header": Flag("whether CSV begins with the names; default true"),
+        "merge": Group(
+            {
+                "files": Number("how many small files become one; default 20", 2),
+                "below_mb": Number("which files are small; default 64"),
+            },
+            "small files become larger ones",
+        ),
+        "rows_per_file": Number("default 1000000"),
+        "storage": Named(Text(), "how deltalake reaches the table's bucket"),
+    },
+    "files, or a Delta Lake table",
+    required=("path",),
+)
 
 
 def _check(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(NAMES, required=("path",))
+    found = SHAPE.open(item)
     options: dict[str, Any] = {
         "path": found["path"].text().rstrip("/") or "/",
-        "format": found["format"].choice(FORMATS) if "format" in found else "parquet",
+        "format": found["format"].choice(FORMATS) if "format" in found else "delta",
         "partition_by": list(found["partition_by"].texts()) if "partition_by" in found else [],
         "compression": found["compression"].text() if "compression" in found else None,
         "header": found["header"].flag() if "header" in found else True,
         "rows_per_file": found["rows_per_file"].number() if "rows_per_file" in found else 1_000_000,
+        "storage": found["storage"].text_map() if "storage" in found else {},
         "merge": None,
     }
+    if options["storage"] and options["format"] != "delta":
+        found["storage"].fail("storage goes with delta: it tells deltalake how to reach the table's bucket")
+    if options["format"] == "delta":
+        options["merge"] = {"files": 20, "below_bytes": 64 << 20}
     if "merge" in found:
-        merge = found["merge"].mapping(("files", "below_mb"))
+        given = found["merge"].mapping()
         options["merge"] = {
-            "files": merge["files"].number(2) if "files" in merge else 20,
-            "below_bytes": (merge["below_mb"].number() if "below_mb" in merge else 64) << 20,
+            "files": given["files"].number(2) if "files" in given else 20,
+            "below_bytes": (given["below_mb"].number() if "below_mb" in given else 64) << 20,
         }
     return options
 
@@ -58,19 +91,21 @@ def _reach(options: Mapping[str, Any]) -> None:
     """Spark makes the folder with the first batch."""
 
 
-def _write(options: Mapping[str, Any], query: str, batch_id: int, frame: Frame) -> None:
+def _write(options: Mapping[str, Any], delivery: Delivery, frame: Frame) -> None:
     spark = frame.data.sparkSession
     folder = Folder(spark, options["path"])
-    _finish_merges(folder, query)
-    notes = f"{NOTES}/{query}/batches"
-    note = f"{notes}/{batch_id:010d}.json"
+    rows = _rows(options, frame)
+    if options["format"] == "delta":
+        _write_delta(options, delivery, rows, folder)
+        return
+    finish_merges(folder, delivery.identity)
+    notes = f"{NOTES}/{delivery.identity}/batches"
+    note = f"{notes}/{delivery.batch_id:010d}.json"
     if folder.exists(note):  # this batch was delivered before, in part or whole
         for name in folder.read_note(note)["files"]:
             folder.delete(name)
-    staging = f"{NOTES}/{query}/staging"
-    rows = frame.data.select(*[quoted(name) for name in frame.fields])
-    _write_rows(options, rows, f"{options['path']}/{staging}")
-    moves = _names(options, folder, staging, f"part-{query}-{batch_id:010d}")
+    staging = f"{NOTES}/{delivery.identity}/staging"
+    moves = _staged(options, delivery, rows, folder, staging)
     folder.write_note(note, {"files": list(moves.values())})
     for source, target in moves.items():
         folder.move(source, target)
@@ -78,95 +113,108 @@ def _write(options: Mapping[str, Any], query: str, batch_id: int, frame: Frame) 
     for old in folder.names(notes)[:-NOTES_KEPT]:
         folder.delete(f"{notes}/{old}")
     if options["merge"] is not None:
-        _merge(options, spark, folder, query, batch_id)
+        merge(options, spark, folder, delivery)
 
 
-def _write_rows(options: Mapping[str, Any], rows: DataFrame, path: str) -> None:
-    """Few files: one per rows_per_file rows, or per value of the partitioning fields."""
+def _write_delta(options: Mapping[str, Any], delivery: Delivery, rows: DataFrame, folder: Folder) -> None:
+    table = delta.open_table(options)
+    if delta.already_in(table, delivery):
+        return
+    schema = delta.delta_schema(rows)
+    table = delta.prepared(options, table, schema)
+    staging = f"{NOTES}/{delivery.identity}/staging"
+    moves = _staged(options, delivery, rows, folder, staging)
+    sizes = dict(folder.files(staging))
+    counts = delta.row_counts(rows.sparkSession, options, folder, list(moves))
+    for source, target in moves.items():
+        folder.move(source, target)
+    folder.delete(staging)
+    if moves:
+        files = {target: (sizes[source], counts[source]) for source, target in moves.items()}
+        delta.commit(options, table, delivery, files)
+        delta.compact(options, table, delivery.batch_id)
+
+
+def _rows(options: Mapping[str, Any], frame: Frame) -> DataFrame:
+    """The columns that are written."""
+    columns = {name: _column(options, frame, name) for name in frame.fields}
+    if not frame.open:
+        return frame.data.select(*[column.alias(name) for name, column in columns.items()])
+    if options["format"] == "json":
+        by = [columns[name].alias(name) for name in options["partition_by"]]
+        return frame.data.select(DOCUMENT, *by)
+    names = frame.data.select(F.explode(F.map_keys(OPEN)).alias("name")).distinct().limit(COLUMNS_MAX + 1)
+    found = sorted(row.name for row in names.collect())
+    if len(found) > COLUMNS_MAX:
+        raise DeliveryError(
+            f"the records have more than {COLUMNS_MAX} names of fields: name those to keep in a keep step, or use "
+            "format: json"
+        )
+    columns |= {name: F.col(OPEN)[name].cast("string") for name in found}
+    return frame.data.select(*[column.alias(name) for name, column in columns.items()])
+
+
+def _column(options: Mapping[str, Any], frame: Frame, name: str) -> Column:
+    """A field as its format can hold it: variants as text, in CSV objects and arrays as JSON."""
+    kind = frame.data.schema[name].dataType.simpleString()
+    column = F.col(quoted(name))
+    if kind in ("variant", "void"):
+        return column.cast("string")
+    if options["format"] == "csv" and kind.startswith(("struct", "map", "array")):
+        return F.to_json(column)
+    return column
+
+
+def _staged(
+    options: Mapping[str, Any], delivery: Delivery, rows: DataFrame, folder: Folder, staging: str
+) -> dict[str, str]:
+    """Writes rows aside; where each written file is to go. Few files: one per rows_per_file rows, or per value of the
+    partitioning fields."""
     by = options["partition_by"]
+    raw = DOCUMENT in rows.columns
     if by:
         rows = rows.repartition(*[quoted(name) for name in by])
     else:
         rows = rows.coalesce(max(rows.count() // options["rows_per_file"], 1))
-    writer = rows.write.mode("overwrite").format(options["format"])
+    kind = {"delta": "parquet", "json": "text" if raw else "json"}.get(options["format"], options["format"])
+    writer = rows.write.mode("overwrite").format(kind)
     if by:
         writer = writer.partitionBy(*by)
     if options["compression"] is not None:
         writer = writer.option("compression", options["compression"])
-    if options["format"] == "csv":
-        writer = writer.option("header", str(options["header"]).lower())
-    if options["format"] == "json":
+    if kind == "csv":
+        # Blanks around values are theirs, and a quote inside of quotes is written twice (RFC 4180).
+        writer = writer.options(
+            header=options["header"],
+            escape='"',
+            ignoreLeadingWhiteSpace=False,
+            ignoreTrailingWhiteSpace=False,
+        )
+    if kind == "json":
         writer = writer.option("ignoreNullFields", "false")
-    writer.save(path)
+    writer.save(f"{options['path']}/{staging}")
+    return _names(options, delivery, folder, staging)
 
 
-def _names(options: Mapping[str, Any], folder: Folder, staging: str, stem: str) -> dict[str, str]:
+def _names(options: Mapping[str, Any], delivery: Delivery, folder: Folder, staging: str) -> dict[str, str]:
     """Where each written file goes: the same folders, a name of ours, the ending that Spark gave it."""
     moves = {}
     for number, (name, _) in enumerate(sorted(folder.files(staging))):
         inner = name[len(staging) :].lstrip("/")
-        spark_name = posixpath.basename(inner)
-        ending = re.sub(r"^part-\d+-[0-9a-f-]+(?:\.c\d+|-c\d+)?", "", spark_name)
-        moves[name] = posixpath.join(posixpath.dirname(inner), f"{stem}-{number}{ending}")
+        ending = "." + posixpath.basename(inner).partition(".")[2]
+        ending = re.sub(r"^\.c\d+\.|^\.txt", lambda m: "." if m[0].startswith(".c") else ".json", ending)
+        stem = f"part-{delivery.identity}-{delivery.batch_id:010d}-{number}"
+        moves[name] = posixpath.join(posixpath.dirname(inner), stem + ending)
     return moves
 
 
-def _merge(
-    options: Mapping[str, Any], spark: SparkSession, folder: Folder, query: str, batch_id: int
-) -> None:
-    """Makes one file of many small ones in each folder that holds enough of them."""
-    small: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for name, size in folder.files():
-        found = BATCH_IN_NAME.match(posixpath.basename(name))
-        if (
-            found
-            and found[1] == query
-            and int(found[2]) < batch_id
-            and size < options["merge"]["below_bytes"]
-        ):
-            small[posixpath.dirname(name)].append((int(found[2]), name))
-    for place, files in sorted(small.items()):
-        if len(files) >= options["merge"]["files"]:
-            _merge_folder(options, spark, folder, query, place, sorted(files))
-
-
-def _merge_folder(
-    options: Mapping[str, Any],
-    spark: SparkSession,
-    folder: Folder,
-    query: str,
-    place: str,
-    files: Sequence[tuple[int, str]],
-) -> None:
-    staging = f"{NOTES}/{query}/merging"
-    paths = [f"{options['path']}/{name}" for _, name in files]
-    reader = spark.read
-    if options["format"] == "csv":
-        reader = reader.option("header", str(options["header"]).lower())
-    rows = reader.format(options["format"]).load(paths)
-    _write_rows({**options, "partition_by": []}, rows.coalesce(1), f"{options['path']}/{staging}")
-    # The name carries the newest batch inside; a number of its own keeps it apart from that batch's files.
-    moves = _names(options, folder, staging, f"part-{query}-{files[-1][0]:010d}-{len(files)}")
-    (source, name), *more = moves.items()
-    assert not more, "one file was asked for"
-    target = posixpath.join(place, posixpath.basename(name))
-    note = f"{NOTES}/{query}/merges/{abs(hash(place)):016x}.json"
-    folder.write_note(note, {"merged": target, "source": source, "replaces": [n for _, n in files]})
-    _finish_merges(folder, query)
-    folder.delete(staging)
-
-
-def _finish_merges(folder: Folder, query: str) -> None:
-    """Puts merged files in the place of those they were made of; goes on where an earlier run was cut off."""
-    notes = f"{NOTES}/{query}/merges"
-    for name in folder.names(notes):
-        plan = folder.read_note(f"{notes}/{name}")
-        if folder.exists(plan["source"]):
-            folder.move(plan["source"], plan["merged"])
-        if folder.exists(plan["merged"]):
-            for old in plan["replaces"]:
-                folder.delete(old)
-        folder.delete(f"{notes}/{name}")
-
-
-FILES: Final = TargetKind("files", "a repeated batch replaces its own files", _check, _reach, write=_write)
+FILES: Final = TargetKind(
+    "files",
+    "a Delta table skips a repeated batch; of plain files it replaces its own",
+    SHAPE,
+    _check,
+    _reach,
+    write=_write,
+    takes_open=lambda options: options["format"] != "csv",
+    takes_bytes=lambda options: options["format"] in BINARY_FORMATS,
+)

@@ -4,35 +4,41 @@
     GET    /pipelines                      names, states, rates, lag
     POST   /pipelines                      a pipeline file as YAML: checked, kept and started
     GET    /pipelines/{name}               all of one
-    GET    /pipelines/{name}/file          its YAML
+    GET    /pipelines/{name}/file          its YAML, without secrets
     DELETE /pipelines/{name}               stops it and forgets it
     POST   /pipelines/{name}/start|resume|pause|stop
     POST   /pipelines/{name}/restart       {"from": "earliest" | "latest" | milliseconds | {"topic": {"0": 5}}}
     POST   /preview                        {"pipeline": YAML, "topic": ..., "count": 5, "oldest": false, "output": ...}
     GET    /metrics                        Prometheus text
 
-An error is {"error": "one line"}: 400 for what was sent, 404 for a name that is not there, 409 for a state that
-does not allow it.
+An error is {"error": "one line"}: 400 for what was sent, 403 for a page of another origin, 404 for a name that is not there,
+409 for a state that does not allow it.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import json
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.preview import preview
 from barnabas.pipelines.queries import address_of
-from barnabas.pipelines.server.manager import Manager, Wanted
+from barnabas.pipelines.server.manager import Manager, masked
 from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.supervisor import Wanted
 
 Handler = Callable[[Request], Awaitable[Response]]
 BODY_BYTES_MAX = 1 << 20
@@ -53,7 +59,7 @@ def starting_options(place: Any) -> dict[str, str]:
     if place in ("earliest", "latest"):
         return {"startingOffsets": str(place)}
     if isinstance(place, int) and not isinstance(place, bool) and place >= 0:
-        return {"startingTimestamp": str(place)}
+        return {"startingTimestamp": str(place), "startingOffsetsByTimestampStrategy": "latest"}
     if isinstance(place, dict):
         return {"startingOffsets": json.dumps(place)}
     raise BadRequest(
@@ -121,7 +127,7 @@ class Api:
             raise BadRequest("the body is not UTF-8 text") from error
         start = request.query_params.get("start", "true") != "false"
         managed = await run_in_threadpool(self.manager.put, text, start=start)
-        return JSONResponse(self.manager.status(managed.spec.name, lag=False), 201)
+        return JSONResponse(self.manager.status(managed.spec.name), 201)
 
     async def one(self, request: Request) -> Any:
         """One pipeline."""
@@ -130,7 +136,7 @@ class Api:
     async def text(self, request: Request) -> Any:
         """A pipeline's file."""
         return PlainTextResponse(
-            self.manager.get(request.path_params["name"]).text, media_type="application/yaml"
+            masked(self.manager.get(request.path_params["name"]).text), media_type="application/yaml"
         )
 
     async def remove(self, request: Request) -> Any:
@@ -149,7 +155,7 @@ class Api:
             await run_in_threadpool(self.manager.want, name, ACTIONS[action])
         else:
             raise KeyError(f"there is no action {action!r}: start, resume, pause, stop, restart")
-        return await run_in_threadpool(self.manager.status, name, lag=False)
+        return await run_in_threadpool(self.manager.status, name)
 
     async def show_preview(self, request: Request) -> Any:
         """What a pipeline would make of records that are there."""
@@ -176,10 +182,50 @@ class Api:
         return PlainTextResponse(metrics_text(rows), media_type="text/plain; version=0.0.4")
 
 
+class OwnOrigin:
+    """Refuses requests that a browser sends for a web page of another origin, or under a name that is not this
+    machine's: such a page could start pipelines of its own otherwise."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        reason = None if scope["type"] != "http" else foreign(Request(scope).headers)
+        if reason is not None:
+            await JSONResponse({"error": reason}, 403)(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+
+def foreign(headers: Mapping[str, str]) -> str | None:
+    """Why a request is not taken; None when it is."""
+    origin, host = headers.get("origin"), headers.get("host", "")
+    if origin is not None and urlsplit(origin).netloc != host:
+        return f"pages of {origin} may not use this server"
+    if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        return "pages of other origins may not use this server"
+    name = urlsplit(f"//{host}").hostname or ""
+    if origin is not None and not _is_address(name) and name not in OWN_NAMES:
+        return f"{name} is not a name of this machine"
+    return None
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+OWN_NAMES = frozenset({"localhost", socket.gethostname().lower(), socket.getfqdn().lower()})
+
+
 def make_app(manager: Manager) -> Starlette:
     """The application over a manager."""
     api = Api(manager)
     return Starlette(
+        middleware=[Middleware(OwnOrigin)],
         routes=[
             Route("/health", guarded(api.health)),
             Route("/metrics", guarded(api.metrics)),
@@ -190,7 +236,7 @@ def make_app(manager: Manager) -> Starlette:
             Route("/pipelines/{name}/file", guarded(api.text), methods=["GET"]),
             Route("/pipelines/{name}/{action}", guarded(api.act), methods=["POST"]),
             Route("/preview", guarded(api.show_preview), methods=["POST"]),
-        ]
+        ],
     )
 
 

@@ -13,11 +13,12 @@ from typing import Final
 import uvicorn
 
 from barnabas.observe.logs import set_up
+from barnabas.pipelines.class_archive import find_archive
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.run import stop_signals
 from barnabas.pipelines.server.api import make_app
 from barnabas.pipelines.server.manager import Manager
-from barnabas.pipelines.session import build_archive, start_session
+from barnabas.pipelines.session import start_session
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8084"
 SETTINGS: Final = {"spark.scheduler.mode": "FAIR", "spark.sql.streaming.numRecentProgressUpdates": "100"}
@@ -35,13 +36,13 @@ def serve(
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
 ) -> int:
     """Runs until Ctrl-C or SIGTERM; prints one line beginning with `ready` on stdout. Raises PipelineError."""
-    set_up("INFO")
+    set_up()
     for noisy in ("py4j", "py4j.clientserver"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     listener = _listen(listen)
     with listener, stop_signals() as stopped:
         folder = folder.absolute()
-        archive = build_archive(say)
+        archive = find_archive()
         say("starting Spark")
         spark = start_session(
             "barnabas pipelines",

@@ -17,17 +17,31 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.document import Item, suggestion
+from barnabas.pipelines.document import Item, entries, suggestion
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.shapes import Shape
+from barnabas.pipelines.spark_private import referenced_columns, try_eval
 
 if TYPE_CHECKING:
     from barnabas.pipelines.model import Step
 
 RECORD_COLUMNS: Final = ("_key", "_value", "_topic", "_partition", "_offset", "_timestamp", "_headers")
-ERROR_TYPE: Final = "struct<step:string,reason:string>"
+ROW: Final = "_row"
+"""Which of the rows that were made of one record this is; there after an explode only."""
+ERROR_TYPE: Final = "struct<step:string,reason:string,output:string>"
+"""What went wrong first, where, and for which output; null for all of them."""
+TEXT: Final = "_text"
+"""The record's value as text; null where its bytes are not text in the source's encoding."""
+SENT: Final = "_sent"
+"""The headers that the record leaves with; `_headers` stays as it came, for the dead letters."""
 OPEN: Final = "_open"
 OPEN_TYPE: Final = "map<string,variant>"
 UNKNOWN_NAMES_MAX: Final = 100
+
+NOT_TEXT: Final = (
+    "the value is not text in the source's encoding (UTF-8 unless source.encoding names another): 0x"
+)
+RESERVED: Final = "an underscore in front marks the record's own columns"
 
 Reason = Callable[[Mapping[str, Column]], Column | None]
 
@@ -44,13 +58,22 @@ class Frame:
         """A field, or the record's value as text when no name is given; of the open fields a variant, null
         where a row has none of that name. Raises PipelineError."""
         if name is None:
-            return F.col("_value").cast("string")
+            return F.col(TEXT)
         if name in self.fields:
             return F.col(quoted(name))
         if self.open:
             return F.col(OPEN)[name]
         near = suggestion(name, self.fields) if self.fields else "a parse step makes the first ones"
         fail(step, f"there is no field {name!r} at this point; {near}")
+
+    def readable(self, name: str | None, step: Step) -> Frame:
+        """Where the record's value is the source (no `name`): rows whose bytes are not text have an error."""
+        if name is not None:
+            return self
+        bad = F.col("_value").isNotNull() & F.col(TEXT).isNull()
+        return replace(
+            self, data=flag(self.data, F.when(bad, complaint(NOT_TEXT, _bytes_shown("_value"))), step)
+        )
 
     def text(self, name: str | None, step: Step) -> Column:
         """The same as text."""
@@ -75,7 +98,7 @@ class Frame:
         keeps a projection of its own for what is used more than once. attempted: they come from `attempt`.
         """
         alive = F.col("_error").isNull()
-        wanted = alive & _always() if attempted else alive
+        wanted = alive & always() if attempted else alive
         fresh = {name: f"_new_{i}" for i, name in enumerate(columns)}
         data = self.data.withColumns(
             {fresh[name]: F.when(wanted, column) for name, column in columns.items()}
@@ -118,6 +141,10 @@ class Frame:
     def declare(self, names: Iterable[str], step: Step) -> Frame:
         """Makes columns of these open fields; declared ones stay what they are."""
         frame = self
+        names = tuple(names)
+        for name in names:
+            if name.startswith("_") and name not in self.fields:
+                fail(step, f"{name!r} cannot become a field of its own: {RESERVED}; rename it first")
         wanted = {name: frame.source(name, step) for name in names if name not in frame.fields}
         return frame.put(wanted, step) if wanted else frame
 
@@ -125,7 +152,8 @@ class Frame:
 def flag(data: DataFrame, reason: Column, step: Step) -> DataFrame:
     """Sets `_error` where there is a reason and none was set before."""
     data = data.withColumn("_reason", reason)
-    made = F.struct(F.lit(step.label).alias("step"), F.col("_reason").alias("reason"))
+    output = F.lit(step.output).cast("string").alias("output")
+    made = F.struct(F.lit(step.label).alias("step"), F.col("_reason").alias("reason"), output)
     fresh = F.col("_error").isNull() & F.col("_reason").isNotNull()
     return data.withColumn("_error", F.when(fresh, made).otherwise(F.col("_error"))).drop("_reason")
 
@@ -140,6 +168,11 @@ def fail(step: Step, message: str) -> NoReturn:
 def quoted(name: str) -> str:
     """A column name for Spark, dots and all."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def _bytes_shown(name: str) -> Column:
+    """The first bytes of a binary column, for a message."""
+    return F.hex(F.substring(name, 1, 20))
 
 
 def short(column: Column, chars: int = 80) -> Column:
@@ -171,7 +204,10 @@ def expression(frame: Frame, sql: str, step: Step) -> tuple[Frame, Column]:
             return frame, column
         except AnalysisException as error:
             name = unknown_name(error)
-            if not frame.open or name is None or name in frame.fields:
+            if name is not None and not frame.open:
+                near = suggestion(name, frame.fields) if frame.fields else "a parse step makes the first ones"
+                fail(step, f"{sql!r}: there is no field {name!r} at this point; {near}")
+            if name is None or name in frame.fields:
                 fail(step, f"{sql!r}: {spark_reason(error)}")
             frame = frame.declare([name], step)
         except Exception as error:
@@ -190,7 +226,8 @@ def computed(frame: Frame, name: str, sql: str, step: Step, kind: str | None = N
         column = column.cast(kind)
     if SIMPLE.fullmatch(sql):
         return frame.put({name: column}, step)
-    named = [field for field in frame.fields if field in _references(frame, column)]
+    references = referenced_columns(frame.data, column)
+    named = [field for field in frame.fields if field in references]
     shown: list[Column | str] = []
     for field in named:
         shown += [f"{', ' if shown else ' with '}{field} = ", F.col(quoted(field))]
@@ -208,17 +245,10 @@ SIMPLE: Final = re.compile(r"[A-Za-z_][\w.]*|`[^`]+`|\d+|'[^'\\]*'")
 def attempt(column: Column) -> Column:
     """A struct of one value `v`; null where the expression raises an error. In ANSI mode nothing becomes null or wrong
     without an error."""
-    from pyspark import SparkContext
-
-    context = SparkContext._active_spark_context
-    assert context is not None, "frames are made in a session"
-    jvm: Any = context._jvm
-    tools = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    inner = tools.expression(F.struct(column.alias("v"))._jc)
-    return Column(tools.column(jvm.org.apache.spark.sql.catalyst.expressions.TryEval(inner)))
+    return try_eval(F.struct(column.alias("v")))
 
 
-def _always() -> Column:
+def always() -> Column:
     """True, though Spark does not know: from a branch that may not be taken it moves nothing out. Moved out of an
     `attempt`, because it stands in it twice, a part of an expression would fail the query."""
     return F.coalesce(F.col("_offset") >= F.lit(-1), F.lit(True))
@@ -229,13 +259,6 @@ def kept(data: DataFrame, condition: Column) -> DataFrame:
     it asks seems to change from one time to the next."""
     asked = condition & (F.rand(0) + 1 > 0)  # Spark knows what `rand() >= 0` is
     return data.withColumn("_kept", asked).where(F.col("_kept")).drop("_kept")
-
-
-def _references(frame: Frame, column: Column) -> set[str]:
-    """The columns of the frame that an expression names."""
-    plan = frame.data.select(column.alias("x"))._jdf.queryExecution().analyzed()
-    found = plan.references().toSeq()
-    return {str(found.apply(i).name()) for i in range(found.size())}
 
 
 def unknown_name(error: AnalysisException) -> str | None:
@@ -262,12 +285,40 @@ def java_reason(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StepRule:
-    """One kind of step. check: file entry to options (raises PipelineError); apply: compiles it."""
+    """One kind of step. shape: what its entry may hold; check: file entry to options (raises PipelineError); apply:
+    compiles it."""
 
     name: str
     doc: str
+    shape: Shape
     check: Callable[[Item], Mapping[str, Any]]
     apply: Callable[[Frame, Step], Frame]
+
+
+@dataclass(frozen=True, slots=True)
+class StepList:
+    """A list of steps: each a group of one name with the step's options, or the name alone."""
+
+    known: Mapping[str, StepRule]
+
+    def check(self, item: Item) -> None:
+        for kind, options in entries(item):
+            rule = self.known.get(kind)
+            if rule is None:
+                options.fail(f"there is no step {kind!r}; {suggestion(kind, self.known)}")
+            rule.check(options)
+
+    def schema(self) -> dict[str, Any]:
+        steps = {name: {**rule.shape.schema(), "description": rule.doc} for name, rule in self.known.items()}
+        group = {
+            "type": "object",
+            "properties": steps,
+            "additionalProperties": False,
+            "minProperties": 1,
+            "maxProperties": 1,
+        }
+        step = {"anyOf": [group, {"enum": list(steps)}]}
+        return {"anyOf": [{"type": "array", "items": step}, step]}
 
 
 def rules(*made: StepRule) -> dict[str, StepRule]:

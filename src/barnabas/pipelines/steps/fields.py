@@ -7,6 +7,7 @@ set: {total: "price * count"}      Spark SQL expressions, one after the other
 constant: {source: shop}
 metadata: {from_topic: topic, at: timestamp}   what the record itself knows, see METADATA
 keep: [a, b]    drop: [a, b]    rename: {old: new}
+headers: {set: {shop: "'north'"}, drop: [trace]}    or keep: [trace]; what the record leaves with
 filter: "status >= 400"
 deduplicate: {by: [id], within: 10 minutes}
 """
@@ -14,15 +15,20 @@ deduplicate: {by: [id], within: 10 minutes}
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.document import DURATION, Item, suggestion
+from barnabas.pipelines.document import Item, suggestion
+from barnabas.pipelines.shapes import Choice, Duration, Either, Group, Matching, Named, Several, Text
+from barnabas.pipelines.spark_private import check_zone
 from barnabas.pipelines.steps.base import (
+    OPEN,
+    RESERVED,
+    SENT,
     Frame,
     StepRule,
     complaint,
@@ -60,10 +66,68 @@ METADATA: Final[dict[str, str]] = {
     "offset": "_offset",
     "timestamp": "_timestamp",
     "key": "cast(_key AS string)",
-    "value": "cast(_value AS string)",
+    "value": "_text",
     "headers": "map_from_entries(transform(_headers, h -> struct(h.key, cast(h.value AS string))))",
     "processed": "current_timestamp()",
 }
+
+
+NOT_UTF8: Final[dict[str, tuple[str, str]]] = {
+    "key": ("NOT is_valid_utf8(cast(_key AS string))", "the key is not UTF-8"),
+    "value": ("_value IS NOT NULL AND _text IS NULL", "the value is not text in the source's encoding"),
+    "headers": (
+        "exists(_headers, h -> NOT is_valid_utf8(cast(h.value AS string)))", "the value of a header is not UTF-8"
+    ),
+}  # fmt: skip
+"""What makes a piece of the record unfit to be a field, and what is said of it."""
+
+
+NAMES: Final = Several(Text("the name of a field"), least=1)
+SQL: Final = Text("a Spark SQL expression over the fields")
+TO: Final = Text("the field that the result goes to; default the one that was read")
+ZONE: Final = Text("a time zone like Europe/Berlin, or an offset like +02:00")
+LAYOUT: Final = Text("a time format of Spark like yyyy-MM-dd HH:mm:ss, or unix, unix_ms")
+CONVERT: Final = Named(
+    Either(
+        (
+            Choice(TYPES, fold=True),
+            Matching(r"decimal\s*\(\s*\d+\s*(,\s*\d+\s*)?\)|decimal", "like decimal(10,2)"),
+        )
+    ),
+    "fields with the types that they get",
+    least=1,
+)
+TIME: Final = Group(
+    {
+        "field": Text("the field that holds the time as text"),
+        "format": Several(LAYOUT, "tried in this order; default ISO 8601"),
+        "to": TO,
+        "zone": ZONE,
+    },
+    required=("field",),
+)
+FORMAT_TIME: Final = Group(
+    {"field": Text("a field that is a time"), "format": LAYOUT, "to": TO, "zone": ZONE},
+    required=("field", "format"),
+)
+RENAME: Final = Named(Text("the new name"), "old names and new ones", least=1)
+SET: Final = Named(SQL, "fields and what they become", least=1)
+CONSTANT: Final = Named(Text(), "fields and their fixed values", least=1)
+RECORD_PARTS: Final = Named(Choice(METADATA), "fields and the part of the record that each shows", least=1)
+DEDUPLICATE: Final = Group(
+    {
+        "by": NAMES,
+        "within": Duration("how long after the first one others of the same fields are dropped"),
+    },
+    required=("by", "within"),
+)
+HEADERS: Final = Group(
+    {
+        "set": Named(SQL, "headers and their values"),
+        "drop": Several(Text(), "headers to take away"),
+        "keep": Several(Text(), "headers to keep: all others are taken away"),
+    }
+)
 
 
 def check_names(item: Item) -> Mapping[str, Any]:
@@ -76,7 +140,7 @@ def check_names(item: Item) -> Mapping[str, Any]:
 def check_new_name(name: str, item: Item) -> str:
     """Names with an underscore in front are the record's own columns."""
     if name.startswith("_") or not name:
-        item.fail(f"a field cannot be called {name!r}: an underscore in front marks the record's own columns")
+        item.fail(f"a field cannot be called {name!r}: {RESERVED}")
     return name
 
 
@@ -93,7 +157,7 @@ def _type(item: Item) -> str:
 
 
 def _check_convert(item: Item) -> Mapping[str, Any]:
-    found = item.mapping()
+    found = CONVERT.open(item)
     if not found:
         item.fail("convert is empty: name fields with the types they get, like status: int")
     return {"types": {name: _type(entry) for name, entry in found.items()}}
@@ -127,7 +191,7 @@ def _converted(frame: Frame, old: Column, kind: str) -> Column:
 
 
 def _check_time(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(("field", "format", "to", "zone"), required=("field",))
+    found = TIME.open(item)
     name = found["field"].text()
     formats = tuple(check_layout(i.text(), i) for i in found["format"].items()) if "format" in found else ()
     return {
@@ -143,11 +207,11 @@ def _apply_time(frame: Frame, step: Step) -> Frame:
     without one (default UTC). Formats: those of Spark, unix, unix_ms; without any, ISO 8601."""
     options = step.options
     text = frame.text(options["field"], step)
-    tries = [_time_of(text, layout) for layout in options["formats"]] or [F.try_to_timestamp(text)]
-    time = F.coalesce(*tries)
-    if options["zone"] is not None:
-        _check_zone(frame, options["zone"], step)
-        time = F.to_utc_timestamp(time, options["zone"])
+    zone = options["zone"]
+    if zone is not None:
+        _check_zone(frame, zone, step)
+    tries = [_in_zone(_time_of(text, layout), zone, _names_zone(layout)) for layout in options["formats"]]
+    time = F.coalesce(*(tries or [_in_zone(F.try_to_timestamp(text), zone, text.rlike(ISO_ZONE))]))
     wanted = f", not a time like {' or '.join(options['formats'])}" if options["formats"] else ", not a time"
 
     def reason(new: Mapping[str, Column]) -> Column:
@@ -155,6 +219,22 @@ def _apply_time(frame: Frame, step: Step) -> Frame:
         return F.when(bad, complaint(f"{options['field']} is ", text, wanted))
 
     return frame.put({options["to"]: time}, step, reason)
+
+
+ISO_ZONE: Final = r"[T ]\d{1,2}(?::[\d:.]*)?\s*[A-Za-z+\-]"
+"""Matches a time whose zone is written behind it."""
+
+
+def _names_zone(layout: str) -> Column:
+    """Whether what is read by this format says which zone it is in."""
+    return F.lit(
+        layout in ("unix", "unix_ms") or re.search("[VzOXxZ]", re.sub(r"'[^']*'", "", layout)) is not None
+    )
+
+
+def _in_zone(time: Column, zone: str | None, own: Column) -> Column:
+    """A time that was read as if it were UTC, moved to the zone it was meant in; `own`: it said so itself."""
+    return time if zone is None else F.when(own, time).otherwise(F.to_utc_timestamp(time, zone))
 
 
 UNREADABLE: Final = "YWwuec"
@@ -184,13 +264,13 @@ def _time_of(text: Column, layout: str) -> Column:
 
 def _check_zone(frame: Frame, zone: str, step: Step) -> None:
     try:
-        frame.data.sparkSession._jvm.java.time.ZoneId.of(zone)
+        check_zone(frame.data.sparkSession, zone)
     except Exception:
         fail(step, f"there is no time zone {zone!r}; use one like Europe/Berlin, or an offset like +02:00")
 
 
 def _check_format_time(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(("field", "format", "to", "zone"), required=("field", "format"))
+    found = FORMAT_TIME.open(item)
     name = found["field"].text()
     return {
         "field": name,
@@ -224,7 +304,7 @@ def _apply_keep(frame: Frame, step: Step) -> Frame:
     known(frame, names, step)
     frame = frame.declare(names, step)
     data = frame.data.drop(*[name for name in frame.fields if name not in names], "_open")
-    return Frame(data, tuple(names))
+    return replace(frame, data=data, fields=tuple(names), open=False)
 
 
 def _check_rename(item: Item) -> Mapping[str, Any]:
@@ -237,7 +317,13 @@ def _check_rename(item: Item) -> Mapping[str, Any]:
 def _apply_rename(frame: Frame, step: Step) -> Frame:
     names = step.options["names"]
     known(frame, tuple(names), step)
-    frame = frame.declare(names, step)
+    # Open fields are renamed where they lie: under their old names they may not be fit for columns.
+    moved = {new: F.col(OPEN)[old] for old, new in names.items() if old not in frame.fields}
+    if moved:
+        if clash := next((new for new in moved if new in frame.fields and new not in names), None):
+            fail(step, f"two fields would be called {clash!r}")
+        frame = frame.put(moved, step).forget([old for old in names if old not in frame.fields])
+        names = {old: new for old, new in names.items() if old in frame.fields and new not in moved}
     fields = tuple(names.get(name, name) for name in frame.fields)
     for name in fields:
         if fields.count(name) > 1:
@@ -273,15 +359,19 @@ def _apply_constant(frame: Frame, step: Step) -> Frame:
 
 
 def _check_metadata(item: Item) -> Mapping[str, Any]:
-    found = item.mapping()
+    found = RECORD_PARTS.open(item)
     for name, entry in found.items():
         check_new_name(name, entry)
-        entry.choice(METADATA)
     return {"fields": {name: METADATA[entry.text()] for name, entry in found.items()}}
 
 
 def _apply_metadata(frame: Frame, step: Step) -> Frame:
-    return frame.put({name: F.expr(sql) for name, sql in step.options["fields"].items()}, step)
+    def reason(new: Mapping[str, Column]) -> Column | None:
+        checks = {METADATA[what]: why for what, why in NOT_UTF8.items()}
+        found = [checks[sql] for sql in step.options["fields"].values() if sql in checks]
+        return first_of(F.when(F.expr(sql), F.lit(message)) for sql, message in found)
+
+    return frame.put({name: F.expr(sql) for name, sql in step.options["fields"].items()}, step, reason)
 
 
 def _check_filter(item: Item) -> Mapping[str, Any]:
@@ -298,11 +388,8 @@ def _apply_filter(frame: Frame, step: Step) -> Frame:
 
 
 def _check_deduplicate(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(("by", "within"), required=("by", "within"))
-    within = found["within"].text()
-    if not DURATION.fullmatch(within):
-        found["within"].fail(f"{found['within'].what} is {within!r}, not a duration like '10 minutes'")
-    return {"by": check_names(found["by"])["names"], "within": within}
+    found = DEDUPLICATE.open(item)
+    return {"by": check_names(found["by"])["names"], "within": found["within"].text()}
 
 
 def _apply_deduplicate(frame: Frame, step: Step) -> Frame:
@@ -323,18 +410,72 @@ def _apply_deduplicate(frame: Frame, step: Step) -> Frame:
     return replace(frame, data=data.dropDuplicatesWithinWatermark(["_seen"]).drop("_seen", "_arrived"))
 
 
+def _check_headers(item: Item) -> Mapping[str, Any]:
+    found = HEADERS.open(item)
+    if not found or ("drop" in found and "keep" in found):
+        item.fail(
+            "headers needs set, and one of drop and keep at most, like {set: {shop: \"'north'\"}, drop: [trace]}"
+        )
+    return {
+        "set": found["set"].text_map() if "set" in found else {},
+        "drop": list(check_names(found["drop"])["names"]) if "drop" in found else [],
+        "keep": list(check_names(found["keep"])["names"]) if "keep" in found else None,
+    }
+
+
+def _apply_headers(frame: Frame, step: Step) -> Frame:
+    """Takes headers away from what the record leaves with, and adds others. Those of dead letters stay as they came."""
+    options = step.options
+    data = frame.data
+    if options["keep"] is not None:
+        data = data.withColumn(SENT, F.filter(SENT, lambda h: h["key"].isin(options["keep"])))
+    elif options["drop"]:
+        data = data.withColumn(SENT, F.filter(SENT, lambda h: ~h["key"].isin(options["drop"])))
+    return with_headers(replace(frame, data=data), options["set"], lambda _: step)
+
+
+def with_headers(frame: Frame, headers: Mapping[str, str], place: Callable[[str], Step]) -> Frame:
+    """The frame whose records leave with these headers (names to Spark SQL) as well; they replace those of the same
+    name. place: where each stands, for messages."""
+    if not headers:
+        return frame
+    fields, entries = frame.fields, []
+    for name, sql in headers.items():
+        column = f"_header.{name}"
+        frame = computed(frame, column, sql, place(name), "string")
+        value = F.col(quoted(column)).cast("binary")
+        entries.append(F.struct(F.lit(name).alias("key"), value.alias("value")))
+    left = F.filter(SENT, lambda header: ~header["key"].isin(list(headers)))
+    kind = "array<struct<key:string,value:binary>>"
+    sent = F.concat(F.coalesce(left, F.array().cast(kind)), F.array(*entries).cast(kind))
+    data = frame.data.withColumn(SENT, sent).drop(*[f"_header.{name}" for name in headers])
+    declared = tuple(name for name in frame.fields if name in fields or not name.startswith("_header."))
+    return replace(frame, data=data, fields=declared)
+
+
 FIELD_STEPS: Final = rules(
-    StepRule("convert", "Change the types of fields", _check_convert, _apply_convert),
-    StepRule("time", "Read a time out of text", _check_time, _apply_time),
-    StepRule("format_time", "Write a time as text, in a zone", _check_format_time, _apply_format_time),
-    StepRule("set", "Set fields to Spark SQL expressions", _check_set, _apply_set),
-    StepRule("constant", "Set fields to fixed values", _check_constant, _apply_constant),
     StepRule(
-        "metadata", "Fields for the record's topic, partition, offset, time", _check_metadata, _apply_metadata
+        "headers", "Change the headers that records leave with", HEADERS, _check_headers, _apply_headers
     ),
-    StepRule("drop", "Remove fields", check_names, _apply_drop),
-    StepRule("keep", "Remove all other fields", check_names, _apply_keep),
-    StepRule("rename", "Give fields other names", _check_rename, _apply_rename),
-    StepRule("filter", "Keep the rows for which an expression is true", _check_filter, _apply_filter),
-    StepRule("deduplicate", "Drop rows that were seen before", _check_deduplicate, _apply_deduplicate),
+    StepRule("convert", "Change the types of fields", CONVERT, _check_convert, _apply_convert),
+    StepRule("time", "Read a time out of text", TIME, _check_time, _apply_time),
+    StepRule(
+        "format_time", "Write a time as text, in a zone", FORMAT_TIME, _check_format_time, _apply_format_time
+    ),
+    StepRule("set", "Set fields to Spark SQL expressions", SET, _check_set, _apply_set),
+    StepRule("constant", "Set fields to fixed values", CONSTANT, _check_constant, _apply_constant),
+    StepRule(
+        "metadata",
+        "Fields for the record's topic, partition, offset, time",
+        RECORD_PARTS,
+        _check_metadata,
+        _apply_metadata,
+    ),
+    StepRule("drop", "Remove fields", NAMES, check_names, _apply_drop),
+    StepRule("keep", "Remove all other fields", NAMES, check_names, _apply_keep),
+    StepRule("rename", "Give fields other names", RENAME, _check_rename, _apply_rename),
+    StepRule("filter", "Keep the rows for which an expression is true", SQL, _check_filter, _apply_filter),
+    StepRule(
+        "deduplicate", "Drop rows that were seen before", DEDUPLICATE, _check_deduplicate, _apply_deduplicate
+    ),
 )

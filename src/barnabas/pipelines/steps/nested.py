@@ -20,8 +20,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from barnabas.pipelines.document import Item
+from barnabas.pipelines.shapes import Flag, Group, Named, Number, Text
 from barnabas.pipelines.steps.base import (
     OPEN,
+    ROW,
     Frame,
     StepRule,
     complaint,
@@ -30,7 +32,7 @@ from barnabas.pipelines.steps.base import (
     quoted,
     rules,
 )
-from barnabas.pipelines.steps.fields import check_names, check_new_name
+from barnabas.pipelines.steps.fields import NAMES, TO, check_names, check_new_name
 
 if TYPE_CHECKING:
     from barnabas.pipelines.model import Step
@@ -41,6 +43,34 @@ VARIANT_MAP: Final = "map<string,variant>"
 _PATH: Final = re.compile(r"""\$(?:\.?\[(?:'[^']*'|"[^"]*"|\d+|\*)\]|\.[^.\[\]'"\s]+)*""")
 
 
+SEPARATOR: Final = Text("between the parts of names; default a dot")
+EXTRACT: Final = Group(
+    {
+        "from": Text("the field that holds JSON; default the record's value"),
+        "fields": Named(Text("a JSONPath like $.user.id"), "fields and where their values lie", least=1),
+        "required": Flag("whether a value that is not there is an error; default false"),
+    },
+    required=("fields",),
+)
+FLATTEN: Final = Group(
+    {
+        "fields": NAMES,
+        "separator": SEPARATOR,
+        "depth": Number(f"how many levels are opened; {DEPTH_MAX} at most"),
+        "prefix": Flag("whether names begin with the object's; default true"),
+    }
+)
+UNFLATTEN: Final = Group({"separator": SEPARATOR, "fields": NAMES})
+EXPLODE: Final = Group(
+    {
+        "field": Text("the field that holds an array"),
+        "to": TO,
+        "index": Text("a field for the place in the array, from 0"),
+    },
+    required=("field",),
+)
+
+
 def java_path(path: str) -> str | None:
     """The path as Spark reads it: `$.['a.b']` is written `$['a.b']`. None when it is no path."""
     if not _PATH.fullmatch(path):
@@ -49,7 +79,7 @@ def java_path(path: str) -> str | None:
 
 
 def _check_extract(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(("from", "fields", "required"), required=("fields",))
+    found = EXTRACT.open(item)
     fields = {}
     for name, entry in found["fields"].mapping().items():
         check_new_name(name, entry)
@@ -67,6 +97,7 @@ def _check_extract(item: Item) -> Mapping[str, Any]:
 def _apply_extract(frame: Frame, step: Step) -> Frame:
     """Values as text (objects and arrays as JSON). With required, a value that is not there is an error."""
     options = step.options
+    frame = frame.readable(options["from"], step)
     text = frame.text(options["from"], step)
     columns = {name: F.get_json_object(text, path) for name, path in options["fields"].items()}
     whole = F.json_object_keys(text)  # null when it is not an object
@@ -85,13 +116,20 @@ def _apply_extract(frame: Frame, step: Step) -> Frame:
 
 
 def _check_flatten(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(("fields", "separator", "depth", "prefix"))
+    found = FLATTEN.open(item)
     return {
         "fields": check_names(found["fields"])["names"] if "fields" in found else None,
         "separator": found["separator"].text() if "separator" in found else ".",
-        "depth": min(found["depth"].number(), DEPTH_MAX) if "depth" in found else DEPTH_MAX,
+        "depth": _depth(found["depth"]) if "depth" in found else DEPTH_MAX,
         "prefix": found["prefix"].flag() if "prefix" in found else True,
     }
+
+
+def _depth(item: Item) -> int:
+    depth = item.number()
+    if depth > DEPTH_MAX:
+        item.fail(f"{item.what} is {depth}; flatten opens at most {DEPTH_MAX} levels in one step")
+    return depth
 
 
 def _apply_flatten(frame: Frame, step: Step) -> Frame:
@@ -144,7 +182,7 @@ def _flatten_open(frame: Frame, step: Step, name: str | None) -> Frame:
     """Opens objects among the open fields, all or the one called `name`, one level after the other."""
     separator, data = step.options["separator"], frame.data
     entries = F.map_entries(F.col(OPEN))
-    for level in range(step.options["depth"] if step.options["depth"] < DEPTH_MAX else 4):
+    for level in range(step.options["depth"]):
         chosen = None if name is None else (name if level == 0 else name + separator)
         entries = F.flatten(F.transform(entries, _opener(separator, chosen, level, step.options["prefix"])))
     data = data.withColumn("_entries", entries.cast(ENTRIES_TYPE))
@@ -174,7 +212,7 @@ def _opener(separator: str, chosen: str | None, level: int, prefix: bool) -> Any
 
 
 def _check_unflatten(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(("separator", "fields"))
+    found = UNFLATTEN.open(item)
     return {
         "separator": found["separator"].text() if "separator" in found else ".",
         "fields": check_names(found["fields"])["names"] if "fields" in found else None,
@@ -201,7 +239,7 @@ def _apply_unflatten(frame: Frame, step: Step) -> Frame:
         node[parts[-1]] = F.col(quoted(name))
     columns = [_object(node).alias(name) for name, node in tree.items()]
     rest = [F.col(name) for name in frame.data.columns if name not in frame.fields]
-    return Frame(frame.data.select(*rest, *columns), tuple(tree))
+    return replace(frame, data=frame.data.select(*rest, *columns), fields=tuple(tree))
 
 
 def _object(node: Any) -> Column:
@@ -212,7 +250,7 @@ def _object(node: Any) -> Column:
 
 
 def _check_explode(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(("field", "to", "index"), required=("field",))
+    found = EXPLODE.open(item)
     name = found["field"].text()
     return {
         "field": name,
@@ -238,8 +276,10 @@ def _apply_explode(frame: Frame, step: Step) -> Frame:
         bad = column.isNotNull() & new["_array"].isNull()
         return F.when(bad, complaint(f"{options['field']} is ", column, ", not an array"))
 
-    frame = Frame(frame.data, frame.fields, frame.open).put({"_array": array}, step, reason)
+    frame = frame.put({"_array": array}, step, reason)
     rows = frame.data.select("*", F.posexplode_outer("_array").alias("_at", "_element")).drop("_array")
+    before = [F.col(ROW)] if ROW in rows.columns else []
+    rows = rows.withColumn(ROW, F.concat_ws("-", *before, F.col("_at").cast("string")))
     fields = tuple(name for name in frame.fields if name != "_array")
     columns = {options["to"]: F.col("_element")}
     if options["index"] is not None:
@@ -254,8 +294,8 @@ def _apply_explode(frame: Frame, step: Step) -> Frame:
 
 
 NESTED_STEPS: Final = rules(
-    StepRule("extract", "Take values out of JSON by path", _check_extract, _apply_extract),
-    StepRule("flatten", "Make fields of objects", _check_flatten, _apply_flatten),
-    StepRule("unflatten", "Make objects of fields", _check_unflatten, _apply_unflatten),
-    StepRule("explode", "One row per element of an array", _check_explode, _apply_explode),
+    StepRule("extract", "Take values out of JSON by path", EXTRACT, _check_extract, _apply_extract),
+    StepRule("flatten", "Make fields of objects", FLATTEN, _check_flatten, _apply_flatten),
+    StepRule("unflatten", "Make objects of fields", UNFLATTEN, _check_unflatten, _apply_unflatten),
+    StepRule("explode", "One row per element of an array", EXPLODE, _check_explode, _apply_explode),
 )

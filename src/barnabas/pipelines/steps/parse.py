@@ -15,12 +15,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from barnabas.pipelines.document import Item
+from barnabas.pipelines.shapes import Choice, Either, Flag, Group, Named, Several, Text
+from barnabas.pipelines.spark_private import compile_regex
 from barnabas.pipelines.steps.base import (
     OPEN_TYPE,
     Frame,
@@ -33,6 +36,7 @@ from barnabas.pipelines.steps.base import (
     short,
     spark_reason,
 )
+from barnabas.pipelines.steps.fields import NAMES, check_new_name
 from barnabas.pipelines.steps.grok import expand
 from barnabas.pipelines.steps.regex import NAMED_PATTERNS, PatternError, compile_pattern
 
@@ -43,15 +47,49 @@ MARK: Final = "\x01"
 """Stands between the groups of a match; text that holds it goes to the dead letters."""
 FORMATS: Final = ("pattern", "regex", "grok", "json", "csv", "key_values")
 CORRUPT: Final = "_corrupt"
+BLANKS: Final = " \t\r\n"
+
+
+FROM: Final = Text("the field that is taken apart; default the record's value")
+DECLARED: Final = Named(Text("a type of Spark"), "fields with their types", least=1)
+PARSE: Final = Group(
+    {
+        "pattern": Choice(NAMED_PATTERNS, "a pattern with a name"),
+        "regex": Text("a regular expression; its named groups become fields"),
+        "grok": Text("a grok pattern like %{IP:client} %{WORD:method}"),
+        "json": Either((Choice(("all",)), DECLARED), "all, or the fields of a JSON object with their types"),
+        "csv": DECLARED,
+        "key_values": Either((Choice(("all",)), NAMES), "all, or the keys to take"),
+        "from": FROM,
+        "prefix": Text("goes before the names of fields"),
+        "separator": Text("between the values of CSV; default a comma"),
+        "quote": Text('around values of CSV; default "'),
+        "escape": Text("before a quote inside of quotes; default the quote itself"),
+        "pairs": Text("between pairs; default a space"),
+        "equals": Text("between key and value; default ="),
+    },
+    one_of=FORMATS,
+)
+SPLIT: Final = Group(
+    {
+        "from": FROM,
+        "by": Several(Text("the text between the pieces")),
+        "into": Several(Text("the field of a piece; _ throws it away")),
+        "keep_empty": Flag("whether pieces of blanks count; default true"),
+        "trim": Flag("whether blanks around pieces go; default true"),
+    },
+    required=("by", "into"),
+)
 
 
 def _check_parse(item: Item) -> Mapping[str, Any]:
-    found = item.mapping((*FORMATS, "from", "prefix", "separator", "quote", "pairs", "equals"))
-    given = [name for name in FORMATS if name in found]
-    if len(given) != 1:
-        item.fail(f"parse needs one of {', '.join(FORMATS)}")
-    kind = given[0]
-    allowed = {"json": {"prefix"}, "csv": {"separator", "quote"}, "key_values": {"pairs", "equals", "prefix"}}
+    found = PARSE.open(item)
+    kind = next(name for name in FORMATS if name in found)
+    allowed = {
+        "json": {"prefix"},
+        "csv": {"separator", "quote", "escape"},
+        "key_values": {"pairs", "equals", "prefix"},
+    }
     for name in found:
         if name not in {kind, "from", *allowed.get(kind, ())}:
             found[name].fail(f"{name} does not go with {kind}")
@@ -71,6 +109,8 @@ def _check_parse(item: Item) -> Mapping[str, Any]:
         entry.fail(
             f"{kind} is empty: name its fields" + (" with their types" if kind != "key_values" else "")
         )
+    for name in options["fields"] or ():
+        check_new_name(options.get("prefix", "") + name, entry)
     return options
 
 
@@ -84,12 +124,16 @@ def _check_pattern(kind: str, entry: Item) -> dict[str, Any]:
     try:
         if kind == "grok":
             regex = expand(regex)
-        return {"compiled": compile_pattern(regex), "called": called}
+        compiled = compile_pattern(regex)
+        for _, name in compiled.groups:
+            check_new_name(name, entry)
+        return {"compiled": compiled, "called": called}
     except PatternError as error:
         entry.fail(f"{kind} {error}")
 
 
 def _apply_parse(frame: Frame, step: Step) -> Frame:
+    frame = frame.readable(step.options["from"], step)
     kind = step.options["format"]
     if kind in ("pattern", "regex", "grok"):
         return _apply_regex(frame, step)
@@ -123,31 +167,70 @@ def _apply_regex(frame: Frame, step: Step) -> Frame:
     columns = {
         name: F.nullif(F.get(parts, F.lit(i + 1)), F.lit("")) for i, (_, name) in enumerate(pattern.groups)
     }
-    done = Frame(data, frame.fields, frame.open).put(columns, step, reason)
-    return Frame(done.data.drop("_parts"), done.fields, done.open)
+    done = replace(frame, data=data).put(columns, step, reason)
+    return replace(done, data=done.data.drop("_parts"))
 
 
 def _try_regex(frame: Frame, regex: str, step: Step) -> None:
     """Lets Java compile the pattern now: its reason is better than that of a failing task."""
-    jvm = frame.data.sparkSession._jvm
     try:
-        jvm.java.util.regex.Pattern.compile(regex)
+        compile_regex(frame.data.sparkSession, regex)
     except Exception as error:
         fail(step, f"the regular expression is wrong: {java_reason(error)}")
 
 
 def _whole(text: Column) -> Column:
-    """Whether braces stand at both ends: Spark's reader leaves what comes after an object."""
-    blanks = " \t\r\n"
-    return F.ltrim(text, F.lit(blanks)).startswith("{") & F.rtrim(text, F.lit(blanks)).endswith("}")
+    """Whether text is one JSON object and nothing else.
+
+    Spark's readers stop at the end of the first object and say nothing of what comes behind. As the first of an array
+    of four, with three zeros of ours behind it, an object is not followed by anything: else there are more or fewer.
+    """
+    four = F.json_array_length(F.concat(F.lit("["), text, F.lit(",0,0,0]"))) == 4
+    return F.ltrim(text, F.lit(BLANKS)).startswith("{") & F.coalesce(four, F.lit(False))
+
+
+def _lost_number(text: Column, exponents_only: bool) -> Column:
+    """The first number of a JSON text that Spark would change; null when there is none.
+
+    Whole numbers and decimals stay exact up to 38 digits, numbers with an exponent become doubles. exponents_only:
+    fields have declared types, so that other numbers are checked by their conversion. Strings are taken out, but
+    only of a text that might hold such a number.
+    """
+    bare = F.regexp_replace(text, r'"(?:[^"\\]++|\\.)*+"', '""')
+    numbers = F.regexp_extract_all(bare, F.lit(r"-?\d[\d.eE+-]*"), F.lit(0))
+
+    def lost(number: Column) -> Column:
+        mantissa = F.regexp_replace(number, "[eE].*$", "")
+        digits = F.length(F.regexp_replace(F.regexp_replace(mantissa, "[^0-9]", ""), "^0+", ""))
+        double = number.try_cast("double")
+        overflow = F.coalesce(F.abs(double) == float("inf"), F.lit(True)) | ((double == 0) & (digits > 0))
+        exponent = number.rlike("[eE]")
+        if exponents_only:
+            return exponent & overflow
+        return F.when(exponent, overflow | (digits > 17)).otherwise(digits > 38)
+
+    suspicious = text.rlike(r"\d[eE][+-]?\d{3}" if exponents_only else r"[\d.]{17}|\d[eE][+-]?\d{3}")
+    return F.when(suspicious, F.get(F.filter(numbers, lost), F.lit(0)))
+
+
+def _changed_number(text: Column, exponents_only: bool) -> Column:
+    """The reason of a record with such a number."""
+    number = _lost_number(text, exponents_only)
+    return F.when(
+        number.isNotNull(), complaint("the number ", number, " cannot be kept exactly: write it as a string")
+    )
 
 
 def _not_an_object(text: Column) -> Column:
     """Why text is not a JSON object, once it is known not to be one."""
-    start = F.ltrim(text)
+    start = F.ltrim(text, F.lit(BLANKS))
     return (
         F.when(text.isNull(), F.lit("the text for json is null"))
         .when(start.startswith("["), F.lit("the JSON is an array, not an object: its values have no names"))
+        .when(
+            start.startswith("{") & F.json_object_keys(text).isNotNull(),
+            complaint("something follows the JSON object: ", text),
+        )
         .when(start.startswith("{"), complaint("not valid JSON: ", text))
         .otherwise(complaint("not a JSON object: ", text))
     )
@@ -176,12 +259,11 @@ def _apply_json(frame: Frame, step: Step) -> Frame:
         return (
             F.when(text.isNull() | parsed.isNull() | ~_whole(text), _not_an_object(text))
             .when(parsed[CORRUPT].isNotNull(), complaint("the JSON does not have the declared types: ", text))
+            .otherwise(_changed_number(text, exponents_only=True))
         )  # fmt: skip
 
-    done = Frame(data, frame.fields, frame.open).put(
-        {prefix + name: parsed[name] for name in fields}, step, reason
-    )
-    return Frame(done.data.drop("_json"), done.fields, done.open)
+    done = replace(frame, data=data).put({prefix + name: parsed[name] for name in fields}, step, reason)
+    return replace(done, data=done.data.drop("_json"))
 
 
 def _apply_any_json(frame: Frame, step: Step) -> Frame:
@@ -190,9 +272,12 @@ def _apply_any_json(frame: Frame, step: Step) -> Frame:
     whole = F.from_json(text, OPEN_TYPE)
     if prefix:
         whole = F.transform_keys(whole, lambda key, _: F.concat(F.lit(prefix), key))
-    done = frame.spread(
-        whole, step, lambda new: F.when(new[""].isNull() | ~_whole(text), _not_an_object(text))
-    )
+
+    def reason(new: Mapping[str, Column]) -> Column:
+        bad = new[""].isNull() | ~_whole(text)
+        return F.when(bad, _not_an_object(text)).otherwise(_changed_number(text, exponents_only=False))
+
+    done = frame.spread(whole, step, reason)
     used = step.options["from"]
     return _without(done, used) if used is not None else done
 
@@ -200,7 +285,7 @@ def _apply_any_json(frame: Frame, step: Step) -> Frame:
 def _without(frame: Frame, name: str) -> Frame:
     """The frame without the field that was taken apart."""
     if name in frame.fields:
-        return Frame(frame.data.drop(name), tuple(f for f in frame.fields if f != name), frame.open)
+        return replace(frame, data=frame.data.drop(name), fields=tuple(f for f in frame.fields if f != name))
     return frame.forget([name])
 
 
@@ -213,6 +298,8 @@ def _apply_csv(frame: Frame, step: Step) -> Frame:
         "columnNameOfCorruptRecord": CORRUPT,
         "sep": step.options.get("separator", ","),
         "quote": step.options.get("quote", '"'),
+        # As RFC 4180 has it: a quote inside of quotes is written twice.
+        "escape": step.options.get("escape", step.options.get("quote", '"')),
     }
     data = frame.data.withColumn("_csv", F.from_csv(text, schema, options))
     parsed = F.col("_csv")
@@ -223,20 +310,21 @@ def _apply_csv(frame: Frame, step: Step) -> Frame:
             complaint(f"not {len(fields)} values of the declared types: ", text),
         )
 
-    done = Frame(data, frame.fields, frame.open).put({name: parsed[name] for name in fields}, step, reason)
-    return Frame(done.data.drop("_csv"), done.fields, done.open)
+    done = replace(frame, data=data).put({name: parsed[name] for name in fields}, step, reason)
+    return replace(done, data=done.data.drop("_csv"))
 
 
 def _apply_key_values(frame: Frame, step: Step) -> Frame:
-    """`a=1 b="two words"`: pairs apart by `pairs`, keys and values by `equals`; quotes around values go."""
+    """`a=1 b="two words"`: pairs apart by `pairs`, keys and values by `equals`. Quotes around a value go, and inside of
+    them the backslash before a quote or another backslash."""
     text = frame.text(step.options["from"], step)
     pairs, equals = step.options.get("pairs", " "), step.options.get("equals", "=")
     prefix = step.options.get("prefix", "")
     key = f"[^{_java_quote(pairs + equals)}]+"
-    value = f'"[^"]*"|[^{_java_quote(pairs)}]*'
+    value = rf'"(?:[^"\\]++|\\.)*+"|[^{_java_quote(pairs)}]*'
     regex = f"({key}){_java_quote(equals)}({value})"
     keys = F.regexp_extract_all(text, F.lit(regex), F.lit(1))
-    values = F.transform(F.regexp_extract_all(text, F.lit(regex), F.lit(2)), lambda v: F.btrim(v, F.lit('"')))
+    values = F.transform(F.regexp_extract_all(text, F.lit(regex), F.lit(2)), _unquoted)
     # A key that comes twice takes its last value: built from pairs, a map would refuse it.
     found = F.map_from_arrays(
         F.array_distinct(keys), F.transform(F.array_distinct(keys), _last(keys, values))
@@ -253,6 +341,14 @@ def _apply_key_values(frame: Frame, step: Step) -> Frame:
     return frame.spread(named.cast(OPEN_TYPE), step, reason)
 
 
+def _unquoted(value: Column) -> Column:
+    """A value without the quotes around it; backslashes escape inside of them only."""
+    inner = F.regexp_replace(F.substr(value, F.lit(2), F.length(value) - 2), r'\\(["\\])', "$1")
+    return F.when((F.length(value) >= 2) & value.startswith('"') & value.endswith('"'), inner).otherwise(
+        value
+    )
+
+
 def _last(keys: Column, values: Column) -> Callable[[Column], Column]:
     def value(key: Column) -> Column:
         return F.element_at(values, (F.size(keys) - F.array_position(F.reverse(keys), key) + 1).cast("int"))
@@ -266,13 +362,15 @@ def _java_quote(text: str) -> str:
 
 
 def _check_split(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(("from", "by", "into", "keep_empty", "trim"), required=("by", "into"))
+    found = SPLIT.open(item)
     into = found["into"].texts()
     kept = [name for name in into if name != "_"]
     if not kept:
         found["into"].fail("into keeps nothing: name at least one piece")
     if len(set(kept)) != len(kept):
         found["into"].fail("into names a piece twice")
+    for name in kept:
+        check_new_name(name, found["into"])
     by = found["by"].texts()
     if not all(by):
         found["by"].fail("by is empty: name the text that stands between the pieces")
@@ -288,6 +386,7 @@ def _check_split(item: Item) -> Mapping[str, Any]:
 def _apply_split(frame: Frame, step: Step) -> Frame:
     """Pieces in the order of `into`; fewer than that are an error, what comes after the last one is left."""
     options = step.options
+    frame = frame.readable(options["from"], step)
     text = frame.text(options["from"], step)
     pieces = F.split(text, "|".join(_java_quote(by) for by in options["by"]))
     if not options["keep_empty"]:
@@ -304,13 +403,17 @@ def _apply_split(frame: Frame, step: Step) -> Frame:
         return F.trim(F.get(parts, F.lit(i))) if options["trim"] else F.get(parts, F.lit(i))
 
     columns = {name: piece(i) for i, name in enumerate(options["into"]) if name != "_"}
-    done = Frame(data, frame.fields, frame.open).put(columns, step, reason)
-    return Frame(done.data.drop("_parts"), done.fields, done.open)
+    done = replace(frame, data=data).put(columns, step, reason)
+    return replace(done, data=done.data.drop("_parts"))
 
 
 PARSE_STEPS: Final = rules(
     StepRule(
-        "parse", "Take text apart into fields: patterns, JSON, CSV, key=value", _check_parse, _apply_parse
+        "parse",
+        "Take text apart into fields: patterns, JSON, CSV, key=value",
+        PARSE,
+        _check_parse,
+        _apply_parse,
     ),
-    StepRule("split", "Take text apart at separators", _check_split, _apply_split),
+    StepRule("split", "Take text apart at separators", SPLIT, _check_split, _apply_split),
 )

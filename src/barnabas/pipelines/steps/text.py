@@ -16,13 +16,51 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from barnabas.pipelines.document import Item
+from barnabas.pipelines.shapes import Choice, Group, Number, Text, Whole
+from barnabas.pipelines.spark_private import compile_regex
 from barnabas.pipelines.steps.base import Frame, StepRule, complaint, fail, first_of, java_reason, rules
-from barnabas.pipelines.steps.fields import check_names, check_new_name
+from barnabas.pipelines.steps.fields import NAMES, TO, check_names, check_new_name
 
 if TYPE_CHECKING:
     from barnabas.pipelines.model import Step
 
 ALGORITHMS: Final = ("sha256", "sha512", "md5", "crc32")
+REPLACE: Final = Group(
+    {
+        "field": Text("the field that is changed"),
+        "find": Text("the text to replace"),
+        "regex": Text("a regular expression of what is replaced"),
+        "with": Text("what stands there afterwards; $1 is a group of the regular expression"),
+    },
+    required=("field", "with"),
+    one_of=("find", "regex"),
+)
+SUBSTRING: Final = Group(
+    {
+        "field": Text("the field that is cut"),
+        "start": Whole("counts from 1, or from the end with -1"),
+        "length": Number("how many characters; default all that follow"),
+        "to": TO,
+    },
+    required=("field", "start"),
+)
+MASK: Final = Group(
+    {
+        "fields": NAMES,
+        "left": Number("characters that stay at the left", 0),
+        "right": Number("characters that stay at the right", 0),
+        "with": Text("the character that hides the others; default *"),
+    },
+    required=("fields",),
+)
+HASH: Final = Group(
+    {
+        "fields": NAMES,
+        "algorithm": Choice(ALGORITHMS, "default sha256"),
+        "salt": Text("goes before each value"),
+    },
+    required=("fields",),
+)
 
 
 def _each(change: Callable[[Column], Column]) -> Callable[[Frame, Step], Frame]:
@@ -53,9 +91,7 @@ def _apply_url_decode(frame: Frame, step: Step) -> Frame:
 
 
 def _check_replace(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(("field", "find", "regex", "with"), required=("field", "with"))
-    if ("find" in found) == ("regex" in found):
-        item.fail("replace needs one of find and regex")
+    found = REPLACE.open(item)
     how = "find" if "find" in found else "regex"
     if not found[how].text():
         found[how].fail(f"{how} is empty: name the text to replace")
@@ -75,22 +111,22 @@ def _apply_replace(frame: Frame, step: Step) -> Frame:
 
 def _try_replacement(frame: Frame, regex: str, replacement: str, step: Step) -> None:
     """Lets Java try both now: a group that is not there would fail every task that meets a match."""
-    compile_regex = frame.data.sparkSession._jvm.java.util.regex.Pattern.compile
+    spark = frame.data.sparkSession
     try:
-        compile_regex(regex)
+        compile_regex(spark, regex)
     except Exception as error:
         fail(step, f"the regular expression is wrong: {java_reason(error)}")
     try:
-        compile_regex(f"(?:{regex})|").matcher("").replaceAll(replacement)
+        compile_regex(spark, f"(?:{regex})|").matcher("").replaceAll(replacement)
     except Exception as error:
         fail(step, f"with {replacement!r} does not go with the regular expression: {java_reason(error)}")
 
 
 def _check_substring(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(("field", "start", "length", "to"), required=("field", "start"))
-    start = found["start"].value
-    if isinstance(start, bool) or not isinstance(start, int) or start == 0:
-        found["start"].fail(f"start is {start!r}; it counts from 1, or from the end with -1")
+    found = SUBSTRING.open(item)
+    start = int(found["start"].text())
+    if start == 0:
+        found["start"].fail("start is 0; it counts from 1, or from the end with -1")
     name = found["field"].text()
     return {
         "field": name,
@@ -107,7 +143,7 @@ def _apply_substring(frame: Frame, step: Step) -> Frame:
 
 
 def _check_mask(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(("fields", "left", "right", "with"), required=("fields",))
+    found = MASK.open(item)
     char = found["with"].text() if "with" in found else "*"
     if len(char) != 1:
         found["with"].fail(f"with is {char!r}, not one character")
@@ -133,7 +169,7 @@ def _apply_mask(frame: Frame, step: Step) -> Frame:
 
 
 def _check_hash(item: Item) -> Mapping[str, Any]:
-    found = item.mapping(("fields", "algorithm", "salt"), required=("fields",))
+    found = HASH.open(item)
     return {
         **check_names(found["fields"]),
         "algorithm": found["algorithm"].choice(ALGORITHMS) if "algorithm" in found else "sha256",
@@ -156,13 +192,19 @@ def _apply_hash(frame: Frame, step: Step) -> Frame:
 
 
 TEXT_STEPS: Final = rules(
-    StepRule("trim", "Take blanks away at both ends", check_names, _each(F.trim)),
-    StepRule("upper", "Upper case", check_names, _each(F.upper)),
-    StepRule("lower", "Lower case", check_names, _each(F.lower)),
-    StepRule("unescape", "Take backslashes away before quotes", check_names, _each(_unescaped)),
-    StepRule("url_decode", "Decode %20 and +", check_names, _apply_url_decode),
-    StepRule("replace", "Replace text, or what a regular expression matches", _check_replace, _apply_replace),
-    StepRule("substring", "A part of a text", _check_substring, _apply_substring),
-    StepRule("mask", "Hide a text but for its ends", _check_mask, _apply_mask),
-    StepRule("hash", "Replace a value by its hash", _check_hash, _apply_hash),
+    StepRule("trim", "Take blanks away at both ends", NAMES, check_names, _each(F.trim)),
+    StepRule("upper", "Upper case", NAMES, check_names, _each(F.upper)),
+    StepRule("lower", "Lower case", NAMES, check_names, _each(F.lower)),
+    StepRule("unescape", "Take backslashes away before quotes", NAMES, check_names, _each(_unescaped)),
+    StepRule("url_decode", "Decode %20 and +", NAMES, check_names, _apply_url_decode),
+    StepRule(
+        "replace",
+        "Replace text, or what a regular expression matches",
+        REPLACE,
+        _check_replace,
+        _apply_replace,
+    ),
+    StepRule("substring", "A part of a text", SUBSTRING, _check_substring, _apply_substring),
+    StepRule("mask", "Hide a text but for its ends", MASK, _check_mask, _apply_mask),
+    StepRule("hash", "Replace a value by its hash", HASH, _check_hash, _apply_hash),
 )

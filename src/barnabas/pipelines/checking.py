@@ -1,0 +1,62 @@
+"""Whether a pipeline can run, found out without a broker: its options are read and Spark plans every query.
+
+Names of fields, types, functions and broken SQL show in the plan, so nothing has to run for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.pipelines.chain import query_deliverable, query_rows
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.options import OptionError, sink_options, source_options
+from barnabas.pipelines.plan import Relation, Scan
+from barnabas.pipelines.queries import sink_settings, source_settings
+from barnabas.pipelines.session import adopt_session
+from barnabas.pipelines.sources import SOURCES
+from barnabas.pipelines.steps.base import spark_reason
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from barnabas.pipelines.model import PipelineSpec
+
+ANYWHERE = "localhost:9092"
+
+
+def check_options(spec: PipelineSpec) -> None:
+    """Reads the options of sources and sinks. Raises PipelineError."""
+    for query in spec.queries():
+        for source in spec.topics_read:
+            try:
+                source_options(source_settings(spec, query, spec.bootstrap or ANYWHERE, source=source))
+            except OptionError as error:
+                raise PipelineError(f"{source.where or spec.where}: {error}") from error
+        try:
+            sink_options(sink_settings(spec, query, spec.bootstrap or ANYWHERE))
+        except (OptionError, ValueError) as error:
+            where = query.output.where.get("options") or spec.where
+            raise PipelineError(f"{where}: {error}") from error
+
+
+def check_plan(spark: SparkSession, spec: PipelineSpec) -> None:
+    """Lets Spark plan every query over no records. Raises PipelineError with the line of what is wrong."""
+    adopt_session(spark)
+
+    def nothing(relation: Relation, stream: bool) -> DataFrame:
+        assert isinstance(relation.origin, Scan)
+        source = relation.origin.source
+        return SOURCES[source.kind].empty(spark, source)
+
+    for query in spec.queries():
+        try:
+            if query.output.target is not None and not query.only_dead:
+                query_deliverable(spec, query, nothing)
+            else:
+                query_rows(spec, query, nothing)
+        except PipelineError:
+            raise
+        except Exception as error:
+            output = query.output
+            where = output.where.get("aggregate") or output.where.get("") or spec.where
+            raise PipelineError(f"{where}: output {output.name}: {spark_reason(error)}") from error

@@ -1,0 +1,196 @@
+"""Rows into a table, with the fastest way that its database has; which rows it refuses is found by halves."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+REFUSED_ROWS_MAX: Final = 1000
+REFUSALS: Final = (sa.exc.DataError, sa.exc.IntegrityError, OverflowError)
+"""What a database or its driver says of a row that it will never take."""
+Row = Sequence[Any]
+STAGED: Final = "barnabas_rows"
+NUMBER: Final = "barnabas_number"
+
+
+def bound(value: Any, dialect: str) -> Any:
+    """A value as the driver takes it. SQLite has no decimals and no times: as text they stay exact."""
+    if dialect == "sqlite":
+        if isinstance(value, Decimal):
+            return str(value)
+        if isinstance(value, dt.datetime):
+            return value.isoformat(" ")
+        if isinstance(value, dt.date):
+            return value.isoformat()
+    return value
+
+
+class Number(str):
+    """A JSON number with a point or an exponent, as it was written."""
+
+
+def json_text(value: Any) -> str:
+    """A decoded JSON value as text again, with its Numbers as they were."""
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json_text(str(name))}: {json_text(v)}" for name, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(json_text(v) for v in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def from_json(value: Any, kind: sa.types.TypeEngine[Any], column: str) -> Any:
+    """A value of a JSON document (decoded with Numbers) for a column of this type. Raises ValueError."""
+    try:
+        wanted = kind.python_type
+    except NotImplementedError:
+        wanted = str
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json_text(value)
+    try:
+        if wanted is bool:
+            return {"true": True, "false": False, "1": True, "0": False}[text.strip().lower()]
+        if wanted is int:
+            return int(text)
+        if wanted is float:
+            return float(text)
+        if wanted is Decimal:
+            return Decimal(text.strip())
+        if wanted is dt.datetime:
+            return dt.datetime.fromisoformat(text.strip())
+        if wanted is dt.date:
+            return dt.date.fromisoformat(text.strip())
+        if wanted is bytes:
+            return text.encode()
+    except (ValueError, KeyError, InvalidOperation):
+        raise ValueError(f"{column} is {text[:80]}, not {wanted.__name__}") from None
+    return str(text)
+
+
+class Store:
+    """Adds rows to a table, or with a key replaces those that are there. All within the connection's transaction."""
+
+    def __init__(self, connection: sa.Connection, schema: str | None, table: str, key: list[str]) -> None:
+        self.connection = connection
+        self.schema, self.table, self.key = schema, table, key
+        self.dialect = connection.dialect.name
+        self._copies = connection.dialect.driver == "psycopg"
+        self._staged: list[str] = []
+
+    def add(self, columns: list[str], rows: list[Row]) -> list[tuple[int, Exception]]:
+        """Stores rows of these columns; gives the places of those that the database refuses, and why.
+
+        Raises what the database says of the table, and of more than REFUSED_ROWS_MAX rows.
+        """
+        refused: list[tuple[int, Exception]] = []
+        if rows and columns:
+            self._add(columns, rows, 0, refused)
+        return refused
+
+    def _add(
+        self, columns: list[str], rows: list[Row], at: int, refused: list[tuple[int, Exception]]
+    ) -> None:
+        try:
+            with self.connection.begin_nested():
+                (self._copy if self._copies and len(rows) > 1 else self._insert)(columns, rows)
+        except REFUSALS as error:
+            if len(rows) == 1:
+                if len(refused) >= REFUSED_ROWS_MAX:
+                    raise
+                refused.append((at, error))
+                return
+            self._staged = []  # it went with the savepoint
+            half = len(rows) // 2
+            self._add(columns, rows[:half], at, refused)
+            self._add(columns, rows[half:], at + half, refused)
+
+    def _insert(self, columns: list[str], rows: list[Row]) -> None:
+        table = sa.table(self.table, *[sa.column(name) for name in columns], schema=self.schema)
+        names = {name: f"v{i}" for i, name in enumerate(columns)}
+        given = [dict(zip(names.values(), row, strict=True)) for row in rows]
+        values: dict[str, Any] = {name: sa.bindparam(bind) for name, bind in names.items()}
+        rest = [name for name in columns if name not in self.key]
+        if not self.key:
+            self.connection.execute(sa.insert(table).values(values), given)
+        elif self.dialect in ("postgresql", "sqlite"):
+            insert = (postgresql if self.dialect == "postgresql" else sqlite).insert(table).values(values)
+            changes = {name: insert.excluded[name] for name in rest}
+            how = (
+                insert.on_conflict_do_update(index_elements=self.key, set_=changes)
+                if rest
+                else insert.on_conflict_do_nothing(index_elements=self.key)
+            )
+            self.connection.execute(how, given)
+        elif self.dialect in ("mysql", "mariadb"):
+            add = mysql.insert(table).values(values)
+            self.connection.execute(
+                add.on_duplicate_key_update({name: add.inserted[name] for name in rest or self.key}), given
+            )
+        else:
+            same = [table.c[name] == sa.bindparam(names[name]) for name in self.key]
+            for row in given:
+                self.connection.execute(
+                    sa.delete(table).where(*same), {names[n]: row[names[n]] for n in self.key}
+                )
+                self.connection.execute(sa.insert(table).values(values), row)
+
+    def _copy(self, columns: list[str], rows: list[Row]) -> None:
+        """By PostgreSQL's COPY; with a key into a table of our own first, from where rows replace the older ones."""
+        target, named = (
+            self._quoted(self.table, self.schema),
+            ", ".join(self._quoted(name) for name in columns),
+        )
+        if not self.key:
+            self._copy_into(target, named, rows)
+            return
+        if self._staged != columns:
+            self._run(f"DROP TABLE IF EXISTS {STAGED}")
+            self._run(
+                f"CREATE TEMPORARY TABLE {STAGED} ON COMMIT DROP AS "
+                f"SELECT {named}, 0::bigint AS {NUMBER} FROM {target} WITH NO DATA"
+            )
+            self._staged = columns
+        else:
+            self._run(f"TRUNCATE {STAGED}")
+        self._copy_into(STAGED, f"{named}, {NUMBER}", [(*row, i) for i, row in enumerate(rows)])
+        keys = ", ".join(self._quoted(name) for name in self.key)
+        rest = [self._quoted(name) for name in columns if name not in self.key]
+        action = (
+            f"UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in rest)}" if rest else "NOTHING"
+        )
+        # Of rows with one key the last one counts: one statement cannot change a row twice.
+        self._run(
+            f"INSERT INTO {target} ({named}) SELECT DISTINCT ON ({keys}) {named} FROM {STAGED} "
+            f"ORDER BY {keys}, {NUMBER} DESC ON CONFLICT ({keys}) DO {action}"
+        )
+
+    def _copy_into(self, target: str, named: str, rows: list[Row]) -> None:
+        driver = self.connection.connection.driver_connection
+        module = self.connection.dialect.dbapi
+        assert driver is not None
+        assert module is not None
+        try:
+            with driver.cursor() as cursor, cursor.copy(f"COPY {target} ({named}) FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+        except module.IntegrityError as error:
+            raise sa.exc.IntegrityError("COPY", None, error) from error
+        except module.DataError as error:
+            raise sa.exc.DataError("COPY", None, error) from error
+        except module.Error as error:
+            raise sa.exc.DBAPIError("COPY", None, error) from error
+
+    def _run(self, sql: str) -> None:
+        self.connection.exec_driver_sql(sql.replace("%", "%%"))
+
+    def _quoted(self, name: str, schema: str | None = None) -> str:
+        quote = self.connection.dialect.identifier_preparer.quote
+        return quote(name) if schema is None else f"{quote(schema)}.{quote(name)}"

@@ -1,0 +1,84 @@
+"""How rows leave a pipeline: the JSON of their fields, their identity, and the headers of dead letters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from barnabas.pipelines.steps.base import OPEN, OPEN_TYPE, ROW, Frame, quoted
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.model import PipelineSpec
+
+JSON_OPTIONS: Final = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"}
+HEADER_PREFIX: Final = "barnabas."
+HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
+DOCUMENT: Final = "_document"
+IDENTITY: Final = "_identity"
+
+
+def json_value(frame: Frame) -> Column:
+    """All fields as one JSON object; the record's own value when no step made any."""
+    if not frame.fields and not frame.open:
+        return F.col("_value")
+    declared = F.to_json(F.struct(*[F.col(quoted(name)) for name in frame.fields]), JSON_OPTIONS)
+    if not frame.open:
+        return declared
+    rest = F.to_json(F.coalesce(F.col(OPEN), F.create_map().cast(OPEN_TYPE)), JSON_OPTIONS)
+    if not frame.fields:
+        return rest
+    # Two objects one after the other: `{"a":1}` and `{"b":2}` to `{"a":1,"b":2}`.
+    joined = F.concat(
+        F.substr(declared, F.lit(1), F.length(declared) - 1), F.lit(","), F.substr(rest, F.lit(2))
+    )
+    return F.when(rest == "{}", declared).otherwise(joined)
+
+
+def dead_columns(spec: PipelineSpec) -> dict[str, Column]:
+    """The columns for the sink of a record that goes to the dead letters."""
+    return {
+        "topic": F.lit(spec.dead_letters),
+        "key": F.col("_key"),
+        "value": F.col("_value"),
+        "headers": dead_headers(spec.name),
+        "timestamp": F.col("_timestamp"),
+    }
+
+
+def dead_headers(pipeline: str) -> Column:
+    """The record's own headers, then who could not handle it, why, and where it lay; and for which output, where the
+    others have it."""
+    origin = {
+        "pipeline": F.lit(pipeline),
+        "step": F.col("_error")["step"],
+        "reason": F.col("_error")["reason"],
+        "topic": F.col("_topic"),
+        "partition": F.col("_partition").cast("string"),
+        "offset": F.col("_offset").cast("string"),
+    }
+    entries = [
+        F.struct(F.lit(HEADER_PREFIX + name).alias("key"), value.cast("binary").alias("value"))
+        for name, value in origin.items()
+    ]
+    output = F.col("_error")["output"]
+    entry = F.struct(F.lit(f"{HEADER_PREFIX}output").alias("key"), output.cast("binary").alias("value"))
+    nothing = F.array().cast(HEADERS_TYPE)
+    own = F.coalesce(F.col("_headers"), nothing)
+    failed = F.when(output.isNotNull(), F.array(entry).cast(HEADERS_TYPE)).otherwise(nothing)
+    return F.concat(own, F.array(*entries).cast(HEADERS_TYPE), failed)
+
+
+def identified(rows: DataFrame, identity: str | None) -> DataFrame:
+    """Rows that have their document (all fields as JSON) with their identity, ready for `deliver_batch`.
+
+    identity: Spark SQL for the document's id; without it topic, partition and offset (and the place in each array that
+    was exploded), which are the same whenever the record is delivered. A row without a record behind it is known by its
+    key.
+    """
+    exploded = [ROW] if ROW in rows.columns else []
+    place = F.concat_ws("-", "_topic", "_partition", "_offset", *exploded)
+    if "_offset" in rows.columns:  # not behind an aggregate of the output's own
+        place = F.when(F.col("_offset").isNull(), F.col("_key").cast("string")).otherwise(place)
+    return rows.withColumn(IDENTITY, place if identity is None else F.expr(identity).cast("string"))

@@ -1,0 +1,201 @@
+"""The relations of a plan in order, and what follows from how they hang together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.pipelines.document import suggestion
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.plan.relations import Join, Relation, Scan, Union
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.model import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Named relations, each after those it reads. Made by `plan_of`."""
+
+    relations: Mapping[str, Relation]
+
+    def __getitem__(self, name: str) -> Relation:
+        return self.relations[name]
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The relations that no other one reads."""
+        read = {name for relation in self.relations.values() for name in relation.origin.inputs}
+        return tuple(name for name in self.relations if name not in read)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What is read, in order."""
+        return tuple(r.origin.source for r in self.relations.values() if isinstance(r.origin, Scan))
+
+    def needed(self, name: str) -> tuple[Relation, ...]:
+        """A relation and all that it is made of, each after those it reads."""
+        wanted = set(self._above(name))
+        return tuple(relation for relation in self.relations.values() if relation.name in wanted)
+
+    def _above(self, name: str) -> Iterator[str]:
+        yield name
+        for origin in self[name].origin.inputs:
+            yield from self._above(origin)
+
+    def carried(self, name: str) -> frozenset[str]:
+        """The relations whose failed rows come out of this one."""
+        relation = self[name]
+        if relation.aggregate is not None:
+            return frozenset()
+        return frozenset({name}) | self._carried_in(relation)
+
+    def _carried_in(self, relation: Relation) -> frozenset[str]:
+        if not relation.passes_failures:
+            return frozenset()
+        return frozenset().union(*(self.carried(above) for above in relation.origin.inputs))
+
+    def failing(self, name: str) -> frozenset[str]:
+        """The relations whose failed rows are there before a relation's aggregate, if it has one."""
+        return frozenset({name}) | self._carried_in(self[name])
+
+    def is_table(self, name: str) -> bool:
+        """Whether it has the newest row of each key, and not a stream of rows."""
+        origin = self[name].origin
+        if isinstance(origin, Scan):
+            return origin.table
+        return not isinstance(origin, (Join, Union)) and all(self.is_table(above) for above in origin.inputs)
+
+    def joins_streams(self, name: str) -> bool:
+        """Whether somewhere above two streams are joined, or rows are counted: Spark then only adds rows, and changes
+        none that it has given."""
+        return any(
+            relation.aggregate is not None
+            or (isinstance(relation.origin, Join) and not self.is_table(relation.origin.right))
+            for relation in self.needed(name)
+        )
+
+    def has_event_time(self, name: str) -> bool:
+        """Whether its rows have an event time; those of an aggregate have their window's."""
+        return self[name].aggregate is not None or self.has_time_before_aggregate(self[name])
+
+    def has_time_before_aggregate(self, relation: Relation) -> bool:
+        """Whether the rows that a relation's aggregate counts have an event time."""
+        if relation.event_time is not None:
+            return True
+        origin = relation.origin
+        if isinstance(origin, Join):
+            side = {"right": origin.right, "full": None}.get(origin.kind, origin.left)
+            return side is not None and self.has_event_time(side)
+        return bool(origin.inputs) and all(self.has_event_time(above) for above in origin.inputs)
+
+
+def plan_of(relations: Iterable[Relation]) -> Plan:
+    """The relations in order, checked. Raises PipelineError with the line of what is wrong."""
+    named = {relation.name: relation for relation in relations}
+    plan = Plan(_sorted(named))
+    for relation in plan.relations.values():
+        _check(plan, relation)
+    return plan
+
+
+def _sorted(named: Mapping[str, Relation]) -> dict[str, Relation]:
+    """Each relation after those it reads."""
+    done: dict[str, Relation] = {}
+    under_way: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in done:
+            return
+        if name in under_way:
+            circle = " -> ".join([*under_way[under_way.index(name) :], name])
+            raise PipelineError(f"{named[name].at()}: relations read each other in a circle: {circle}")
+        under_way.append(name)
+        for above in named[name].origin.inputs:
+            if above not in named:
+                others = [other for other in named if other != name]
+                raise PipelineError(
+                    f"{named[name].at('origin')}: there is no relation {above!r}; {suggestion(above, others)}"
+                )
+            visit(above)
+        done[under_way.pop()] = named[name]
+
+    for name in named:
+        visit(name)
+    return done
+
+
+def _check(plan: Plan, relation: Relation) -> None:
+    """Refuses what Spark cannot run, or would run with a state that grows for ever."""
+
+    def fail(message: str, entry: str = "origin") -> None:
+        raise PipelineError(f"{relation.at(entry)}: {relation.name}: {message}")
+
+    origin = relation.origin
+    if isinstance(origin, Union):
+        if table := next((name for name in origin.relations if plan.is_table(name)), None):
+            fail(f"{table} is a table, and a union is made of streams")
+    elif isinstance(origin, Join):
+        _check_join(plan, relation, origin)
+    if plan.is_table(relation.name):
+        if relation.event_time is not None:
+            fail("a table has no event time: it is the newest record of each key", "time")
+        if relation.aggregate is not None:
+            fail("a table is not aggregated, only joined with a stream", "aggregate")
+        if stateful := next((o.step for o in relation.operators if o.stateful), None):
+            raise PipelineError(
+                f"{stateful.where}: {relation.name}: step {stateful.label}: a table has one row per key"
+            )
+    if relation.event_time is not None and plan.joins_streams(relation.name):
+        fail("the event time is declared before a join or an aggregate, in its inputs", "time")
+    if relation.aggregate is not None:
+        _check_aggregate(plan, relation)
+
+
+def _check_join(plan: Plan, relation: Relation, join: Join) -> None:
+    where, name = relation.at("origin"), relation.name
+    if plan.is_table(join.left):
+        both = plan.is_table(join.right)
+        raise PipelineError(
+            f"{where}: {name}: {join.left} is a table: "
+            + ("two tables are not joined" if both else "name the stream as left and the table as right")
+        )
+    if plan.is_table(join.right):
+        if join.within is not None:
+            raise PipelineError(
+                f"{relation.at('within')}: {name}: within is for two streams; the table {join.right} is taken as it is now"
+            )
+        if join.kind not in ("inner", "left"):
+            raise PipelineError(
+                f"{where}: {name}: a join with a table is inner or left: the table's rows do not end, so none is known "
+                "to stay without a partner"
+            )
+        return
+    if join.within is None:
+        raise PipelineError(
+            f"{where}: {name}: a join of two streams needs within, like within: 1 hour: without a bound in time every row "
+            "would have to be kept for ever"
+        )
+    for side in (join.left, join.right):
+        if not plan.has_event_time(side):
+            raise PipelineError(
+                f"{plan[side].at()}: {side} has no event time, which the join {name} needs: give it "
+                "time: {of: FIELD, late: 10 minutes}"
+            )
+
+
+def _check_aggregate(plan: Plan, relation: Relation) -> None:
+    aggregate = relation.aggregate
+    assert aggregate is not None
+    where = relation.at("aggregate")
+    if aggregate.window is None:
+        raise PipelineError(
+            f"{where}: {relation.name}: an aggregate of a relation needs a window, so that its rows are final; totals that "
+            "go on for ever are made by an aggregate of an output"
+        )
+    if aggregate.late is None and not plan.has_time_before_aggregate(relation):
+        raise PipelineError(
+            f"{where}: {relation.name}: an aggregate of a relation needs late, or an event time in what it reads, so that "
+            "it is known when a window is over"
+        )

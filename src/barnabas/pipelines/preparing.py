@@ -1,0 +1,68 @@
+"""What is found out and made before a pipeline's queries start: the broker, its topics, its targets."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from barnabas.client.blocking import BlockingClient, NewTopic
+from barnabas.client.errors import BrokerUnavailable, ClientError
+from barnabas.client.options import ClientOptions
+from barnabas.pipelines.delivery import TARGETS
+from barnabas.pipelines.errors import BrokerAway, PipelineError
+from barnabas.pipelines.options import OptionError, client_options, source_options
+from barnabas.pipelines.queries import connection_options, source_settings, takes_replays
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.model import PipelineSpec
+
+CONTACT_SECONDS: Final = 3.0
+
+
+def prepare(spec: PipelineSpec, bootstrap: str) -> None:
+    """Everything that can be found out before Spark starts: the broker, the topics read, the topics written.
+
+    Topics that are written and not there are made. Raises PipelineError, BrokerAway when no broker answers.
+    """
+    try:
+        base = client_options(connection_options(spec, bootstrap))
+    except OptionError as error:
+        raise PipelineError(f"{spec.source.where or spec.where}: {error}") from error
+    for source, query in itertools.product(spec.topics_read, spec.queries()):
+        try:
+            source_options(source_settings(spec, query, bootstrap, source=source))
+        except OptionError as error:
+            raise PipelineError(f"{source.where or spec.where}: {error}") from error
+    for output in spec.outputs:
+        if output.target is not None:
+            TARGETS[output.target.kind].reach(output.target.options)
+    options = ClientOptions(
+        base.bootstrap, base.client_id, base.tls, base.sasl, contact_timeout_s=CONTACT_SECONDS
+    )
+    try:
+        with BlockingClient(options) as client:
+            read = tuple(dict.fromkeys(topic for source in spec.sources for topic in source.topics))
+            known = client.describe(read)
+            for topic in read:
+                if topic not in known:
+                    raise PipelineError(
+                        f"topic {topic} does not exist: create it with `barnabas topic create {topic}`"
+                    )
+            client.create_topics(new_topics(spec), exist_ok=True)
+    except BrokerUnavailable as error:
+        raise BrokerAway(f"{error}: start a broker with `barnabas start`, or name another with -b") from error
+    except ClientError as error:
+        raise PipelineError(str(error)) from error
+
+
+def new_topics(spec: PipelineSpec) -> list[NewTopic]:
+    dead = spec.dead_topic
+    # Dead letters keep their records' times: by those, retention would take letters of old records away at once.
+    configs = {"retention.ms": "-1", **dead.config}
+    wanted = {spec.dead_letters: NewTopic(spec.dead_letters, dead.partitions, configs=configs)}
+    if any(takes_replays(spec, query) for query in spec.queries()):
+        wanted[spec.replays] = NewTopic(spec.replays, 1, configs={"retention.ms": "-1"})
+    for output in spec.outputs:
+        for topic in output.topics():
+            wanted[topic] = NewTopic(topic, output.partitions, configs=output.config)
+    return list(wanted.values())

@@ -1,0 +1,68 @@
+"""How fast a query goes and how long it will take, out of what was seen of it in the last seconds; and one line of that."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+WINDOW_SECONDS: Final = 20.0
+
+
+@dataclass(slots=True)
+class Gauge:
+    """Looks at a query: seconds (monotonic), records so far, records waiting."""
+
+    seen: deque[tuple[float, int, int]] = field(default_factory=deque)
+
+    def note(self, now_s: float, rows: int, lag: int) -> None:
+        self.seen.append((now_s, rows, lag))
+        while self.seen[0][0] < now_s - WINDOW_SECONDS:
+            self.seen.popleft()
+
+    def seconds_left(self) -> int | None:
+        """How long until nothing waits, as the lag falls now: what comes in meanwhile counts. None when it does not fall, or
+        is not known yet."""
+        if len(self.seen) < 2:
+            return None
+        (first_s, _, first), (last_s, _, last) = self.seen[0], self.seen[-1]
+        if last == 0:
+            return 0
+        if first <= last or last_s <= first_s:
+            return None
+        return round(last * (last_s - first_s) / (first - last))
+
+
+def progress_line(status: Mapping[str, Any], reports: Iterable[Any], dead_letters: str) -> str:
+    """A pipeline on one line: records, rate, lag and time left of the query that has most to do."""
+    reports = list(reports)
+    rows = max((report.rows for report in reports), default=0)
+    failed = sum(report.failed for report in reports)
+    parts = [f"{status['name']}: {rows:,} records"]
+    if failed:
+        parts.append(f"{failed:,} to {dead_letters}")
+    if status["waiting"]:
+        return ", ".join([*parts, status["waiting"]])
+    if status["state"] == "failed":
+        return ", ".join([*parts, f"{status['last_error']}; again in {status['retry_in_seconds']:g} s"])
+    queries = status["queries"]
+    if queries:
+        slowest = max(queries, key=lambda query: query["lag"] or 0)
+        if slowest["records_per_second"]:
+            parts.append(f"{slowest['records_per_second']:,.0f}/s")
+        if slowest["lag"] is not None:
+            parts.append(f"{slowest['lag']:,} waiting")
+            if slowest["lag"] and slowest["seconds_left"] is not None:
+                parts.append(f"{duration_text(slowest['seconds_left'])} left")
+    return ", ".join(parts)
+
+
+def duration_text(seconds: float) -> str:
+    """`45 s`, `3 min 20 s`, `2 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60} min"

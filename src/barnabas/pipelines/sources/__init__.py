@@ -1,0 +1,14 @@
+"""What pipelines read, by name; see base.py for what a kind of source is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from barnabas.pipelines.sources.base import Reading, SourceKind
+from barnabas.pipelines.sources.files import FILES
+from barnabas.pipelines.sources.topics import TABLE, TOPIC
+
+__all__ = ["SOURCES", "Reading", "SourceKind"]
+
+SOURCES: Final[Mapping[str, SourceKind]] = {kind.name: kind for kind in (TOPIC, TABLE, FILES)}

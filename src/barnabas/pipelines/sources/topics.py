@@ -1,0 +1,188 @@
+"""Topics: every record as a row, or as a table the newest record of each key.
+
+    {topic: orders, start: latest}      {topics: [a, b]}      {pattern: "logs-.*"}
+    {table: customers}                  a compacted topic
+
+A table is read anew, from its beginning, for every micro-batch of the stream that it is joined with.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from barnabas.pipelines.columns import BASE_COLUMNS, ddl_schema
+from barnabas.pipelines.document import Item, suggestion
+from barnabas.pipelines.model import Source
+from barnabas.pipelines.options import SOURCE_NAMES, shown_names
+from barnabas.pipelines.options import Named as Option
+from barnabas.pipelines.shapes import Choice, Either, Group, Named, Several, Text
+from barnabas.pipelines.sources.base import Reading, SourceKind
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WORDS: Final = ("earliest", "latest")
+START: Final = Group(
+    {
+        "at": Text("a time like 2026-01-31T12:00:00Z, or milliseconds since 1970"),
+        "group": Text("a consumer group: begin where it stands"),
+        "otherwise": Choice(WORDS, "where the group has no offset; default earliest"),
+    },
+    one_of=("at", "group"),
+    needs={"otherwise": "group"},
+)
+
+
+def option_names(known: Mapping[str, Option]) -> Named:
+    names = {
+        option.name: option.doc
+        for option in known.values()
+        if option.name in shown_names(known, in_files=True)
+    }
+    return Named(Text(), "options of the data source, and kafka.* for the client", suggested=names)
+
+
+ENCODING: Final = Text("of the values, where a step reads them as text; default UTF-8")
+SHAPE: Final = Group(
+    {
+        "topic": Several(Text("a topic")),
+        "topics": Several(Text("a topic"), least=1),
+        "pattern": Text("a regular expression of topics; later ones are found"),
+        "start": Either((Choice(WORDS), START), "where a new pipeline begins; default earliest"),
+        "encoding": ENCODING,
+        "options": option_names(SOURCE_NAMES),
+    },
+    "what is read",
+    one_of=("topic", "topics", "pattern"),
+)
+TABLE_SHAPE: Final = Group(
+    {"table": Text("a compacted topic"), "encoding": ENCODING, "options": SHAPE.entries["options"]},
+    "the newest record of each key",
+    required=("table",),
+)
+
+
+def topic_name(item: Item) -> str:
+    name = item.text()
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) or name in (".", ".."):
+        item.fail(f"{item.what} is {name!r}, which is no legal topic name")
+    return name
+
+
+def _check(item: Item, found: Mapping[str, Item]) -> Source:
+    topics = tuple(
+        topic_name(t) for name in ("topic", "topics") if name in found for t in found[name].items()
+    )
+    pattern = found["pattern"].text() if "pattern" in found else None
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        found["pattern"].fail(f"{found['pattern'].what} is no regular expression: {error}")
+    start, starting = _start(found["start"]) if "start" in found else ("earliest", {})
+    options = checked_options(found["options"], SOURCE_NAMES) if "options" in found else {}
+    return Source(
+        topics=topics,
+        pattern=pattern,
+        start=start,
+        encoding=encoding_name(found["encoding"]) if "encoding" in found else None,
+        options={**starting, **options},
+        where=found.get("options", item).where,
+    )
+
+
+def _start(item: Item) -> tuple[str, dict[str, str]]:
+    """Where a new pipeline begins: a word, `{at: time}` or `{group: name}`; the last two as options of the source."""
+    if not isinstance(item.value, dict):
+        return item.choice(("earliest", "latest")), {}
+    found = START.open(item)
+    if "group" in found:
+        word = found["otherwise"].text() if "otherwise" in found else "earliest"
+        return word, {"startingGroup": found["group"].text()}
+    return "latest", {
+        "startingTimestamp": str(_time_ms(found["at"])),
+        "startingOffsetsByTimestampStrategy": "latest",
+    }
+
+
+def _time_ms(item: Item) -> int:
+    """A time in milliseconds since 1970, given so or in ISO 8601 (without a zone it is UTC)."""
+    text = item.text()
+    if text.isdigit():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        item.fail(
+            f"{item.what} is {text!r}, not a time like 2026-01-31T12:00:00Z, nor milliseconds since 1970"
+        )
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def encoding_name(item: Item) -> str:
+    """A name that Python knows is taken; whether Java knows it shows when the plan is made."""
+    name = item.text()
+    try:
+        codecs.lookup(name)
+    except LookupError:
+        item.fail(f"{item.what} is {name!r}, which is no encoding; use one like latin1 or windows-1252")
+    return name
+
+
+def checked_options(item: Item, known: Mapping[str, Option]) -> dict[str, str]:
+    """Options of the data source: `kafka.*`, and names whose case does not matter."""
+    shown = {name.lower(): name for name in shown_names(known, in_files=True)}
+    for name, entry in item.mapping().items():
+        if not name.lower().startswith("kafka.") and name.lower() not in shown:
+            near = suggestion(name, shown.values()) + ", " if shown else "allowed: "
+            entry.fail(f"{item.what} has no entry {name!r}; {near}kafka.*")
+    return item.text_map()
+
+
+def _check_table(item: Item, found: Mapping[str, Item]) -> Source:
+    return replace(
+        _check(item, {name: entry for name, entry in found.items() if name != "table"}),
+        topics=(topic_name(found["table"]),),
+        kind="table",
+    )
+
+
+def _rows(spark: SparkSession, source: Source, reading: Reading) -> DataFrame:
+    """A stream that begins where the checkpoint says, or all that is there now."""
+    from barnabas.pipelines.first import first_offsets
+
+    settings = dict(reading.settings)
+    if not reading.stream:
+        unwanted = ("starting", "commitgroup", "stopfile")
+        settings = {name: value for name, value in settings.items() if not name.lower().startswith(unwanted)}
+        settings["startingOffsets"] = "earliest"
+        return spark.read.format("barnabas").options(**settings).load()
+    first = first_offsets(spark, reading.checkpoint, settings, reading.number)
+    if first is not None:
+        settings["firstOffsets"] = json.dumps(first)
+    return spark.readStream.format("barnabas").options(**settings).load()
+
+
+def _empty(spark: SparkSession, source: Source) -> DataFrame:
+    return spark.createDataFrame([], ddl_schema((*BASE_COLUMNS, "headers")))
+
+
+TOPIC: Final = SourceKind(
+    "topic", "records of topics", SHAPE, ("topic", "topics", "pattern"), _check, _rows, _empty, topics=True
+)
+TABLE: Final = SourceKind(
+    "table",
+    "a compacted topic: the newest record of each key",
+    TABLE_SHAPE,
+    ("table",),
+    _check_table,
+    _rows,
+    _empty,
+    topics=True,
+    table=True,
+)

@@ -1,0 +1,291 @@
+"""Pipelines of several sources: unions, joins of streams and with tables, aggregates with further steps behind them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from barnabas.pipelines import Pipeline
+from barnabas.pipelines.checking import check_plan
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.run import run_pipeline
+from barnabas.pipelines.spec import parse_spec
+from tests.pipelines.conftest import send
+from tests.pipelines.readers import consumed
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+def rows(*values):
+    return [json.dumps(value).encode() if isinstance(value, dict) else value for value in values]
+
+
+def values(bootstrap, topic):
+    return [(record.key, json.loads(record.value)) for record in consumed(bootstrap, topic)]
+
+
+UNION = """
+pipeline: {t}
+sources:
+  web:
+    topic: {t}-web
+    steps: [parse: {{json: {{id: int, path: string}}}}]
+  app:
+    topic: {t}-app
+    steps: [parse: {{json: {{id: int, screen: string}}}}, rename: {{screen: path}}, constant: {{from_app: yes}}]
+relations:
+  visits:
+    union: [web, app]
+    steps: [filter: id > 0, set: {{half: 10 / id}}]
+outputs:
+  - {{topic: {t}-visits, key: id}}
+  - {{topic: {t}-web-only, from: web, key: id}}
+"""
+
+
+def test_a_union(spark, bootstrap, client, new_topic, tmp_path):
+    t = new_topic()
+    for name in ("web", "app"):
+        client.create_topics([type_of_topic(f"{t}-{name}")])
+    send(client, f"{t}-web", rows({"id": 1, "path": "/"}, b"bad web", {"id": 0, "path": "/left-out"}))
+    send(client, f"{t}-app", rows({"id": 2, "screen": "home"}, b"bad app"))
+    spec = parse_spec(UNION.format(t=t), "shop.yaml")
+
+    def run():
+        report = run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
+        return {query.name: (query.rows, query.failed) for query in report.queries}
+
+    assert run() == {f"{t}-visits": (4, 2), f"{t}-web-only": (2, 0)}
+    assert sorted(values(bootstrap, f"{t}-visits")) == [
+        (b"1", {"id": 1, "path": "/", "from_app": None, "half": 10.0}),
+        (b"2", {"id": 2, "path": "home", "from_app": True, "half": 5.0}),
+    ]
+    assert values(bootstrap, f"{t}-web-only") == [
+        (b"1", {"id": 1, "path": "/"}),
+        (b"0", {"id": 0, "path": "/left-out"}),
+    ]
+    dead = consumed(bootstrap, f"{t}-dead-letters")
+    assert sorted((record.value, record.told("step"), record.told("topic")) for record in dead) == [
+        (b"bad app", "app: 1 parse", f"{t}-app"),
+        (b"bad web", "web: 1 parse", f"{t}-web"),
+    ]
+    assert client.committed(f"{t}.{t}-visits") == {(f"{t}-web", 0): 3, (f"{t}-app", 0): 2}
+    send(client, f"{t}-app", rows({"id": 5, "screen": "more"}))
+    assert run()[f"{t}-visits"] == (1, 0)
+    assert len(consumed(bootstrap, f"{t}-visits")) == 3
+    swapped = UNION.format(t=t).replace("[web, app]", "[app, site]").replace("  web:", "  site:")
+    swapped = parse_spec(swapped.replace("from: web", "from: site"))
+    with pytest.raises(
+        PipelineError, match="was begun with the sources web, app and the pipeline now has site, app"
+    ):
+        run_pipeline(swapped, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
+
+
+def type_of_topic(name):
+    from barnabas.client.blocking import NewTopic
+    from tests.support.admin import KEPT
+
+    return NewTopic(name, 1, configs=KEPT)
+
+
+JOINS = """
+pipeline: {t}
+sources:
+  orders:
+    topic: {t}-orders
+    steps: [parse: {{json: {{id: int, customer: string, at: timestamp}}}}]
+    time: {{of: at, late: 1 minute}}
+  payments:
+    topic: {t}-payments
+    steps: [parse: {{json: {{order: int, paid_at: timestamp, amount: int}}}}]
+    time: {{of: paid_at, late: 1 minute}}
+  customers:
+    table: {t}-customers
+    steps: [parse: {{json: {{customer: string, name: string}}}}]
+relations:
+  paid:
+    join: {{left: orders, right: payments, by: {{id: order}}, within: {{before: 0 seconds, after: 1 hour}}, kind: left}}
+    steps: [drop: order]
+  named:
+    join: {{left: paid, right: customers, by: customer, kind: left}}
+    steps: [set: {{greeting: "concat('Dear ', name)"}}]
+  hours:
+    from: paid
+    aggregate: {{window: {{every: 1 hour, as: hour}}, by: [customer], compute: {{orders: count(*), amount: sum(amount)}}}}
+  large:
+    from: hours
+    steps: [filter: orders > 1]
+outputs:
+  - {{topic: {t}-named, from: named, key: id}}
+  - {{topic: {t}-large, from: large}}
+"""
+
+
+def test_joins(spark, bootstrap, client, new_topic, tmp_path):
+    t = new_topic()
+    for name in ("orders", "payments", "customers"):
+        client.create_topics([type_of_topic(f"{t}-{name}")])
+
+    def order(id, customer, at):
+        return {"id": id, "customer": customer, "at": f"2026-01-01T{at}Z"}
+
+    def payment(order, at, amount):
+        return {"order": order, "paid_at": f"2026-01-01T{at}Z", "amount": amount}
+
+    for key, name in ((b"a", "Old"), (b"a", "Anna"), (b"b", "Ben")):
+        send(client, f"{t}-customers", rows({"customer": key.decode(), "name": name}), key=key)
+    send(client, f"{t}-customers", rows({"customer": "c", "name": "Gone"}), key=b"c")
+    send(client, f"{t}-customers", [None], key=b"c")
+    send(client, f"{t}-customers", [b"bad customer"], key=b"x")
+    orders = [
+        order(1, "a", "10:00:00"),
+        order(2, "b", "10:05:00"),
+        order(3, "c", "10:10:00"),
+        order(4, "a", "10:20:00"),
+    ]
+    send(client, f"{t}-orders", rows(*orders, b"bad order", {"id": 9, "customer": "a", "at": None}))
+    paid = [
+        payment(1, "10:30:00", 5),
+        payment(2, "11:30:00", 7),
+        payment(4, "10:20:00", 8),
+        payment(3, "10:09:00", 1),
+    ]
+    send(client, f"{t}-payments", rows(*paid))
+    spec = parse_spec(JOINS.format(t=t), "shop.yaml")
+
+    def run():
+        report = run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
+        return {query.name: query.failed for query in report.queries}
+
+    failed = run()
+    assert failed == {
+        f"{t}-named": 0,
+        f"{t}-large": 0,
+        "orders.dead-letters": 2,
+        "payments.dead-letters": 0,
+        "customers.dead-letters": 1,
+    }
+    # What came later closes the hour: then it is known which orders stay without a payment.
+    send(client, f"{t}-orders", rows(order(5, "a", "23:00:00")))
+    send(client, f"{t}-payments", rows(payment(5, "23:30:00", 1)))
+    run()
+    run()
+    found = dict(values(bootstrap, f"{t}-named"))
+    shown = {key: (value["amount"], value["name"], value["greeting"]) for key, value in found.items()}
+    assert shown == {
+        b"1": (5, "Anna", "Dear Anna"),
+        b"2": (None, "Ben", "Dear Ben"),
+        b"3": (None, None, None),
+        b"4": (8, "Anna", "Dear Anna"),
+        b"5": (1, "Anna", "Dear Anna"),
+    }
+    assert len(consumed(bootstrap, f"{t}-named")) == 5
+    assert values(bootstrap, f"{t}-large") == [
+        (
+            b'{"hour":"2026-01-01T10:00:00.000Z","customer":"a"}',
+            {"hour": "2026-01-01T10:00:00.000Z", "customer": "a", "orders": 2, "amount": 13},
+        )
+    ]
+    dead = consumed(bootstrap, f"{t}-dead-letters")
+    assert sorted((record.told("step"), record.told("reason")) for record in dead) == [
+        ("customers: 1 parse", "not a JSON object: bad customer"),
+        ("orders: 1 parse", "not a JSON object: bad order"),
+        ("orders: time", "the event time at is null"),
+    ]
+
+
+def test_lines_of_files_and_final_windows(spark, bootstrap, client, new_topic, tmp_path):
+    """Built in Python: lines of files, beside a topic, counted by the hour once the hour is over."""
+    t = new_topic()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("2026-01-01T10:00:00Z,x\nbad\n2026-01-01T10:59:00Z,x\n")
+    send(client, t, [b"2026-01-01T10:30:00Z,y", b"2026-01-01T12:30:00Z,y"])
+    steps = [{"parse": {"csv": {"at": "timestamp", "kind": "string"}}}]
+    timed = {"steps": steps, "time": {"of": "at", "late": "1 minute"}}
+    pipeline = (
+        Pipeline(f"{t}-lines")
+        .sources(old={"files": {"path": str(tmp_path / "in")}, **timed}, new={"topic": t, **timed})
+        .relations(lines={"union": ["old", "new"]})
+        .to_topic(
+            f"{t}-hours",
+            aggregate={
+                "window": {"every": "1 hour", "as": "hour"},
+                "by": ["kind"],
+                "compute": {"n": "count(*)"},
+                "emit": "final",
+            },
+        )
+    )
+    pipeline.run(once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path / "checkpoints")
+    (tmp_path / "in" / "2.csv").write_text("2026-01-01T13:05:00Z,x\n")
+    send(client, t, [b"2026-01-01T13:05:00Z,y"])
+    pipeline.run(once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path / "checkpoints")
+    pipeline.run(once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path / "checkpoints")
+    found = sorted(
+        (value["hour"][11:13], value["kind"], value["n"]) for _, value in values(bootstrap, f"{t}-hours")
+    )
+    assert found == [("10", "x", 2), ("10", "y", 1), ("12", "y", 1)]
+    (dead,) = consumed(bootstrap, f"{t}-lines-dead-letters")
+    assert (dead.value, dead.told("step")) == (b"bad", "old: 1 parse")
+    assert dead.told("topic").endswith("/in/1.csv")
+
+
+CHECKED = """pipeline: p
+sources:
+  a:
+    topic: a
+    steps: [parse: {json: {id: int, name: string, at: timestamp}}]
+    time: {of: at, late: 1 minute}
+  b:
+    topic: b
+    steps: [parse: {json: {id: int, total: int, at: timestamp}}]
+    time: {of: at, late: 1 minute}
+relations:
+  both:
+    join: {left: a, right: b, by: id, within: 1 hour, prefix: b_}
+outputs:
+  - topic: o
+    key: id
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "by: id",
+            "by: ident",
+            r"p\.yaml:13: .*both: there is no field 'ident' at this point",
+        ),
+        (
+            "by: id",
+            "by: {name: total}",
+            r"p\.yaml:13: .*name of a is string and total of b is int: convert one of them",
+        ),
+        (
+            ", prefix: b_",
+            "",
+            r"p\.yaml:13: .*a and b both have a field 'at': rename or drop one, or give the join a prefix",
+        ),
+        ("{of: at, late", "{of: name, late", r"p\.yaml:6: .*name is string, not a timestamp"),
+        ("key: id", "key: idd", r"p\.yaml:16: .*there is no field 'idd'"),
+        ("json: {id: int, total", "json: {id: string, total", r"id of a is int and id of b is string"),
+        (
+            "{json: {id: int, name: string, at: timestamp}}",
+            "{json: all}",
+            r"p\.yaml:6: .*at is variant, not a timestamp",
+        ),
+        (
+            "join: {left: a, right: b, by: id, within: 1 hour, prefix: b_}",
+            "union: [a, c]\n  c: {from: b, steps: [rename: {total: name}]}",
+            r"p\.yaml:13: .*name is string in a and int in c: a union needs one type",
+        ),
+    ],
+)
+def test_what_a_check_finds(spark, old, new, message):
+    assert CHECKED.count(old) >= 1
+    check_plan(spark, parse_spec(CHECKED, "p.yaml"))
+    with pytest.raises(PipelineError, match=message) as caught:
+        check_plan(spark, parse_spec(CHECKED.replace(old, new, 1), "p.yaml"))
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,174 @@
+"""The supervisor of many pipelines, without Spark: one that hangs or fails is not in the way of the others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from barnabas.client.errors import BrokerUnavailable
+from barnabas.pipelines import supervisor as module
+from barnabas.pipelines.errors import BrokerAway, PipelineError
+from barnabas.pipelines.server import manager
+from barnabas.pipelines.server.manager import Manager
+from barnabas.pipelines.supervisor import Wanted
+
+DEADLINE_S = 20.0
+
+
+def until(what):
+    give_up = time.monotonic() + DEADLINE_S
+    while not what():
+        assert time.monotonic() < give_up, what
+        time.sleep(0.01)
+
+
+class Stream:
+    """A query that runs until it is stopped."""
+
+    isActive, lastProgress, status = True, None, {"isTriggerActive": False, "message": "Waiting"}
+
+    def exception(self):
+        return None
+
+    def stop(self):
+        self.isActive = False
+
+
+class Stuck(Stream):
+    """A query that failed, and whose target hangs: stopping it takes long."""
+
+    hung = threading.Event()
+
+    def exception(self):
+        return "java.io.IOException: the disk is full"
+
+    def stop(self):
+        self.hung.wait(DEADLINE_S)
+
+
+class Refused:
+    """A client whose broker does not answer, until it is back."""
+
+    back = False
+
+    def __init__(self, options):
+        # Together with the pause between questions, five seconds at the most.
+        assert options.deadline_s <= 2
+        assert options.connect_timeout_s <= 2
+        assert options.request_timeout_s <= 2
+
+    def __enter__(self):
+        if not Refused.back:
+            raise BrokerUnavailable("nobody answers")
+        return self
+
+    def list_offsets(self, wanted):
+        return {}
+
+    def describe(self, topics):
+        return {}
+
+    def __exit__(self, *_):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    hung = threading.Event()
+
+    def prepare(spec, bootstrap):
+        if spec.name == "hung" and threading.current_thread().name.startswith("pipeline"):
+            hung.wait(DEADLINE_S)
+        if spec.name == "bad" and threading.current_thread().name.startswith("pipeline"):
+            raise PipelineError("the target does not answer")
+        if (
+            spec.name == "away"
+            and not Refused.back
+            and threading.current_thread().name.startswith("pipeline")
+        ):
+            raise BrokerAway("127.0.0.1:1 does not answer")
+
+    monkeypatch.setattr(module, "prepare", prepare)
+    monkeypatch.setattr(manager, "prepare", prepare)
+    monkeypatch.setattr(module, "planned_queries", lambda spark, spec, place: spec.queries())
+    monkeypatch.setattr(
+        module, "start_query", lambda _, spec, *__, **___: Stuck() if spec.name == "stuck" else Stream()
+    )
+    monkeypatch.setattr(Refused, "back", False)
+    monkeypatch.setattr(Stuck, "hung", hung)
+    monkeypatch.setattr(module, "take_progress", lambda *_: False)
+    monkeypatch.setattr(module, "BlockingClient", Refused)
+    monkeypatch.setattr(module, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "LAG_SECONDS", 0.05)
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
+    made = Manager(spark, tmp_path, "127.0.0.1:1")
+    made.open()
+    yield made
+    hung.set()
+    made.close()
+
+
+def text(name):
+    return f"pipeline: {name}\nsource: {{topic: a}}\noutputs: [{{topic: b}}]\n"
+
+
+def test_one_that_hangs_is_in_nobody_s_way(server):
+    server.put(text("hung"))
+    server.put(text("well"))
+    until(lambda: server.status("well")["state"] == "running")
+    assert server.status("hung")["state"] == "starting"
+    done = threading.Event()
+    threading.Thread(target=lambda: (server.want("well", Wanted.PAUSED), done.set()), daemon=True).start()
+    assert done.wait(DEADLINE_S / 2)
+    assert server.status("well")["state"] == "paused"
+
+
+def test_pauses_grow_while_preparing_fails(server, monkeypatch):
+    monkeypatch.setattr(module, "BACKOFF_SECONDS", 0.01)
+    server.put(text("bad"))
+    until(lambda: server.status("bad")["restarts"] >= 4)
+    status = server.status("bad")
+    assert (status["state"], status["last_error"]) == ("failed", "the target does not answer")
+    managed = server.get("bad")
+    managed.retry_at = 0.0
+    seen = managed.restarts
+    until(lambda: managed.restarts > seen)
+    assert managed.retry_at - time.monotonic() > 0.01 * 2**3 / 2
+
+
+def test_a_broker_that_does_not_answer_is_told(server):
+    server.put(text("well"))
+    until(lambda: server.status("well")["waiting"] is not None)
+    assert server.status("well")["waiting"].startswith("waiting for the broker since ")
+    assert server.status("well")["state"] == "running"
+
+
+def test_what_failed_without_a_broker_goes_on_when_it_is_back(server, monkeypatch):
+    monkeypatch.setattr(module, "BACKOFF_SECONDS", 1000.0)
+    server.put(text("away"))
+    until(lambda: server.status("away")["state"] == "failed")
+    status = server.status("away")
+    assert status["waiting"].startswith("waiting for the broker since ")
+    assert status["last_error"] == "127.0.0.1:1 does not answer"
+    monkeypatch.setattr(Refused, "back", True)
+    until(lambda: server.status("away")["state"] == "running")
+    assert server.status("away")["waiting"] is None
+
+
+def test_a_query_that_cannot_be_stopped_is_in_nobody_s_way(server):
+    server.put(text("stuck"))
+    until(lambda: server.get("stuck").work is not None and server.get("stuck").running)
+    server.put(text("well"))
+    until(lambda: server.status("well")["state"] == "running")
+    server.get("stuck").wanted = Wanted.STOPPED
+    Stuck.hung.set()
+    until(lambda: not server.get("stuck").running)
+    assert "the disk is full" in server.get("stuck").last_error
+
+
+def test_masked_files_are_not_taken(server):
+    with pytest.raises(PipelineError, match="in place of a secret"):
+        server.put(text("x") + "bootstrap: '********'\n")

@@ -1,0 +1,139 @@
+"""Relations of a pipeline file: how they hang together, and what is refused with its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.plan import Deduplicate, Filter, Join, Project, Scan, Union
+from barnabas.pipelines.spec import parse_spec
+
+TIMED = "steps: [parse: {json: {id: int, at: timestamp}}], time: {of: at, late: 1 minute}"
+SOURCES = f"""pipeline: p
+sources:
+  a: {{topic: a, {TIMED}}}
+  b: {{topics: [b, c], {TIMED}}}
+  t: {{table: customers, steps: [parse: {{json: {{id: int}}}}]}}
+"""
+
+
+def plan_of(text):
+    return parse_spec(SOURCES + text, "p.yaml")
+
+
+def test_relations_stand_after_those_they_read():
+    spec = plan_of(
+        "relations:\n"
+        "  last: {from: both, steps: [filter: id > 0, deduplicate: {by: [id], within: 1 hour}]}\n"
+        "  both: {union: [a, pairs]}\n"
+        "  pairs: {join: {left: b, right: t, by: id}}\n"
+        "outputs: [{topic: o}, {topic: q, from: both}, {topic: r, from: both}]\n"
+    )
+    plan = spec.plan
+    assert list(plan.relations) == ["a", "b", "t", "pairs", "both", "last"]
+    kinds = [type(relation.origin) for relation in plan.relations.values()]
+    assert kinds[:5] == [Scan, Scan, Scan, Join, Union]
+    assert [type(o) for o in plan["last"].operators] == [Filter, Deduplicate]
+    assert type(plan["a"].operators[0]) is Project
+    assert plan.carried("last") == {"last", "both", "a", "pairs"}
+    assert plan["pairs"].origin == Join("b", "t", {"id": "id"})
+    queries = [(q.name, sorted(q.sends), [o.name for o in q.outputs]) for q in spec.queries()]
+    assert queries == [
+        ("o", ["a", "both", "last", "pairs"], ["o"]),
+        ("topics", [], ["q", "r"]),
+        ("t.dead-letters", ["t"], ["dead-letters"]),
+        ("b.dead-letters", ["b"], ["dead-letters"]),
+    ]
+    assert [step.label for step in plan["last"].steps] == ["last: 1 filter", "last: 2 deduplicate"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("relations:\n  u: {union: [a, x]}", r"p\.yaml:7: there is no relation 'x'"),
+        (
+            "relations:\n  u: {from: v}\n  v: {from: u}",
+            r"p\.yaml:7: relations read each other in a circle: u -> v -> u",
+        ),
+        (
+            "relations:\n  j: {join: {left: a, right: b, by: id}}",
+            r"p\.yaml:7: j: a join of two streams needs within",
+        ),
+        (
+            "relations:\n  j: {join: {left: a, right: n, by: id, within: 1 hour}}\n  n: {from: b2}\n",
+            r"there is no relation 'b2'",
+        ),
+        (
+            "relations:\n  j: {join: {left: t, right: a, by: id}}",
+            r"p\.yaml:7: j: t is a table: name the stream as left",
+        ),
+        (
+            "relations:\n  j: {join: {left: a, right: t, by: id, within: 1 hour}}",
+            r"within is for two streams",
+        ),
+        (
+            "relations:\n  j: {join: {left: a, right: t, by: id, kind: full}}",
+            r"a join with a table is inner or left",
+        ),
+        ("relations:\n  u: {union: [a, t]}", r"t is a table, and a union is made of streams"),
+        (
+            "relations:\n  g: {from: a, aggregate: {compute: {n: count(*)}}}",
+            r"an aggregate of a relation needs a window",
+        ),
+        ("relations:\n  a: {from: b}", r"p\.yaml:7: a source is called 'a' as well"),
+        ("relations:\n  u: {union: [a]}", r"needs two relations or more"),
+        (
+            "relations:\n  u: {from: a, join: {left: a, right: b, by: id}}",
+            r"p\.yaml:7: .*it takes one of them",
+        ),
+        ("steps: [drop: x]", r"p\.yaml:6: steps does not go with sources"),
+        (
+            "relations:\n  u: {union: [a, b]}\n  v: {union: [a, b]}",
+            r"needs from, which says what it is a result of",
+        ),
+    ],
+)
+def test_what_is_refused(text, message):
+    with pytest.raises(PipelineError, match=message):
+        plan_of(f"{text}\noutputs:\n  - topic: o\n")
+
+
+def test_outputs_that_are_refused():
+    join = "relations:\n  j: {join: {left: a, right: b, by: id, within: 1 hour, prefix: b_}}\noutputs:\n"
+    for output, message in (
+        ("{topic: o, from: k}", r"p\.yaml:9: there is no relation 'k'"),
+        ("{topic: o, from: t}", r"t is a table: join a stream with it"),
+        ("{topic: o, from: a}", r"p\.yaml:5: nothing reads t: name it"),
+        (
+            "{topic: o, from: j, aggregate: {compute: {n: count(*)}}}",
+            r"p\.yaml:9: j joins streams .* emit: final",
+        ),
+    ):
+        with pytest.raises(PipelineError, match=message):
+            plan_of(f"{join}  - {output}\n")
+    alone = "pipeline: p\nsource: {topic: a}\noutputs:\n  - topic: o\n    aggregate: {compute: {n: count(*)}, window: "
+    with pytest.raises(PipelineError, match=r"pipeline:5: the window needs `of`"):
+        parse_spec(alone + "{every: 1 hour}}")
+    with pytest.raises(PipelineError, match=r"pipeline:5: emit: final needs late"):
+        parse_spec(alone + "{of: at, every: 1 hour}, emit: final}")
+    more = "relations:\n  k: {join: {left: j, right: t, by: id}}\n"
+    with pytest.raises(PipelineError, match=r"read topic b that it writes itself"):
+        plan_of(join.replace("relations:\n", more) + "  - {topic: b, from: k}")
+
+
+def test_steps_that_cannot_fail_need_no_query_for_dead_letters():
+    text = "relations:\n  j: {join: {left: a, right: b, by: id, within: 1 hour, prefix: b_}, steps: [drop: b_id]}\n"
+    hours = "  h: {from: j, aggregate: {window: {every: 1 hour}, compute: {n: count(*)}}}\n"
+    spec = plan_of(
+        text.replace("  j:", "  k: {join: {left: j, right: t, by: id}}\n  j:")
+        + hours
+        + "outputs: [{topic: o, from: h}, {topic: q, from: k}]\n"
+    )
+    names = [query.name for query in spec.queries()]
+    assert names == ["o", "q", "t.dead-letters", "b.dead-letters", "a.dead-letters"]
+    assert spec.sources == (
+        spec.plan["a"].origin.source,
+        spec.plan["b"].origin.source,
+        spec.plan["t"].origin.source,
+    )
+    assert [source.topics for source in spec.topics_read] == [("a",), ("b", "c"), ("customers",)]
