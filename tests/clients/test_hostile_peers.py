@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import resource
 import socket
 import struct
 import threading
@@ -117,10 +116,7 @@ def test_long_polls_whose_peers_are_gone_are_forgotten(own_broker: Callable[...,
 
 
 def test_with_too_many_peers_the_next_ones_wait(own_broker: Callable[..., BrokerProcess]) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (80, hard))
     broker = own_broker(max__connections="50")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     peers = [Raw(broker) for _ in range(100)]
     peers[0].ask(MetadataRequest(topics=[]), _Any, 12)
     for peer in peers[:90]:
