@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import leftovers
 from tests.support.process import BrokerProcess
+from tests.support.spread import Spread, arrange, groups_file
+from tests.support.zookeeper import ZooKeeperServer, zookeeper_jars
 
 # A busy machine makes no test fail: hypothesis must not judge how long an example takes.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -17,8 +22,49 @@ settings.load_profile("unhurried")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--rewrite", action="store_true", help="rewrite scenario files with what the cores now say"
+        "--rewrite",
+        action="store_true",
+        help="rewrite scenarios and sessions of documents with what is said now",
     )
+    parser.addoption("--seeds", type=int, default=1_000, help="how many histories tests/sim/broker runs")
+    parser.addoption(
+        "--soak-minutes",
+        type=float,
+        default=20,
+        help="how long the faults of tests/soak/test_pipelines.py go on",
+    )
+    parser.addoption(
+        "--seed", type=int, default=None, help="the one history that tests/sim/broker runs and tells"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(leftovers.SharedProcesses())
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    """Ends what a test started and left running, and says so among the warnings."""
+    before = leftovers.children()
+    yield
+    for command in leftovers.kill_left_over(before):
+        warnings.warn(f"left running by the test, and killed: {command}", stacklevel=1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Called where tests are handed out, for each process of pytest-xdist before it starts."""
+    node.workerinput["groups_file"] = str(groups_file(node.config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return Spread(config, log) if config.getoption("dist") == "load" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        arrange(items, groups_file(config))
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +75,9 @@ def rewrite(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One broker that all tests of the session share; use topics and groups of your own."""
-    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data").start()
+    # Retention looks at nothing meanwhile: many tests write records of times long ago, also through pipelines.
+    options = {"log.retention.check.interval.ms": "86400000"}
+    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data", options=options).start()
     yield process
     process.stop()
 
@@ -48,3 +96,37 @@ def own_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     yield make
     for process in started:
         process.kill()
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper server that tests share; skips where there is no Java or PySpark."""
+    jars = zookeeper_jars()
+    if jars is None:
+        pytest.skip("needs java, pyspark and kazoo")
+    server = ZooKeeperServer(jars, tmp_path_factory.mktemp("zookeeper"))
+    try:
+        yield server.start()
+    finally:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def zookeeper_address(zookeeper_server: ZooKeeperServer) -> str:
+    """host:port of a ZooKeeper server."""
+    return zookeeper_server.address
+
+
+@pytest.fixture
+def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper server that a test may stop, kill and start again."""
+    jars = zookeeper_jars()
+    if jars is None:
+        pytest.skip("needs java, pyspark and kazoo")
+    folder = tmp_path / "own-zookeeper"
+    folder.mkdir()
+    server = ZooKeeperServer(jars, folder)
+    try:
+        yield server.start()
+    finally:
+        server.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -11,7 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 240
+
+
+def _hear_signals() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @dataclass
@@ -44,8 +49,10 @@ class Cli:
         return json.loads(self.out(*arguments, "--json", stdin=stdin))
 
     def start(self, *arguments: str, **pipes: Any) -> subprocess.Popen[bytes]:
-        """Start and leave running."""
-        return subprocess.Popen(self.command(*arguments), env=self.environment(), **pipes)
+        """Start and leave running. Signals end it also where the tests themselves run under nohup."""
+        return subprocess.Popen(
+            self.command(*arguments), env=self.environment(), preexec_fn=_hear_signals, **pipes
+        )
 
     def topic(self, *, partitions: int = 1, **config: str) -> str:
         """A fresh topic."""

@@ -35,7 +35,7 @@ class Driver(Protocol):
         ...
 
     def consume(
-        self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 60
+        self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 120
     ) -> list[Message]:
         """Read `count` messages of all partitions from the beginning, without a group."""
         ...
@@ -69,6 +69,7 @@ class Confluent:
                 "linger.ms": 5,
                 "enable.idempotence": acks == -1,
                 "queue.buffering.max.messages": 200_000,
+                "batch.size": 400_000,  # some tests have segments of 500 kB
             }
         )
         for message in messages:
@@ -86,7 +87,7 @@ class Confluent:
         return delivered
 
     def consume(
-        self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 60
+        self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 120
     ) -> list[Message]:
         from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
@@ -98,12 +99,42 @@ class Confluent:
         found: list[Message] = []
         deadline = time.monotonic() + timeout_s
         while len(found) < count and time.monotonic() < deadline:
-            for one in consumer.consume(10_000, 0.2):
-                assert one.error() is None, one.error()
+            for row in consumer.consume(10_000, 0.2):
+                assert row.error() is None, row.error()
                 found.append(
                     Message(
-                        one.partition(), one.key(), one.value(), tuple(one.headers() or ()), one.offset(),
-                        one.timestamp()[1],
+                        row.partition(), row.key(), row.value(), tuple(row.headers() or ()), row.offset(),
+                        row.timestamp()[1],
+                    )
+                )  # fmt: skip
+        consumer.close()
+        return found
+
+    def read_to_end(self, bootstrap: str, topic: str, partitions: int = 1) -> list[Message]:
+        """Everything that the partitions hold now."""
+        from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+        consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False,
+             "enable.partition.eof": True}
+        )  # fmt: skip
+        consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
+        found: list[Message] = []
+        ended: set[int] = set()
+        deadline = time.monotonic() + 120
+        while len(ended) < partitions:
+            assert time.monotonic() < deadline, f"the end of {topic} was not reached"
+            row = consumer.poll(1)
+            if row is None:
+                continue
+            if row.error() is not None:
+                assert row.error().code() == KafkaError._PARTITION_EOF, row.error()
+                ended.add(row.partition())
+            else:
+                found.append(
+                    Message(
+                        row.partition(), row.key(), row.value(), tuple(row.headers() or ()), row.offset(),
+                        row.timestamp()[1],
                     )
                 )  # fmt: skip
         consumer.close()
@@ -130,10 +161,10 @@ class KafkaPython:
         )
         futures = [
             producer.send(
-                topic, key=one.key, value=one.value, partition=one.partition,
-                headers=[(name, value) for name, value in one.headers],
+                topic, key=message.key, value=message.value, partition=message.partition,
+                headers=[(name, value) for name, value in message.headers],
             )
-            for one in messages
+            for message in messages
         ]  # fmt: skip
         producer.flush(60)
         delivered = sum(1 for future in futures if future.get(30) is not None)
@@ -141,7 +172,7 @@ class KafkaPython:
         return delivered
 
     def consume(
-        self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 60
+        self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 120
     ) -> list[Message]:
         from kafka import KafkaConsumer, TopicPartition
 
@@ -188,9 +219,13 @@ class AioKafka:
         try:
             futures = [
                 await producer.send(
-                    topic, key=one.key, value=one.value, partition=one.partition, headers=list(one.headers)
+                    topic,
+                    key=message.key,
+                    value=message.value,
+                    partition=message.partition,
+                    headers=list(message.headers),
                 )
-                for one in messages
+                for message in messages
             ]
             await producer.flush()
             return len(await asyncio.gather(*futures))
@@ -198,7 +233,7 @@ class AioKafka:
             await producer.stop()
 
     def consume(
-        self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 60
+        self, bootstrap: str, topic: str, partitions: int, count: int, timeout_s: float = 120
     ) -> list[Message]:
         return asyncio.run(self._consume(bootstrap, topic, partitions, count, timeout_s))
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +19,10 @@ import pytest
 
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("BARNABAS_TEST_CACHE", Path.home() / ".cache" / "barnabas-tests"))
-BUILD_TIMEOUT_S = 110
-SCENARIO_TIMEOUT_S = 90
+BUILD_TIMEOUT_S = 900
+RUN_ID = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
+"""The same in all processes of one run."""
+SCENARIO_TIMEOUT_S = 240
 
 
 def fingerprint(folder: Path, *patterns: str) -> str:
@@ -32,6 +39,98 @@ def need(tool: str) -> str:
     if found is None:
         pytest.skip(f"no `{tool}` on the PATH")
     return found
+
+
+@contextmanager
+def off_the_clock() -> Iterator[None]:
+    """Stop a test's timeout (pytest-timeout's alarm) while something is fetched or built, which has limits of its own.
+
+    A first run on a busy machine builds for minutes, or waits while another process does.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    left_s, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left_s)
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """One at a time among the processes and threads of all runs on this machine; a lock ends with its process."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def made(name: str, make: Callable[[Path], None]) -> Path:
+    """The folder `name` in the cache, filled by `make` when no run has done it before.
+
+    One that was left half made is made again. Where `make` skips, for want of a registry, it skips for every other
+    test of this run too, so that not each of them waits for the same answer.
+    """
+    folder, gone = CACHE / name, CACHE / f"{name}.skipped"
+    with off_the_clock(), locked(name):
+        if (folder / ".complete").exists():
+            return folder
+        run, _, reason = gone.read_text().partition(" ") if gone.exists() else ("", "", "")
+        if run == RUN_ID:
+            pytest.skip(reason)
+        if folder.is_file():  # an earlier version kept the program itself there
+            folder.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(exist_ok=True)
+        try:
+            make(folder)
+        except pytest.skip.Exception as skipped:
+            gone.write_text(f"{RUN_ID} {skipped.msg}")
+            raise
+        (folder / ".complete").touch()
+        gone.unlink(missing_ok=True)
+    return folder
+
+
+def maven(pom: Path, folder: Path, what: str, *definitions: str) -> None:
+    """Copy the jars that a pom.xml names into a folder; Maven's own repository is no place for two at once."""
+    command = [need("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+    command += [f"-DoutputDirectory={folder}", "-DincludeScope=runtime", *definitions]
+    with locked("maven"):
+        fetch_or_skip(command, pom.parent, f"Maven cannot fetch {what}")
+
+
+def kafka_jars() -> Path:
+    """Apache Kafka's server and its command-line tools."""
+    pom = HERE / "java" / "kafka" / "pom.xml"
+    name = f"kafka-{fingerprint(pom.parent, 'pom.xml')}"
+    return made(name, lambda folder: maven(pom, folder, "Kafka's server and tools"))
+
+
+def kafkajs_modules() -> Path:
+    """node_modules with kafkajs."""
+    package, npm = HERE / "node" / "package.json", need("npm")
+
+    def install(folder: Path) -> None:
+        shutil.copy(package, folder)
+        command = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock"]
+        fetch_or_skip(command, folder, "npm cannot fetch kafkajs")
+
+    return made(f"node-{fingerprint(package.parent, 'package.json')}", install)
+
+
+def go_program(
+    name: str, sources: Path, what: str, fetch: tuple[str, ...] = (), build_flags: tuple[str, ...] = ()
+) -> Path:
+    """A Go program, built without C once per version of its sources."""
+    go, pure = need("go"), {"CGO_ENABLED": "0"}
+
+    def compile_it(folder: Path) -> None:
+        fetch_or_skip([go, "mod", "download", *fetch], sources, f"{what} cannot be fetched", pure)
+        build([go, "build", *build_flags, "-o", str(folder / "probe"), "."], sources, pure)
+
+    return made(f"{name}-{fingerprint(sources, '*')}", compile_it) / "probe"
 
 
 def fetch_or_skip(command: list[str], cwd: Path, what: str, env: dict[str, str] | None = None) -> None:
@@ -68,20 +167,35 @@ def build(command: list[str], cwd: Path, env: dict[str, str] | None = None) -> N
 def java_program() -> list[str]:
     """The command that runs java/Probe.java, built once per version of its sources."""
     sources = HERE / "java"
-    java, javac, mvn = (need(tool) for tool in ("java", "javac", "mvn"))
-    libs = CACHE / f"java-libs-{fingerprint(sources, 'pom.xml')}"
-    if not (libs / ".complete").exists():
-        fetch = ["-q", "-B", "-f", str(sources / "pom.xml"), "dependency:copy-dependencies"]
-        where = [f"-DoutputDirectory={libs}", "-DincludeScope=runtime"]
-        fetch_or_skip([mvn, *fetch, *where], sources, "Maven cannot fetch kafka-clients")
-        (libs / ".complete").touch()
-    classes = CACHE / f"java-{fingerprint(sources, 'pom.xml', '*.java')}"
-    if not (classes / "Probe.class").exists():
+    java, javac = need("java"), need("javac")
+    pom = sources / "pom.xml"
+    libs = made(
+        f"java-libs-{fingerprint(sources, 'pom.xml')}", lambda folder: maven(pom, folder, "kafka-clients")
+    )
+
+    def compile_it(folder: Path) -> None:
         files = sorted(str(path) for path in sources.glob("*.java"))
-        build([javac, "-Xlint:all,-try", "-cp", f"{libs}/*", "-d", str(classes), *files], sources)
+        build([javac, "-Xlint:all,-try", "-cp", f"{libs}/*", "-d", str(folder), *files], sources)
+
+    classes = made(f"java-{fingerprint(sources, 'pom.xml', '*.java')}", compile_it)
     # Short runs: the quick compiler only and the small collector halve the time.
     flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
     return [java, *flags, "-cp", f"{classes}:{libs}/*", "Probe"]
+
+
+def java_transactions(release: str = "") -> list[str]:
+    """The command that runs java/Transactions.java: with the newest kafka-clients, or with those of an older release."""
+    program = [*java_program()[:-1], "Transactions"]
+    if not release:
+        return program
+    pom = HERE / "old" / "java" / "pom.xml"
+    libs = made(
+        f"java-libs-{release}",
+        lambda folder: maven(pom, folder, f"kafka-clients {release}", f"-Dkafka.version={release}"),
+    )
+    at = program.index("-cp") + 1
+    program[at] = f"{program[at].split(':')[0]}:{libs}/*"
+    return program
 
 
 def run(command: list[str], bootstrap: str, *words: str) -> dict[str, Any]:

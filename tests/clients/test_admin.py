@@ -120,11 +120,11 @@ def test_log_dirs_show_sizes(bootstrap: str, old_admin: Any) -> None:
     topic = filled_topic(bootstrap)
     (broker,) = old_admin.describe_log_dirs()
     (log_dir,) = broker["log_dirs"]
-    sizes = {one["name"]: one["partitions"][0]["partition_size"] for one in log_dir["topics"]}
+    sizes = {row["name"]: row["partitions"][0]["partition_size"] for row in log_dir["topics"]}
     assert sizes[topic] > RECORDS * 61
     assert 0 < log_dir["usable_bytes"] <= log_dir["total_bytes"]
     (broker,) = old_admin.describe_log_dirs({topic: [0]})
-    assert [one["name"] for one in broker["log_dirs"][0]["topics"]] == [topic]
+    assert [row["name"] for row in broker["log_dirs"][0]["topics"]] == [topic]
 
 
 def test_producers_of_a_partition_are_listed(bootstrap: str, old_admin: Any) -> None:
@@ -160,7 +160,7 @@ def test_the_list_of_all_topics_follows_every_change(bootstrap: str) -> None:
     def partitions() -> int | None:
         seen = {
             None if row is None else len(row.partitions)
-            for row in (client.list_topics(timeout=10).topics.get(topic) for _ in range(3))
+            for row in (client.list_topics(timeout=120).topics.get(topic) for _ in range(3))
         }
         (count,) = seen
         return count

@@ -43,7 +43,7 @@ def test_no_election_is_needed(bootstrap: str, topic: str, other: Any) -> None:
     assert names == {0: "ELECTION_NOT_NEEDED", 9: "UNKNOWN_TOPIC_OR_PART"}
     unclean = other.elect_leaders(1, {topic: [0, 1]}, raise_errors=False)
     (row,) = unclean.replica_election_results
-    assert {one.error_code for one in row.partition_result} == {84}
+    assert {item.error_code for item in row.partition_result} == {84}
 
 
 def test_nothing_moves(topic: str, other: Any) -> None:
@@ -66,10 +66,12 @@ def test_everything_is_allowed_and_nobody_can_say_otherwise(bootstrap: str, topi
     changed = client.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [place])])
     changed[group].result(30)
     described = client.describe_consumer_groups([group], include_authorized_operations=True)
-    operations = {one.name for one in described[group].result(30).authorized_operations}
+    operations = {operation.name for operation in described[group].result(30).authorized_operations}
     assert {"READ", "DELETE", "DESCRIBE"} <= operations
     cluster = client.describe_cluster(include_authorized_operations=True).result(30)
-    assert {"ALTER", "CREATE", "IDEMPOTENT_WRITE"} <= {one.name for one in cluster.authorized_operations}
+    assert {"ALTER", "CREATE", "IDEMPOTENT_WRITE"} <= {
+        operation.name for operation in cluster.authorized_operations
+    }
     assert client.describe_cluster().result(30).authorized_operations is None
     every_rule = AclBindingFilter(
         ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
@@ -85,3 +87,15 @@ def test_what_has_options_is_listed(topic: str, other: Any) -> None:
     found = str(other.list_config_resources())
     assert topic in found
     assert topic not in str(other.list_config_resources(["BROKER"]))
+
+
+def test_the_quorum_is_the_one_broker(other: Any) -> None:
+    described = other.describe_metadata_quorum()
+    (topic,) = described["topics"]
+    assert topic["topic_name"] == "__cluster_metadata"
+    (quorum,) = topic["partitions"]
+    assert quorum["leader_id"] == 1
+    assert quorum["leader_epoch"] >= 1
+    assert [voter["replica_id"] for voter in quorum["current_voters"]] == [1]
+    assert quorum["current_voters"][0]["log_end_offset"] == quorum["high_watermark"]
+    assert quorum["observers"] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 import uuid
 from collections.abc import Iterator
@@ -21,47 +20,11 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from barnabas.wire.schema import Message
 from tests.clients.drivers import Confluent
 from tests.clients.drivers import Message as Sent
 from tests.support.admin import create_topic
 from tests.support.process import BrokerProcess
-
-
-class Raw:
-    """A socket that says exactly what it is told to."""
-
-    def __init__(self, broker: BrokerProcess) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", broker.port), timeout=10)
-
-    def send(self, data: bytes) -> None:
-        self.sock.sendall(data)
-
-    def frame(self) -> bytes:
-        size = struct.unpack(">i", self._exactly(4))[0]
-        return self._exactly(size)
-
-    def _exactly(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            more = self.sock.recv(count - len(data))
-            if not more:
-                raise ConnectionError("closed")
-            data += more
-        return data
-
-    def is_closed(self) -> bool:
-        try:
-            return self.sock.recv(1) == b""
-        except ConnectionError:
-            return True
-
-    def ask(self, request: Message, answer: type[Message], version: int) -> Message:
-        self.send(encode_request(request, version, 7, "raw"))
-        frame = self.frame()
-        correlation_id, position = decode_response_header(frame, request.API_KEY, version)
-        assert correlation_id == 7
-        return answer.decode(frame, version, position)
+from tests.support.raw import Raw
 
 
 @pytest.fixture

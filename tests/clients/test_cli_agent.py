@@ -29,7 +29,7 @@ def records(cli: Cli, topic: str) -> list[bytes]:
     return cli.out("consume", topic, "-e", "-D", "\\x01\\x02").split(b"\x01\x02")[:-1]
 
 
-def eventually(check: Callable[[], bool], what: str, seconds: float = 30) -> None:
+def eventually(check: Callable[[], bool], what: str, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < deadline, what

@@ -9,6 +9,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Consumer
+
 from tests.clients.cli_support import TIMEOUT_SECONDS, Cli
 
 
@@ -221,3 +223,46 @@ def test_only_the_broker_that_is_named_is_stopped(cli: Cli, own_broker: Any) -> 
     kafka(cli, "server-stop", "--node-id", "98765")
     assert broker.process.wait(30) == 0
     assert "No kafka server to stop" in kafka(cli, "server-stop", "--node-id", "98765", code=1)
+
+
+def test_records_that_a_group_has_never_read_are_said(cli: Cli) -> None:
+    """A member that has committed nothing: no lag is known, and 3 records were never read."""
+    topic, group = cli.topic(), f"g-{uuid.uuid4().hex[:8]}"
+    cli("produce", topic, stdin=b"1\n2\n3\n")
+    member = Consumer({"bootstrap.servers": cli.bootstrap, "group.id": group, "enable.auto.commit": False})
+    member.subscribe([topic])
+    try:
+        deadline = time.monotonic() + 120
+        while not member.assignment():
+            member.poll(0.1)
+            assert time.monotonic() < deadline
+        assert b"lag 0, 3 never read" in cli.out("group", "describe", group).splitlines()[0]
+        assert cli.json("group", "describe", group)[0]["never_read"] == 3
+    finally:
+        member.close()
+
+
+def test_completion_of_topics_and_groups(cli: Cli) -> None:
+    topic, group = cli.topic(), f"g-{uuid.uuid4().hex[:8]}"
+    cli("produce", topic, stdin=b"1\n")
+    cli("consume", topic, "-e", "-g", group)
+    environment = {**cli.environment(), "_BARNABAS_COMPLETE": "1"}
+
+    def offered(*words: str) -> list[str]:
+        typed = ["barnabas", *words]
+        command = cli.command(str(len(typed) - 1), *typed)
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout.split()
+
+    assert offered("consume", topic[:-1]) == [topic]
+    assert offered("topic", "describe", topic[:-1]) == [topic]
+    assert offered("group", "reset", group[:-1]) == [group]
+    broker = ("--bootstrap-server", cli.bootstrap)
+    assert offered("kafka", "kafka-console-consumer", *broker, "--topic", topic[:-1]) == [topic]
+
+
+def test_status(cli: Cli) -> None:
+    assert f"{cli.bootstrap} answers: 1 broker".encode() in cli.out("status")
+    assert cli.json("status")["cluster"]["answers"] is True
+    assert b"no broker answers" in cli("status", "-b", "127.0.0.1:1", code=1).stdout

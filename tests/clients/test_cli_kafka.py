@@ -234,6 +234,11 @@ def test_perf_and_verification(tool: Tool, name: str, bootstrap: str) -> None:
     heads, row = done.stdout.splitlines()
     assert heads.startswith("start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, ")
     assert row.split(", ")[4] == "5000"
+    ignored = tool(
+        "consumer-perf-test", "--topic", name, "--messages", "1", "--print-metrics", "--show-detailed-stats"
+    )
+    for option in ("--print-metrics", "--show-detailed-stats"):
+        assert f"WARN {option} has no effect here" in ignored.stderr
     done = tool("verifiable-producer", "--topic", name, "--max-messages", "3")
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert [event["name"] for event in events] == [

@@ -82,7 +82,7 @@ def hundred(cli: Cli) -> str:
 
 
 def test_ranges_of_times(cli: Cli) -> None:
-    name = cli.topic()
+    name = cli.topic(retention_ms="-1")
     stamped = [{"payload": f"{ms}", "ts": ms} for ms in range(1_700_000_000_000, 1_700_000_010_000, 1000)]
     cli("produce", name, "-J", stdin="\n".join(json.dumps(record) for record in stamped).encode())
     want = [record["payload"] for record in stamped]

@@ -51,7 +51,7 @@ def shell(name: str, script: str, stdin: str = "") -> str:
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
         env=environment,
     )
     return done.stdout

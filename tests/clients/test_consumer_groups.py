@@ -153,7 +153,7 @@ def test_commits_outlive_members_and_the_broker(own_broker: Callable[..., Broker
         read += second.consume(600 - len(read), 5)
     assert second.poll(0.5) is None
     second.close()
-    assert Counter(one.value() for one in read) == Counter(b"%d" % number for number in range(600))
+    assert Counter(item.value() for item in read) == Counter(b"%d" % number for number in range(600))
 
 
 def test_a_living_group_goes_on_after_a_crash_of_the_broker(
@@ -196,7 +196,7 @@ def test_members_of_both_protocols_share_one_group(
     until(lambda: shares_all([*old, new]), "the upgraded group, with a member of the consumer protocol")
     fill(quick_broker.bootstrap, topic, 60)
     everyone = [*old, new]
-    until(lambda: sum(len(one.values) for one in everyone) >= 60, "all records read")
+    until(lambda: sum(len(row.values) for row in everyone) >= 60, "all records read")
     old[0].leave()
     until(lambda: shares_all([old[1], new]), "one of each")
     new.leave()
@@ -214,7 +214,7 @@ def test_groups_are_listed_described_and_deleted(
     member = start(NewMember, quick_broker.bootstrap, group, topic)
     client = admin(quick_broker.bootstrap)
     until(lambda: len(member.owned) == PARTITIONS, "the member owns everything")
-    listed = {one.group_id: one for one in client.list_consumer_groups().result(10).valid}
+    listed = {row.group_id: row for row in client.list_consumer_groups().result(10).valid}
     assert listed[group].type.name == "CONSUMER"
     described = client.describe_consumer_groups([group])[group].result(10)
     assert described.state.name == "STABLE"

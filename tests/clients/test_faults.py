@@ -61,7 +61,7 @@ def test_acknowledged_records_survive_kill_nine_once(own_broker: Callable[..., B
     loader.start()
     for _ in range(KILLS):
         reached = len(acknowledged) + 2000
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while len(acknowledged) < reached and time.monotonic() < deadline:
             time.sleep(0.01)
         assert len(acknowledged) >= reached, broker.log()[-2000:]
@@ -73,7 +73,7 @@ def test_acknowledged_records_survive_kill_nine_once(own_broker: Callable[..., B
     assert not failures, failures[:3]
     found = Confluent().consume(broker.bootstrap, "killed", 2, sent)
     for partition in (0, 1):
-        values = [int(one.value or b"-1") for one in found if one.partition == partition]
+        values = [int(item.value or b"-1") for item in found if item.partition == partition]
         assert values == list(range(partition, sent, 2)), "lost, repeated or out of order"
 
 
@@ -88,7 +88,7 @@ def test_committed_offsets_survive_kill_nine(own_broker: Callable[..., BrokerPro
     broker.kill()
     broker.start()
     again = Consumer(config)
-    assert again.committed([TopicPartition("offsets", 0)], timeout=20)[0].offset == 42
+    assert again.committed([TopicPartition("offsets", 0)], timeout=120)[0].offset == 42
     consumer.close()
     again.close()
 
@@ -106,13 +106,13 @@ def test_a_broker_whose_only_disk_fails_ends_and_comes_back(own_broker: Callable
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 2000, "log_level": 0})
-    for one in lost:
-        producer.produce("full", one.value)
+    for row in lost:
+        producer.produce("full", row.value)
     producer.flush(5)
     assert broker.process is not None
-    assert broker.process.wait(timeout=10) == 1
+    assert broker.process.wait(timeout=120) == 1
     assert "every log dir is offline" in broker.log()
     assert "Traceback" not in broker.log()
     broker.start()
     found = Confluent().consume(broker.bootstrap, "full", 1, 100)
-    assert [one.value for one in found[:100]] == [one.value for one in kept]
+    assert [item.value for item in found[:100]] == [item.value for item in kept]

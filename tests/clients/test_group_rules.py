@@ -87,7 +87,7 @@ def all_of(consumer: Any) -> bool:
 def test_a_full_group_takes_nobody_else(member: Callable[..., Any]) -> None:
     group = fresh("full")
     two = [member(group) for _ in range(2)]
-    poll_until(lambda: all(len(one.assignment()) == PARTITIONS / 2 for one in two), *two)
+    poll_until(lambda: all(len(row.assignment()) == PARTITIONS / 2 for row in two), *two)
     assert error_of(member(group), *two) == "GROUP_MAX_SIZE_REACHED"
 
 
@@ -125,7 +125,7 @@ def test_offsets_with_too_long_a_note_are_refused(strict: Broker) -> None:
     with pytest.raises(KafkaException) as error:
         consumer.commit(offsets=[TopicPartition("t", 0, 2, "x" * 101)], asynchronous=False)
     assert error.value.args[0].name() == "OFFSET_METADATA_TOO_LARGE"
-    (found,) = consumer.committed([TopicPartition("t", 0)], timeout=30)
+    (found,) = consumer.committed([TopicPartition("t", 0)], timeout=120)
     assert (found.offset, found.metadata) == (1, "x" * 90)
     consumer.close()
 
@@ -146,7 +146,7 @@ def test_many_groups_are_asked_about_at_once(strict: Broker) -> None:
 
 def groups_of(bootstrap: str) -> set[str]:
     client = admin(bootstrap)  # held: a client that is collected drops what it was asked
-    return {one.group_id for one in client.list_consumer_groups().result(30).valid}
+    return {row.group_id for row in client.list_consumer_groups().result(30).valid}
 
 
 def test_offsets_of_an_empty_group_expire() -> None:
@@ -156,7 +156,7 @@ def test_offsets_of_an_empty_group_expire() -> None:
         place = TopicPartition("t", 0)
 
         def committed() -> int:
-            offset: int = consumer.committed([place], timeout=30)[0].offset
+            offset: int = consumer.committed([place], timeout=120)[0].offset
             return offset
 
         consumer.commit(offsets=[TopicPartition("t", 0, 7)], asynchronous=False)
@@ -203,8 +203,8 @@ def test_what_groups_have_overwritten_leaves_the_disk(own_broker: Callable[..., 
     broker.kill()
     broker.start()
     again = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "kept"})
-    found = again.committed([TopicPartition("t", 0), TopicPartition("t", 1)], timeout=30)
-    assert [one.offset for one in found] == [198, 199]
+    found = again.committed([TopicPartition("t", 0), TopicPartition("t", 1)], timeout=120)
+    assert [item.offset for item in found] == [198, 199]
     again.close()
     assert groups_of(broker.bootstrap) == {"kept"}
 

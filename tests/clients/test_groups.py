@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.clients.drivers import Confluent, Message
-from tests.support.admin import admin, create_topic
+from tests.support.admin import KEPT, admin, create_topic
 from tests.support.process import BrokerProcess
 
 PARTITIONS = 6
@@ -31,7 +31,7 @@ def fill(bootstrap: str, topic: str, count: int) -> None:
     assert Confluent().produce(bootstrap, topic, messages, codec="none", acks=-1) == count
 
 
-def until(condition: Callable[[], bool], what: str, timeout_s: float = 40) -> None:
+def until(condition: Callable[[], bool], what: str, timeout_s: float = 120) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout_s} s for: {what}"
@@ -68,9 +68,9 @@ class Member(threading.Thread):
 
     def run(self) -> None:
         while not self.stopping.is_set():
-            for one in self.consumer.consume(1000, 0.1):
-                if one.error() is None:
-                    self.values.append(one.value())
+            for row in self.consumer.consume(1000, 0.1):
+                if row.error() is None:
+                    self.values.append(row.value())
             assigned = self.consumer.assignment()
             self.owned = {part.partition for part in assigned}
             self.topics = {part.topic for part in assigned}
@@ -173,7 +173,7 @@ def test_seek_and_offsets_for_times(broker: BrokerProcess) -> None:
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     topic = fresh("times")
-    create_topic(broker.bootstrap, topic, 1)
+    create_topic(broker.bootstrap, topic, 1, KEPT)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     base_ms = 1_600_000_000_000
     for number in range(50):
@@ -182,11 +182,11 @@ def test_seek_and_offsets_for_times(broker: BrokerProcess) -> None:
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": fresh("g"), "enable.auto.commit": False}
     )
-    found = consumer.offsets_for_times([TopicPartition(topic, 0, base_ms + 20_500)], timeout=10)
+    found = consumer.offsets_for_times([TopicPartition(topic, 0, base_ms + 20_500)], timeout=120)
     assert found[0].offset == 21
-    past_end = consumer.offsets_for_times([TopicPartition(topic, 0, base_ms + 10**9)], timeout=10)
+    past_end = consumer.offsets_for_times([TopicPartition(topic, 0, base_ms + 10**9)], timeout=120)
     assert past_end[0].offset == -1
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 50)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=120) == (0, 50)
     consumer.assign([TopicPartition(topic, 0, 30)])
     assert consumer.poll(10).value() == b"30"
     consumer.seek(TopicPartition(topic, 0, 5))
@@ -218,9 +218,9 @@ def test_static_member_returns_without_a_rebalance(broker: BrokerProcess) -> Non
         until(lambda: second.owned == second_owned, "the returned member owns what it had")
         assert first.owned == owned_before
     finally:
-        for one in (first, second):
-            if one.is_alive():
-                one.leave()
+        for row in (first, second):
+            if row.is_alive():
+                row.leave()
 
 
 def test_groups_are_listed_described_and_deleted(broker: BrokerProcess) -> None:
@@ -231,7 +231,7 @@ def test_groups_are_listed_described_and_deleted(broker: BrokerProcess) -> None:
     client = admin(broker.bootstrap)
     try:
         until(lambda: len(member.owned) == PARTITIONS, "the member owns everything")
-        assert group in {one.group_id for one in client.list_consumer_groups().result(10).valid}
+        assert group in {row.group_id for row in client.list_consumer_groups().result(10).valid}
         described = client.describe_consumer_groups([group])[group].result(10)
         assert described.state.name == "STABLE"
         assert len(described.members) == 1
@@ -241,7 +241,7 @@ def test_groups_are_listed_described_and_deleted(broker: BrokerProcess) -> None:
     finally:
         member.leave()
     client.delete_consumer_groups([group])[group].result(10)
-    assert group not in {one.group_id for one in client.list_consumer_groups().result(10).valid}
+    assert group not in {row.group_id for row in client.list_consumer_groups().result(10).valid}
 
 
 def test_kafka_python_and_aiokafka_groups(broker: BrokerProcess) -> None:
@@ -259,7 +259,7 @@ def test_kafka_python_and_aiokafka_groups(broker: BrokerProcess) -> None:
         enable_auto_commit=False,
     )  # fmt: skip
     values: list[bytes] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while len(values) < 300 and time.monotonic() < deadline:
         values += [row.value for rows in consumer.poll(500).values() for row in rows]
     consumer.commit()
@@ -276,7 +276,7 @@ def test_kafka_python_and_aiokafka_groups(broker: BrokerProcess) -> None:
         await other.start()
         try:
             found: list[bytes] = []
-            end = time.monotonic() + 30
+            end = time.monotonic() + 120
             while len(found) < 300 and time.monotonic() < end:
                 batches = await other.getmany(timeout_ms=500)
                 found += [row.value for rows in batches.values() for row in rows]

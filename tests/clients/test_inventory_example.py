@@ -16,7 +16,7 @@ def test_a_new_consumer_reads_what_compaction_kept() -> None:
     environment = {**os.environ, "PORT": str(free_port())}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     done = subprocess.run(
-        ["sh", str(SCRIPT)], env=environment, capture_output=True, text=True, timeout=100, check=False
+        ["sh", str(SCRIPT)], env=environment, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
     kept = done.stdout.partition("a new consumer reads:\n")[2].splitlines()

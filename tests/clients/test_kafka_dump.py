@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.cores.group.share_partition import Delivery, StateBatch
-from barnabas.cores.group.share_state import ShareKey, ShareStateCore
+from barnabas.cores.group.share.partition import Delivery, StateBatch
+from barnabas.cores.group.share.state import ShareKey, ShareStateCore
 from barnabas.records.batch import Record
 from barnabas.records.compression import Codec
 from barnabas.storage.config import LogConfig
@@ -22,27 +22,10 @@ from tests.unit.storage.test_cleaner import COMPACT, clean, end_txn, put
 
 pytestmark = pytest.mark.java
 
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>barnabas.tests</groupId><artifactId>dump</artifactId><version>1</version>
-  <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>4.1.1</version></dependency>
-  </dependencies>
-</project>
-"""
-
 
 @pytest.fixture(scope="module")
-def tool(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    java, mvn = foreign.need("java"), foreign.need("mvn")
-    libs = foreign.CACHE / "kafka-4.1.1-libs"
-    if not (libs / ".complete").exists():
-        folder = tmp_path_factory.mktemp("pom")
-        (folder / "pom.xml").write_text(POM)
-        command = [mvn, "-q", "-B", "-f", str(folder / "pom.xml"), "dependency:copy-dependencies"]
-        command += [f"-DoutputDirectory={libs}", "-DincludeScope=runtime"]
-        foreign.fetch_or_skip(command, folder, "Maven cannot fetch Kafka's tools")
-        (libs / ".complete").touch()
+def tool() -> list[str]:
+    java, libs = foreign.need("java"), foreign.kafka_jars()
     flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     return [java, *flags, "-cp", f"{libs}/*", "kafka.tools.DumpLogSegments"]
 
@@ -80,7 +63,7 @@ def test_kafkas_tool_and_ours_say_the_same(tool: list[str], tmp_path: Path, deep
     assert len(files) > 12
     options = ["--print-data-log"] if deep else []
     done = subprocess.run(
-        [*tool, "--files", ",".join(files), *options], capture_output=True, text=True, timeout=90, check=True
+        [*tool, "--files", ",".join(files), *options], capture_output=True, text=True, timeout=240, check=True
     )
     dump = Dump(DumpOptions(deep=deep, print_data=deep))
     ours = [line for file in files for line in dump.lines(file)]
@@ -102,14 +85,12 @@ def test_share_groups_states_are_kafkas_records(tool: list[str], tmp_path: Path)
         settled = StateBatch(offset + 3, offset + 3, Delivery.ACKNOWLEDGED, 1)
         waiting = StateBatch(offset + 9, offset + 11, Delivery.AVAILABLE, 2)
         changes.append(core.write(T0_MS + offset, first, 1, 0, offset, (settled, waiting)))
-    gone = core.delete(second)
-    assert gone is not None
-    for change in (*changes, gone):
+    for change in (*changes, core.delete(second)):
         append(log, [Record(0, T0_MS, key, value) for key, value in change.records])
     log.close()
     (file,) = [str(path) for path in folder.glob("*.log")]
     command = [*tool, "--files", file, "--share-group-state-decoder"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     ours = list(Dump(DumpOptions(deep=True, print_data=True, decoder=share_state)).lines(file))
     assert done.stdout.splitlines() == ours
     assert len(ours) == 2 + 2 * 7 + 1

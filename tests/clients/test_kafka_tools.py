@@ -22,16 +22,6 @@ from tests.support.process import free_port
 
 pytestmark = pytest.mark.java
 
-VERSION = "4.1.1"
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>barnabas.tests</groupId><artifactId>tools</artifactId><version>1</version>
-  <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
-  </dependencies>
-</project>
-"""
 SOURCE = Path(__file__).parent / "java" / "KafkaTools.java"
 TOOLS = "org.apache.kafka.tools"
 CLASSES = {
@@ -89,17 +79,9 @@ class Kafka:
 
 
 @pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Lines:
+def java() -> Lines:
     """The command that runs a class with Kafka's jars."""
-    java, mvn = foreign.need("java"), foreign.need("mvn")
-    libs = foreign.CACHE / f"kafka-{VERSION}-tools"
-    if not (libs / ".complete").exists():
-        folder = tmp_path_factory.mktemp("pom")
-        (folder / "pom.xml").write_text(POM)
-        command = [mvn, "-q", "-B", "-f", str(folder / "pom.xml"), "dependency:copy-dependencies"]
-        command += [f"-DoutputDirectory={libs}", "-DincludeScope=runtime"]
-        foreign.fetch_or_skip(command, folder, "Maven cannot fetch Kafka's tools")
-        (libs / ".complete").touch()
+    java, libs = foreign.need("java"), foreign.kafka_jars()
     flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"]
     return [java, *flags, "-cp", f"{libs}/*"]
 
@@ -287,11 +269,11 @@ def apache(java: Lines, tmp_path: Path) -> Iterator[str]:
     config = tmp_path / "kafka.properties"
     config.write_text(CONFIG.format(port=port, controller=controller, folder=tmp_path))
     form = ["kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(config)]
-    subprocess.run([*java, *form], check=True, capture_output=True, timeout=60)
+    subprocess.run([*java, *form], check=True, capture_output=True, timeout=120)
     with (tmp_path / "kafka.log").open("wb") as log:
         process = subprocess.Popen([*java, "kafka.Kafka", str(config)], stdout=log, stderr=log, cwd=tmp_path)
     try:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 240
         while time.monotonic() < deadline:
             assert process.poll() is None, (tmp_path / "kafka.log").read_text()[-2000:]
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):

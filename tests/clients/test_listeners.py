@@ -31,13 +31,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield run
     for process in started:
         process.terminate()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=120) == 0
         assert process.stdout is not None
         process.stdout.close()
 
 
 def told(host: str, port: int) -> tuple[str, int]:
-    with socket.create_connection((host, port), timeout=10) as sock, sock.makefile("rb") as stream:
+    with socket.create_connection((host, port), timeout=120) as sock, sock.makefile("rb") as stream:
         sock.sendall(encode_request(MetadataRequest(topics=[]), 12, 1, "who"))
         frame = stream.read(int.from_bytes(stream.read(4), "big"))
     _, position = decode_response_header(frame, 3, 12)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from tests.clients import foreign
@@ -11,20 +9,13 @@ from tests.clients import foreign
 pytestmark = pytest.mark.node
 
 SOURCES = foreign.HERE / "node"
-RECORDS = 100_000
+RECORDS = 25_000
 
 
 @pytest.fixture(scope="session")
 def probe() -> list[str]:
     """The command that runs the program; kafkajs is installed once into the cache."""
-    node, npm = foreign.need("node"), foreign.need("npm")
-    modules = foreign.CACHE / f"node-{foreign.fingerprint(SOURCES, 'package.json')}"
-    if not (modules / ".complete").exists():
-        modules.mkdir(parents=True, exist_ok=True)
-        shutil.copy(SOURCES / "package.json", modules)
-        install = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock"]
-        foreign.fetch_or_skip(install, modules, "npm cannot fetch kafkajs")
-        (modules / ".complete").touch()
+    node, modules = foreign.need("node"), foreign.kafkajs_modules()
     return ["env", f"PROBE_MODULES={modules}", "NODE_NO_WARNINGS=1", node, str(SOURCES / "probe.js")]
 
 

@@ -24,13 +24,15 @@ def test_internal_offsets_may_be_compressed() -> None:
         create_topic(broker.bootstrap, "t", 5)
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
         wanted = [TopicPartition("t", index, 10 + index, metadata="x" * 1000) for index in range(5)]
-        for one in wanted:
-            consumer.commit(offsets=[one], asynchronous=False)
+        for row in wanted:
+            consumer.commit(offsets=[row], asynchronous=False)
         size_bytes = sum(path.stat().st_size for path in broker.data_dir.glob("__consumer_offsets-*/*.log"))
         assert size_bytes < 2500, "five texts of 1000 equal letters"
         broker.restart()
-        found = consumer.committed(wanted, timeout=30)
-        assert [(one.partition, one.offset) for one in found] == [(index, 10 + index) for index in range(5)]
+        found = consumer.committed(wanted, timeout=120)
+        assert [(item.partition, item.offset) for item in found] == [
+            (index, 10 + index) for index in range(5)
+        ]
         consumer.close()
 
 
@@ -90,10 +92,10 @@ def test_topics_come_in_pages(asked: int, pages: list[int]) -> None:
         client.close()
         assert [sum(len(topic["partitions"]) for topic in page["topics"]) for page in found] == pages
         named = [
-            (topic["name"], one["partition_index"])
+            (topic["name"], row["partition_index"])
             for page in found
             for topic in page["topics"]
-            for one in topic["partitions"]
+            for row in topic["partitions"]
         ]
         assert named == [("a", index) for index in range(4)] + [("b", index) for index in range(3)]
 
@@ -118,6 +120,28 @@ def test_refused_values_say_what_is_allowed(broker: Any) -> None:
     assert "Unknown topic config name" in refusal(topic, "refused", "retention", "1")
 
 
+def test_loggers_in_server_properties(own_broker: Any) -> None:
+    broker = own_broker(
+        **{"logger__barnabas__requests": "debug", "log4j__logger__barnabas__storage": "ERROR"}
+    )
+    cli = Cli(broker.bootstrap)
+
+    def levels() -> dict[str, str]:
+        return {row["name"]: row["value"] for row in cli.json("config", "describe", "logger", "1")}
+
+    assert (levels()["barnabas.requests"], levels()["barnabas.storage"]) == ("DEBUG", "ERROR")
+    cli("config", "set", "logger", "1", "barnabas.requests=WARN")
+    assert levels()["barnabas.requests"] == "WARN"
+    cli("config", "unset", "logger", "1", "barnabas.requests")
+    assert levels()["barnabas.requests"] == "DEBUG", "what the file says"
+    cli("config", "set", "logger", "1", "barnabas.requests=ERROR")
+    broker.restart()
+    assert levels()["barnabas.requests"] == "ERROR", "kept"
+    cli("config", "unset", "logger", "1", "barnabas.requests")
+    broker.restart()
+    assert levels()["barnabas.requests"] == "DEBUG"
+
+
 def test_loggers_are_changed_while_the_broker_runs(own_broker: Any) -> None:
     broker = own_broker()
     client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
@@ -132,7 +156,7 @@ def test_loggers_are_changed_while_the_broker_runs(own_broker: Any) -> None:
     cli("config", "set", "logger", "1", "barnabas.requests=DEBUG", "barnabas.storage=WARN")
     after = levels()
     assert (after["barnabas.requests"], after["barnabas.storage"]) == ("DEBUG", "WARN")
-    assert after["barnabas.shard"] == "INFO"
+    assert after["barnabas.listeners"] == "INFO"
     create_topic(broker.bootstrap, "logged")
     producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "seen"})
     for _ in range(3):
@@ -149,5 +173,5 @@ def test_loggers_are_changed_while_the_broker_runs(own_broker: Any) -> None:
         assert says in cli("config", "set", "logger", "1", change, code=1).stderr.decode()
     done = client.alter_configs([Resource(Kind.BROKER_LOGGER, "1", configs={"root": "ERROR"})])
     assert done is not None
-    assert levels()["barnabas.shard"] == "ERROR"
+    assert levels()["barnabas.listeners"] == "ERROR"
     client.close()

@@ -45,8 +45,8 @@ def by_partition(
 ) -> dict[int, list[tuple[bytes | None, bytes | None, tuple[object, ...]]]]:
     """Contents in order of arrival, by partition."""
     found = defaultdict(list)
-    for one in messages:
-        found[one.partition].append((one.key, one.value, one.headers))
+    for message in messages:
+        found[message.partition].append((message.key, message.value, message.headers))
     return dict(found)
 
 

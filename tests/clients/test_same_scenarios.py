@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.clients.drivers import Confluent, Message
-from tests.support.admin import create_topic
+from tests.support.admin import KEPT, create_topic
 from tests.support.process import BrokerProcess
 
 PARTITIONS = 6
@@ -31,11 +31,14 @@ BASE_MS = 1_600_000_000_000
 class Member:
     """A member process and what it has said so far."""
 
-    def __init__(self, library: str, bootstrap: str, group: str, topic: str) -> None:
+    def __init__(self, log: Path, library: str, bootstrap: str, group: str, topic: str) -> None:
         command = [sys.executable, "-W", "ignore", str(MEMBER), library, bootstrap, group, topic]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._log = log
+        with log.open("wb") as errors:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         self.owned: list[int] = []
         self.values: list[str] = []
+        self.failed: list[str] = []
         self.left = False
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -46,7 +49,15 @@ class Member:
             said = json.loads(line)
             self.owned = said.get("owns", self.owned)
             self.values += said.get("values", [])
+            self.failed += [said["failed"]] if "failed" in said else []
             self.left = self.left or "left" in said
+
+    def __repr__(self) -> str:
+        """What a failure shows: state, and the last lines that the client wrote."""
+        state = (
+            f"owns {self.owned}, committed {len(self.values)}, exit code {self.process.poll()}, {self.failed}"
+        )
+        return f"<member: {state}\n{self._log.read_text()[-3000:]}>"
 
     def end(self) -> None:
         if self.process.poll() is None:
@@ -55,10 +66,10 @@ class Member:
         self._reader.join(10)
 
 
-def until(condition: Callable[[], bool], what: str, timeout_s: float = 50) -> None:
+def wait(condition: Callable[[], bool], what: str, members: list[Member], timeout_s: float = 200) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout_s} s for: {what}"
+        assert time.monotonic() < deadline, f"waited {timeout_s} s for: {what}: {members}"
         time.sleep(0.05)
 
 
@@ -68,10 +79,13 @@ def share(members: list[Member]) -> bool:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_three_members_one_leaves_one_is_killed(broker: BrokerProcess, library: str) -> None:
+def test_three_members_one_leaves_one_is_killed(broker: BrokerProcess, library: str, tmp_path: Path) -> None:
     topic, group = f"three-{uuid.uuid4().hex[:8]}", f"three-{library}-{uuid.uuid4().hex[:8]}"
     create_topic(broker.bootstrap, topic, PARTITIONS)
-    members = [Member(library, broker.bootstrap, group, topic) for _ in range(3)]
+    members = [Member(tmp_path / f"{n}.log", library, broker.bootstrap, group, topic) for n in range(3)]
+
+    def until(condition: Callable[[], bool], what: str) -> None:
+        wait(condition, what, members)
 
     def send(first: int, count: int) -> None:
         messages = [
@@ -107,7 +121,7 @@ def filled(broker: BrokerProcess) -> str:
     from confluent_kafka import Producer
 
     topic = f"times-{uuid.uuid4().hex[:8]}"
-    create_topic(broker.bootstrap, topic)
+    create_topic(broker.bootstrap, topic, config=KEPT)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(100):
         producer.produce(topic, b"%d" % number, partition=0, timestamp=BASE_MS + number * 1000)

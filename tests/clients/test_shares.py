@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.wire.apis import BY_KEY
 from tests.clients import foreign
 from tests.support.admin import create_topic, set_group_option
 from tests.support.process import BrokerProcess
@@ -18,9 +17,9 @@ pytestmark = pytest.mark.java
 
 END_TXN = 26
 
-LOCKS_OF_A_SECOND = {
-    "group__share__record__lock__duration__ms": "1000",
-    "group__share__min__record__lock__duration__ms": "1000",
+SHORT_LOCKS = {
+    "group__share__record__lock__duration__ms": "4000",
+    "group__share__min__record__lock__duration__ms": "4000",
 }
 
 
@@ -51,7 +50,7 @@ def test_describe_list_alter_and_delete(probe: list[str], bootstrap: str) -> Non
 def test_locks_run_out_unless_they_are_renewed(
     probe: list[str], own_broker: Callable[..., BrokerProcess]
 ) -> None:
-    foreign.run(probe, own_broker(**LOCKS_OF_A_SECOND).bootstrap, "share", "locks")
+    foreign.run(probe, own_broker(**SHORT_LOCKS).bootstrap, "share", "locks")
 
 
 def test_what_a_killed_member_held_goes_to_another(probe: list[str], bootstrap: str) -> None:
@@ -59,7 +58,6 @@ def test_what_a_killed_member_held_goes_to_another(probe: list[str], bootstrap: 
     foreign.run(probe, bootstrap, "share", "killed")
 
 
-@pytest.mark.skipif(END_TXN not in BY_KEY, reason="transactions are not served yet")
 def test_aborted_records_are_left_out_where_that_is_asked(probe: list[str], bootstrap: str) -> None:
     foreign.run(probe, bootstrap, "share", "transactions")
 

@@ -12,7 +12,12 @@ import pytest
 from confluent_kafka import Producer
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from barnabas.broker.telemetry import Point, Telemetry, Values, read_points
+from barnabas.broker.api.telemetry import (
+    Point,
+    Telemetry,
+    Values,
+    read_points,
+)
 from barnabas.config.loader import BrokerConfig
 from barnabas.cores.telemetry import Client
 from barnabas.records.compression import Codec, compress
@@ -36,9 +41,9 @@ def receiver() -> Iterator[Broker]:
 def shown(broker: Broker, prefix: str, client_id: str) -> dict[str, float]:
     """What `barnabas clients --metrics` says of one client; values of one name are summed."""
     found: dict[str, float] = {}
-    for one in Cli(broker.bootstrap).json("clients", "--metrics", prefix):
-        if one["client_id"] == client_id:
-            for metric in one["metrics"]:
+    for row in Cli(broker.bootstrap).json("clients", "--metrics", prefix):
+        if row["client_id"] == client_id:
+            for metric in row["metrics"]:
                 found[metric["name"]] = found.get(metric["name"], 0) + metric["value"]
     return found
 
@@ -59,16 +64,16 @@ def test_librdkafka_pushes(receiver: Broker) -> None:
     cli, pushes, names = Cli(receiver.bootstrap), 0, set()
     while pushes < 2:
         producer.poll(0.1)
-        for one in cli.json("clients", "--metrics", "org.apache.kafka.producer"):
-            if one["client_id"] == "rd":
-                pushes, names = one["pushes"], {metric["name"] for metric in one["metrics"]}
+        for row in cli.json("clients", "--metrics", "org.apache.kafka.producer"):
+            if row["client_id"] == "rd":
+                pushes, names = row["pushes"], {metric["name"] for metric in row["metrics"]}
     assert "org.apache.kafka.producer.connection.creation.total" in names
 
 
 def test_the_java_client_pushes_what_is_asked(receiver: Broker, probe: list[str]) -> None:  # noqa: F811
     done = subprocess.run(
         [*probe, receiver.bootstrap, "telemetry", str(4 * int(INTERVAL_MS))],
-        capture_output=True, text=True, timeout=90, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert json.loads(done.stdout.strip().splitlines()[-1])["ok"] is True, done.stdout + done.stderr
     found: dict[str, float] = {}
@@ -137,9 +142,9 @@ def test_nobody_is_bothered_without_a_subscription(probe: list[str]) -> None:  #
         used: dict[str, set[str]] = {"rd": set(), "java-telemetry": set()}
 
         def look() -> None:
-            for one in Cli(broker.bootstrap).json("clients")["clients"]:
-                if one["client_id"] in used:
-                    used[one["client_id"]].update(one["apis"])
+            for row in Cli(broker.bootstrap).json("clients")["clients"]:
+                if row["client_id"] in used:
+                    used[row["client_id"]].update(row["apis"])
 
         try:
             until(lambda: {"GetTelemetrySubscriptions", "Produce"} <= used["java-telemetry"], look)

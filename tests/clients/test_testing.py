@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import textwrap
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, Producer
 
+from barnabas.config.option import ConfigError
 from barnabas.testing import Broker
 from tests.support.admin import admin, create_topic
 
@@ -49,7 +52,7 @@ def test_a_broker_for_one_block() -> None:
         folder = broker.data_dir
         assert produce(broker, "greetings", b"hello") == [None]
         assert read(broker, "greetings", 1) == [b"hello"]
-        assert len(admin(broker.bootstrap).list_topics(timeout=10).topics["greetings"].partitions) == 2
+        assert len(admin(broker.bootstrap).list_topics(timeout=120).topics["greetings"].partitions) == 2
     assert not folder.exists()
 
 
@@ -77,7 +80,7 @@ def test_the_clock_ends_sessions_and_retention() -> None:
         assert client.describe_consumer_groups(["g"])["g"].result(10).state.name == "STABLE"
         broker.advance(120_000)
         assert client.describe_consumer_groups(["g"])["g"].result(10).state.name == "EMPTY"
-        low, high = consumer.get_watermark_offsets(_partition("old"), timeout=10)
+        low, high = consumer.get_watermark_offsets(_partition("old"), timeout=120)
         assert (low, high) == (1, 1)
         consumer.close()
 
@@ -173,10 +176,125 @@ def test_the_plugin_has_fixtures(tmp_path: Path) -> None:
         "barnabas.testing.plugin",
         ".",
     ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_faults_name_apis_that_exist() -> None:
-    with Broker() as broker, pytest.raises(KeyError):
+    with Broker() as broker, pytest.raises(ValueError, match="there are"):
         broker.faults.drop_answers("Teleport")
+
+
+def test_in_a_running_event_loop() -> None:
+    """aiokafka's users: the block, as both forms, inside of a loop that runs."""
+
+    async def use() -> list[bytes | None]:
+        with Broker():
+            pass
+        async with Broker() as broker:
+            producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
+            await producer.start()
+            await producer.send_and_wait("t", b"hello")
+            await producer.stop()
+            consumer = AIOKafkaConsumer("t", bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
+            await consumer.start()
+            found = await consumer.getone()
+            await consumer.stop()
+            return [found.value]
+
+    assert asyncio.run(use()) == [b"hello"]
+
+
+def test_options_are_checked_when_they_are_given() -> None:
+    with pytest.raises(ConfigError, match=r"num\.partitons is not a known option.*num\.partitions"):
+        Broker({"num.partitons": "3"})
+    with pytest.raises(TypeError, match=r"num\.partitions: 3 is not a text; write '3'"):
+        Broker({"num.partitions": 3})  # type: ignore[dict-item]
+    with pytest.raises(ConfigError, match=r"must be|whole number"):
+        Broker({"num.partitions": "many"})
+
+
+def test_slips_in_calls_say_what_is_wrong() -> None:
+    with Broker(manual_clock=True) as broker:
+        with pytest.raises(ValueError, match="did you mean 'Produce'"):
+            broker.faults.drop_answers("Prodcue")
+        with pytest.raises(ValueError, match="cannot be moved back"):
+            broker.advance(-1000)
+
+
+def test_start_and_stop_alone_leave_no_folder() -> None:
+    code = (
+        "from barnabas.testing import Broker\nb = Broker()\nb.start()\nprint(b.data_dir.parent)\nb.stop()\n"
+        "assert b.data_dir.exists()\nb.start()\nb.stop()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert not Path(done.stdout.strip()).exists()
+    broker = Broker()
+    broker.start()
+    folder = broker.data_dir.parent
+    broker.close()
+    assert not folder.exists()
+
+
+def test_stop_in_a_forked_child_ends_and_leaves_the_parents_broker_alone() -> None:
+    code = (
+        "import os, sys\nfrom barnabas.testing import Broker\nwith Broker() as b:\n"
+        "    child = os.fork()\n    if child == 0:\n        b.close()\n        os._exit(0)\n"
+        "    assert os.waitpid(child, 0)[1] == 0\n    assert b.data_dir.exists()\n    b.snapshot()"
+    )
+    subprocess.run([sys.executable, "-c", code], timeout=120, check=True)
+
+
+def test_moving_the_clock_compacts() -> None:
+    options = {"log.cleaner.backoff.ms": "600000", "log.cleaner.min.cleanable.ratio": "0.01"}
+    with Broker(options, manual_clock=True) as broker:
+        lag_ms = "60000"
+        config = {"cleanup.policy": "compact", "segment.bytes": "100", "min.compaction.lag.ms": lag_ms}
+        create_topic(broker.bootstrap, "t", config=config)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+        for key, value in ((b"k", b"old"), (b"k", b"new"), (b"l", b"last")):
+            producer.produce("t", value, key)
+            producer.flush(30)
+        assert read(broker, "t", 3) == [b"old", b"new", b"last"]
+        broker.advance(120_000)
+        assert read(broker, "t", 2, "others") == [b"new", b"last"]
+
+
+def test_the_plugin_costs_other_runs_nothing() -> None:
+    code = (
+        "import sys, barnabas.testing.plugin\n"
+        "heavy = {n for n in sys.modules if n.startswith(('barnabas.broker', 'barnabas.wire', "
+        "'uvloop'))}\nassert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_fixture_sets_the_brokers_options(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        textwrap.dedent(
+            """
+            import pytest
+
+            @pytest.fixture(scope="session")
+            def kafka_broker_options():
+                return {"num.partitions": "7"}
+
+            def test_options(kafka_broker, fresh_kafka_broker):
+                from confluent_kafka.admin import AdminClient
+                for broker in (kafka_broker, fresh_kafka_broker):
+                    config = {"bootstrap.servers": broker.bootstrap}
+                    from confluent_kafka import Producer
+                    found = Producer(config).list_topics("t", timeout=120).topics["t"]
+                    while found.error is not None:
+                        found = Producer(config).list_topics("t", timeout=120).topics["t"]
+                    assert len(found.partitions) == 7
+            """
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout

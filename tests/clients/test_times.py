@@ -52,7 +52,7 @@ def outcome(
             "log_level": 0,
         }
     )
-    producer.list_topics(topic, timeout=20)
+    producer.list_topics(topic, timeout=120)
     for key, timestamp_ms in rows:
         producer.produce(topic, b"v", key=key, timestamp=timestamp_ms, partition=0, on_delivery=report)
     while len(producer):
@@ -75,7 +75,7 @@ def test_records_that_are_too_old_or_too_far_ahead(broker: BrokerProcess, codec:
     assert old == [KafkaError.INVALID_TIMESTAMP] * 3
     ahead = outcome(broker, topic, (None, now_ms), (None, now_ms + 2 * HOUR_MS), codec=codec)
     assert ahead == [KafkaError.INVALID_TIMESTAMP] * 2
-    assert len(Confluent().consume(broker.bootstrap, topic, 1, 3, timeout_s=1)) == 2
+    assert len(Confluent().read_to_end(broker.bootstrap, topic)) == 2
 
 
 def test_the_brokers_time_knows_no_limits(broker: BrokerProcess) -> None:
@@ -115,9 +115,9 @@ def test_a_compacted_topic_takes_no_record_without_a_key(broker: BrokerProcess, 
         for version in (7, 8, 9):
             answer = peer.produce(topic, build_batch(rows), version)
             assert answer.error_code == ErrorCode.INVALID_RECORD
-            named = [one.batch_index for one in answer.record_errors]
+            named = [error.batch_index for error in answer.record_errors]
             assert named == ([1, 3] if version >= 8 else [])
-    assert len(Confluent().consume(broker.bootstrap, topic, 1, 3, timeout_s=1)) == 2
+    assert len(Confluent().read_to_end(broker.bootstrap, topic)) == 2
 
 
 def test_the_special_times(broker: BrokerProcess) -> None:
@@ -136,7 +136,7 @@ def test_the_special_times(broker: BrokerProcess) -> None:
         -3: (1, now_ms + 500),
         -4: (0, -1),
         -5: (-1, -1),
-        -6: (0, -1),
+        -6: (-1, -1),
     }
     since = {-3: 7, -4: 8, -5: 9, -6: 11}
     with Peer(broker) as peer:

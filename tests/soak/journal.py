@@ -103,7 +103,7 @@ def tell(
     for lines in journals:
         _tell_process(story, lines, rules, end)
         for member, told in _by_member(lines).items():
-            story.doubtful[member] += [_doubt_after(one.end, told, rules) for one in away]
+            story.doubtful[member] += [_doubt_after(row.end, told, rules) for row in away]
     return story
 
 
@@ -179,10 +179,10 @@ def owned_twice(story: Story, rules: Rules) -> list[str]:
     """Faults: somebody began to own what another member owned."""
     faults = []
     by_partition: dict[int, list[Owned]] = defaultdict(list)
-    for one in story.owned:
-        by_partition[one.partition].append(one)
+    for owned in story.owned:
+        by_partition[owned.partition].append(owned)
     for partition, owners in by_partition.items():
-        owners.sort(key=lambda one: one.span)
+        owners.sort(key=lambda owned: owned.span)
         for index, later in enumerate(owners):
             for earlier in owners[:index]:
                 if not earlier.span.overlaps(later.span) or earlier.member == later.member:
@@ -202,8 +202,8 @@ def owned_twice(story: Story, rules: Rules) -> list[str]:
 def unowned(story: Story, partitions: int, whole: Span) -> dict[int, list[Span]]:
     """When each partition was nobody's, within `whole`."""
     by_partition: dict[int, list[Span]] = {partition: [] for partition in range(partitions)}
-    for one in story.owned:
-        by_partition[one.partition].append(one.span)
+    for topic in story.owned:
+        by_partition[topic.partition].append(topic.span)
     found = {}
     for partition, spans in by_partition.items():
         at, free = whole.begin, []
@@ -254,7 +254,7 @@ def nobodys_for_long(free: Mapping[int, list[Span]], rules: Rules, broker_away: 
     for partition, spans in free.items():
         for span in spans:
             allowed = rules.silence_s
-            allowed += sum(one.end - one.begin + rules.session_s for one in away if one.overlaps(span))
+            allowed += sum(row.end - row.begin + rules.session_s for row in away if row.overlaps(span))
             if span.end - span.begin > allowed:
                 faults.append(
                     f"partition {partition} was nobody's for {span.end - span.begin:.1f} s from {span.begin:.3f},"

@@ -93,21 +93,21 @@ def confluent(settings, name, journal):
             )
         except KafkaException:
             return  # it rebalances, or the broker is away: read again, by whoever has the partition then
-        progress.committed({one.partition: one.offset for one in done if one.error is None}, sent_at)
+        progress.committed({row.partition: row.offset for row in done if row.error is None}, sent_at)
 
     def on_assign(_, partitions):
-        numbers = [one.partition for one in partitions]
+        numbers = [partition.partition for partition in partitions]
         journal.say("assign", name, numbers)
         (consumer.incremental_assign if incremental else consumer.assign)(partitions)
 
     def let_go(partitions):
-        for one in partitions:
-            progress.next.pop(one.partition, None)
+        for partition in partitions:
+            progress.next.pop(partition.partition, None)
         if incremental:
             consumer.incremental_unassign(partitions)
         else:
             consumer.unassign()
-        journal.say("revoke", name, [one.partition for one in partitions])
+        journal.say("revoke", name, [row.partition for row in partitions])
 
     def on_revoke(_, partitions):
         commit()
@@ -170,10 +170,10 @@ def kafka_python(settings, name, journal):
         def on_partitions_revoked(self, revoked):
             commit()
             progress.next.clear()
-            journal.say("revoke", name, [one.partition for one in revoked])
+            journal.say("revoke", name, [row.partition for row in revoked])
 
         def on_partitions_assigned(self, assigned):
-            journal.say("assign", name, [one.partition for one in assigned])
+            journal.say("assign", name, [row.partition for row in assigned])
 
     consumer.subscribe([settings["topic"]], listener=Listener())
     while not stopping.is_set():
@@ -219,10 +219,10 @@ async def aiokafka(settings, name, journal):
         async def on_partitions_revoked(self, revoked):
             await commit()
             progress.next.clear()
-            journal.say("revoke", name, [one.partition for one in revoked])
+            journal.say("revoke", name, [row.partition for row in revoked])
 
         async def on_partitions_assigned(self, assigned):
-            journal.say("assign", name, [one.partition for one in assigned])
+            journal.say("assign", name, [row.partition for row in assigned])
 
     consumer.subscribe([settings["topic"]], listener=Listener())
     while not stopping.is_set():

@@ -160,7 +160,7 @@ class Watch(threading.Thread):
         asked = self.client.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(name)], request_timeout=5
         )
-        offsets = {one.partition: one.offset for one in asked[name].result(20).topic_partitions}
+        offsets = {row.partition: row.offset for row in asked[name].result(20).topic_partitions}
         for partition, offset in offsets.items():
             before = self.seen.get((name, partition), -1)
             if offset < before:
@@ -263,7 +263,7 @@ class World:
         config = {"bootstrap.servers": self.broker.bootstrap, "group.id": "ends"}
         asking = Consumer(config)
         topics = [TopicPartition(self.topic, partition) for partition in range(self.partitions)]
-        ends = {one.partition: asking.get_watermark_offsets(one, timeout=20)[1] for one in topics}
+        ends = {topic.partition: asking.get_watermark_offsets(topic, timeout=20)[1] for topic in topics}
         asking.close()
         return ends
 
@@ -309,7 +309,7 @@ class World:
         ]
         faults += [f"{group.name}: {fault}" for fault in found]
         watched = whole.end - whole.begin
-        inside = [Span(max(one.begin, whole.begin), min(one.end, whole.end)) for one in excused]
+        inside = [Span(max(row.begin, whole.begin), min(row.end, whole.end)) for row in excused]
         return {
             "members": sum(len(members.names) for members in group.all),
             "assignments": len(story.owned),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+KEPT: Final = {"retention.ms": "-1"}
+"""For topics whose records carry old times: retention would remove them whenever the broker looks."""
 
 
 def admin(bootstrap: str) -> Any:

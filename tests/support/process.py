@@ -11,7 +11,17 @@ import sys
 import time
 from pathlib import Path
 
-READY_TIMEOUT_S = 30
+READY_TIMEOUT_S = 120
+"""Long, since a machine with other work on it may need many times what a start takes alone."""
+
+COMMON_OPTIONS = "BARNABAS_TEST_OPTIONS"
+"""`name=value,name=value` in this variable of the environment configures every broker that a test starts and does not
+configure otherwise: `log.retention.check.interval.ms=1000` shows which tests depend on where a tick falls."""
+
+
+def common_options() -> dict[str, str]:
+    pairs = (pair.partition("=") for pair in os.environ.get(COMMON_OPTIONS, "").split(",") if pair)
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def free_port() -> int:
@@ -29,7 +39,7 @@ class BrokerProcess:
         self, data_dir: Path, *, options: dict[str, str] | None = None, port: int | None = None
     ) -> None:
         self.data_dir = data_dir
-        self.options = options or {}
+        self.options = {**common_options(), **(options or {})}
         self.port = port or free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_line = ""
@@ -90,7 +100,7 @@ class BrokerProcess:
         if self.process.poll() is None:
             self.process.send_signal(signal_number)
         try:
-            code = self.process.wait(timeout=30)
+            code = self.process.wait(timeout=120)
         except subprocess.TimeoutExpired:
             self.process.kill()
             code = self.process.wait()

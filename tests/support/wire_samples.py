@@ -85,3 +85,22 @@ def _primitive(name: str, kind: str, rng: random.Random) -> Any:
         return rng.choice(TEXTS)
     assert kind in ("bytes", "records"), kind
     return rng.randbytes(rng.choice((0, 1, 5, 130)))
+
+
+def with_every_string(cls: type[Struct], version: int, text: str) -> Any:
+    """An instance with one element in every array and `text` in every string; the rest are defaults and zeros."""
+    values: dict[str, Any] = {}
+    for name, field in cls.FIELDS.items():
+        if not field.exists_in(version) or field.tag is not None:
+            continue
+        if field.kind == "array":
+            element = field.element
+            if isinstance(element, str):
+                values[name] = [text if element == "string" else 0 if element in BITS else UUID(int=1)]
+            else:
+                values[name] = [with_every_string(element, version, text)]
+        elif field.kind == "string":
+            values[name] = text
+        elif field.kind == "struct" and not field.nullable_in(version):
+            values[name] = with_every_string(field.element, version, text)
+    return cls(**values)

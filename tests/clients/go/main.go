@@ -16,17 +16,19 @@ import (
 type scenario func(bootstrap string, arguments []string) (map[string]any, error)
 
 var scenarios = map[string]scenario{
-	"franz-roundtrip":  franzRoundTrip,
-	"franz-idempotent": franzIdempotent,
-	"franz-group":      franzGroup,
-	"franz-member":     franzMember,
-	"franz-offsets":    franzOffsets,
-	"franz-admin":      franzAdmin,
-	"franz-versions":   franzVersions,
-	"sarama-roundtrip": saramaRoundTrip,
-	"sarama-group":     saramaGroup,
-	"sarama-offsets":   saramaOffsets,
-	"sarama-admin":     saramaAdmin,
+	"franz-roundtrip":    franzRoundTrip,
+	"franz-idempotent":   franzIdempotent,
+	"franz-group":        franzGroup,
+	"franz-member":       franzMember,
+	"franz-offsets":      franzOffsets,
+	"franz-admin":        franzAdmin,
+	"franz-versions":     franzVersions,
+	"franz-transactions": franzTransactions,
+	"kafkago-read":       kafkagoRead,
+	"sarama-roundtrip":   saramaRoundTrip,
+	"sarama-group":       saramaGroup,
+	"sarama-offsets":     saramaOffsets,
+	"sarama-admin":       saramaAdmin,
 }
 
 const patience = 60 * time.Second

@@ -1,7 +1,11 @@
 """One consumer of a group in a process of its own: `member.py LIBRARY BOOTSTRAP GROUP TOPIC`.
 
-Prints a JSON line whenever its partitions change, and one for each batch of values it read. SIGTERM makes it
-commit and leave; SIGKILL is for the test to send.
+Prints a JSON line whenever its partitions change, and one for each batch of values whose offsets it has committed.
+SIGTERM makes it commit and leave; SIGKILL is for the test to send.
+
+A commit fails when the group rebalances or when this process did not run for longer than its session. Then the member
+does what such a program must do: it goes back to what is committed, and those records are read again, here or by
+another member.
 """
 
 import asyncio
@@ -10,7 +14,7 @@ import signal
 import sys
 
 LIBRARY, BOOTSTRAP, GROUP, TOPIC = sys.argv[1:]
-SESSION_MS = 6000
+SESSION_MS = 8000
 HEARTBEAT_MS = 300
 stopping = False
 
@@ -38,7 +42,7 @@ class Reporter:
 
 
 def confluent():
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     consumer = Consumer(
         {
@@ -56,14 +60,23 @@ def confluent():
     while not stopping:
         rows = [row for row in consumer.consume(1000, 0.1) if row.error() is None]
         if rows:
-            consumer.commit(asynchronous=False)
-            say(values=[row.value().decode() for row in rows])
+            try:
+                consumer.commit(asynchronous=False)
+                say(values=[row.value().decode() for row in rows])
+            except KafkaException as reason:
+                say(failed=str(reason))
+                first = {(row.topic(), row.partition()): row.offset() for row in reversed(rows)}
+                owned = [part for part in consumer.assignment() if (part.topic, part.partition) in first]
+                for part in consumer.committed(owned, 30):
+                    place = part.offset if part.offset >= 0 else first[part.topic, part.partition]
+                    consumer.seek(TopicPartition(part.topic, part.partition, place))
         reporter.owns(part.partition for part in consumer.assignment())
     consumer.close()
 
 
 def kafka_python():
     from kafka import KafkaConsumer
+    from kafka.errors import CommitFailedError, RebalanceInProgressError
 
     consumer = KafkaConsumer(
         TOPIC,
@@ -76,16 +89,23 @@ def kafka_python():
     )
     reporter = Reporter()
     while not stopping:
-        rows = [row for batch in consumer.poll(100).values() for row in batch]
-        if rows:
-            consumer.commit()
-            say(values=[row.value.decode() for row in rows])
+        batches = consumer.poll(100)
+        if batches:
+            try:
+                consumer.commit()
+                say(values=[row.value.decode() for rows in batches.values() for row in rows])
+            except (CommitFailedError, RebalanceInProgressError) as reason:
+                say(failed=str(reason))
+                for part in batches.keys() & consumer.assignment():
+                    place = consumer.committed(part)
+                    consumer.seek(part, batches[part][0].offset if place is None else place)
         reporter.owns(part.partition for part in consumer.assignment())
     consumer.close()
 
 
 async def aiokafka():
     from aiokafka import AIOKafkaConsumer
+    from aiokafka.errors import CommitFailedError, RebalanceInProgressError
 
     consumer = AIOKafkaConsumer(
         TOPIC,
@@ -100,10 +120,15 @@ async def aiokafka():
     reporter = Reporter()
     while not stopping:
         batches = await consumer.getmany(timeout_ms=100)
-        rows = [row for batch in batches.values() for row in batch]
-        if rows:
-            await consumer.commit()
-            say(values=[row.value.decode() for row in rows])
+        if batches:
+            try:
+                await consumer.commit()
+                say(values=[row.value.decode() for rows in batches.values() for row in rows])
+            except (CommitFailedError, RebalanceInProgressError) as reason:
+                say(failed=str(reason))
+                for part in batches.keys() & consumer.assignment():
+                    place = await consumer.committed(part)
+                    consumer.seek(part, batches[part][0].offset if place is None else place)
         reporter.owns(part.partition for part in consumer.assignment())
     await consumer.stop()
 

@@ -7,9 +7,7 @@ COMMAND BOOTSTRAP group TOPIC COUNT [VERSIONS]           commit, and go on from 
 
 from __future__ import annotations
 
-import shutil
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +16,6 @@ from tests.clients import foreign
 
 OLD = Path(__file__).parent
 PYTHON_CODECS = ("lz4", "xxhash", "python-snappy", "six")
-ONE_PIP = threading.Lock()
-"""Releases of kafka-python share the folder of their codecs."""
 
 
 @dataclass(frozen=True)
@@ -38,99 +34,62 @@ class Program:
 
 def kafka_python(release: str) -> Callable[[], list[str]]:
     def command() -> list[str]:
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         paths = [OLD / "python"]
-        for folder, packages in (
-            (f"kafka-python-{release}", (f"kafka-python=={release}",)),
-            (f"python-codecs-{sys.version_info[0]}.{sys.version_info[1]}", PYTHON_CODECS),
-        ):
-            target = foreign.CACHE / folder
-            with ONE_PIP:
-                if not (target / ".complete").exists():
-                    pip = [
-                        sys.executable,
-                        "-m",
-                        "pip",
-                        "install",
-                        "--quiet",
-                        "--target",
-                        str(target),
-                        *packages,
-                    ]
-                    foreign.fetch_or_skip(pip, OLD, f"pip cannot fetch {' '.join(packages)}")
-                    (target / ".complete").touch()
-            paths.append(target)
+        paths.append(_pip(f"kafka-python-{release}", f"kafka-python=={release}"))
+        paths.append(_pip(f"python-codecs-{version}", *PYTHON_CODECS))
         places = ":".join(str(path) for path in paths)
-        return [
-            "env",
-            f"PYTHONPATH={places}",
-            sys.executable,
-            "-W",
-            "ignore",
-            str(OLD / "python" / "probe.py"),
-        ]
+        program = [sys.executable, "-W", "ignore", str(OLD / "python" / "probe.py")]
+        return ["env", f"PYTHONPATH={places}", *program]
 
     return command
 
 
+def _pip(name: str, *packages: str) -> Path:
+    """Packages in a folder of their own."""
+
+    def install(folder: Path) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), *packages]
+        foreign.fetch_or_skip(pip, OLD, f"pip cannot fetch {' '.join(packages)}")
+
+    return foreign.made(name, install)
+
+
 def java(release: str) -> Callable[[], list[str]]:
     def command() -> list[str]:
-        program, javac, mvn = (foreign.need(tool) for tool in ("java", "javac", "mvn"))
+        program, javac = foreign.need("java"), foreign.need("javac")
         sources = OLD / "java"
-        name = f"old-java-{release}-{foreign.fingerprint(sources, '*')}"
-        libs, classes = foreign.CACHE / name / "libs", foreign.CACHE / name / "classes"
-        if not (classes / "OldClient.class").exists():
-            fetch = [
-                mvn, "-q", "-B", "-f", str(sources / "pom.xml"), "dependency:copy-dependencies",
-                f"-DoutputDirectory={libs}", "-DincludeScope=runtime", f"-Dkafka.version={release}",
-            ]  # fmt: skip
-            foreign.fetch_or_skip(fetch, sources, f"Maven cannot fetch kafka-clients {release}")
-            build = [
-                javac,
-                "-nowarn",
-                "-cp",
-                f"{libs}/*",
-                "-d",
-                str(classes),
-                str(sources / "OldClient.java"),
-            ]
-            foreign.build(build, sources)
+
+        def make(folder: Path) -> None:
+            libs, classes = folder / "libs", folder / "classes"
+            what = f"kafka-clients {release}"
+            foreign.maven(sources / "pom.xml", libs, what, f"-Dkafka.version={release}")
+            compiler = [javac, "-nowarn", "-cp", f"{libs}/*", "-d", str(classes)]
+            foreign.build([*compiler, str(sources / "OldClient.java")], sources)
+
+        built = foreign.made(f"old-java-{release}-{foreign.fingerprint(sources, '*')}", make)
         flags = [
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
         ]
-        return [program, *flags, f"-Dversion={release}", "-cp", f"{classes}:{libs}/*", "OldClient"]
+        places = f"{built / 'classes'}:{built / 'libs'}/*"
+        return [program, *flags, f"-Dversion={release}", "-cp", places, "OldClient"]
 
     return command
 
 
 def sarama(release: str, modules: str) -> Callable[[], list[str]]:
     def command() -> list[str]:
-        go = foreign.need("go")
-        sources = OLD / "sarama"
-        program = foreign.CACHE / f"sarama-{release}-{foreign.fingerprint(sources, '*')}"
-        if not program.exists():
-            foreign.CACHE.mkdir(parents=True, exist_ok=True)
-            pure = {"CGO_ENABLED": "0"}
-            fetch = [go, "mod", "download", f"-modfile={modules}"]
-            foreign.fetch_or_skip(fetch, sources, f"the modules of sarama {release} cannot be fetched", pure)
-            flags = [f"-modfile={modules}", "-ldflags", f"-X main.release={release}"]
-            foreign.build([go, "build", *flags, "-o", str(program), "."], sources, pure)
-        return [str(program)]
+        what, where = f"the modules of sarama {release}", f"-modfile={modules}"
+        flags = (where, "-ldflags", f"-X main.release={release}")
+        return [str(foreign.go_program(f"sarama-{release}", OLD / "sarama", what, (where,), flags))]
 
     return command
 
 
 def kafkajs() -> list[str]:
-    node, npm = foreign.need("node"), foreign.need("npm")
-    package = foreign.HERE / "node" / "package.json"
-    modules = foreign.CACHE / f"node-{foreign.fingerprint(package.parent, 'package.json')}"
-    if not (modules / ".complete").exists():
-        modules.mkdir(parents=True, exist_ok=True)
-        shutil.copy(package, modules)
-        install = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock"]
-        foreign.fetch_or_skip(install, modules, "npm cannot fetch kafkajs")
-        (modules / ".complete").touch()
+    node, modules = foreign.need("node"), foreign.kafkajs_modules()
     return ["env", f"PROBE_MODULES={modules}", "NODE_NO_WARNINGS=1", node, str(OLD / "node" / "probe.js")]
 
 

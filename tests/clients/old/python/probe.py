@@ -68,7 +68,7 @@ def poll_until(consumer, count):
     deadline = time.time() + TIMEOUT_S
     while len(rows) < count and time.time() < deadline:
         for found in consumer.poll(timeout_ms=200).values():
-            rows += [[one.offset, one.timestamp, text(one.key), text(one.value)] for one in found]
+            rows += [[item.offset, item.timestamp, text(item.key), text(item.value)] for item in found]
     return rows
 
 

@@ -1,0 +1,173 @@
+"""The wrong port, the wrong protocol and no network: said within two seconds, and for what it is."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.cli import probe
+from barnabas.cli.probe import NotKafka, require_kafka
+from tests.clients.cli_support import Cli
+
+TOOLS = [
+    ("topic", "list"),
+    ("produce", "t"),
+    ("group", "describe", "g"),
+    ("clients",),
+    ("kafka", "topics", "--list", "--bootstrap-server"),
+    ("kafka", "console-consumer", "--topic", "t", "--bootstrap-server"),
+]
+
+
+@contextlib.contextmanager
+def serving(handle: Callable[[socket.socket], object]) -> Iterator[int]:
+    """A server that hands each connection to `handle`; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        kept = []
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connected, _ = server.accept()
+                    kept.append(connected)
+                    threading.Thread(target=attempt, args=(connected,), daemon=True).start()
+
+        def attempt(connected: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                handle(connected)
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        for connected in kept:
+            connected.close()
+
+
+def run(port: int, *words: str) -> subprocess.CompletedProcess[bytes]:
+    cli = Cli(f"127.0.0.1:{port}")
+    more = [cli.bootstrap] if words[-1] == "--bootstrap-server" else []
+    return cli(*words, *more, code=1)
+
+
+@pytest.fixture
+def web_port() -> Iterator[int]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+@pytest.mark.parametrize("words", TOOLS, ids=lambda words: " ".join(words[:2]))
+def test_a_web_server(web_port: int, words: tuple[str, ...]) -> None:
+    done = run(web_port, *words)
+    assert f"127.0.0.1:{web_port} speaks HTTP".encode() in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def ask(port: int, protocol: str = "PLAINTEXT") -> str | None:
+    with socket.create_connection(("127.0.0.1", port)) as connected:
+        return require_kafka(connected, "host:1", protocol)
+
+
+def test_a_tls_listener(tmp_path: Path) -> None:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x",
+         "-keyout", tmp_path / "key", "-out", tmp_path / "cert"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    with serving(lambda connected: context.wrap_socket(connected, server_side=True).recv(1)) as port:
+        with pytest.raises(NotKafka, match=r"wants TLS; add -X security\.protocol=SSL"):
+            ask(port)
+        assert ask(port, "SSL") is None
+
+
+def test_a_sasl_listener() -> None:
+    """It answers ApiVersions, and closes the connection on anything but SASL."""
+
+    def answer(connected: socket.socket) -> None:
+        connected.recv(1000)
+        body = struct.pack(">ihi", 1, 0, 0)
+        connected.sendall(struct.pack(">i", len(body)) + body)
+        connected.close()
+
+    with serving(answer) as port:
+        with pytest.raises(NotKafka, match="wants SASL"):
+            ask(port)
+        assert ask(port, "SASL_PLAINTEXT") is None
+
+
+def test_silence_is_no_verdict_but_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(probe, "OTHER_SECONDS", 0.05)
+    with serving(lambda connected: connected.recv(1000)) as port:
+        told = ask(port)
+    assert told is not None
+    assert "has said nothing yet" in told
+
+
+def test_another_server() -> None:
+    with (
+        serving(lambda connected: connected.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")) as port,
+        pytest.raises(NotKafka, match="is not a Kafka broker"),
+    ):
+        ask(port)
+
+
+def test_tls_where_there_is_none(cli: Cli) -> None:
+    done = cli("topic", "list", "-X", "security.protocol=SSL", code=1)
+    assert b"does not speak TLS" in done.stderr
+
+
+SESSION = """
+ip link set lo up
+python -m barnabas start --data "$1" > "$1.out" 2>&1 & broker=$!
+for i in $(seq 300); do grep -q ^ready "$1.out" && break; sleep 0.1; done
+set -e
+trap 'kill $broker; wait $broker' EXIT
+barnabas topic create greetings --partitions 3
+echo hello | barnabas produce greetings
+barnabas consume greetings -e
+barnabas topic list
+kafka-topics --list --bootstrap-server localhost:9092
+echo world | kafka-console-producer --topic greetings --bootstrap-server localhost:9092
+kafka-console-consumer --topic greetings --from-beginning --max-messages 2 --bootstrap-server localhost:9092
+"""
+
+
+def test_without_any_network(tmp_path: Path) -> None:
+    """The README's first session where only the loopback device exists."""
+    cli = Cli("")
+    environment = cli.environment()
+    del environment["BARNABAS_BOOTSTRAP"]
+    bin_dir = Path(cli.command()[0]).parent
+    environment["PATH"] = f"{bin_dir}:{environment['PATH']}"
+    tried = subprocess.run(["unshare", "--net", "--map-root-user", "true"], capture_output=True, check=False)
+    if tried.returncode:
+        pytest.skip("no network namespace may be made here")
+    command = [
+        "unshare",
+        "--net",
+        "--map-root-user",
+        "bash",
+        "-c",
+        SESSION,
+        "session",
+        str(tmp_path / "data"),
+    ]
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = done.stdout.splitlines()
+    assert lines.count(b"hello") == 2
+    assert b"greetings" in lines
+    assert b"world" in lines

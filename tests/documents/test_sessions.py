@@ -1,0 +1,54 @@
+"""Every session in the documents prints what they say. `pytest tests/documents --rewrite` brings pages up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.documents.sessions import ROOT, masked, rewrite_page, steps_of
+from tests.documents.stages import STAGES
+
+NOT_RUN = {
+    "docs/groups.md": "three members of three clients; the command line is checked by test_commands.py",
+    "docs/transactions.md": "a transaction is under way in another program; tests/clients/test_cli_txn.py runs the same",
+    "docs/pipelines.md": "starts Spark for each command; tests/pipelines compares what it shows",
+}
+
+
+def pages_with_sessions() -> list[str]:
+    pages = [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "examples").rglob("*.md")),
+    ]
+    return [str(page.relative_to(ROOT)) for page in pages if steps_of(page)]
+
+
+def test_no_page_is_forgotten() -> None:
+    assert set(pages_with_sessions()) == STAGES.keys() | NOT_RUN.keys()
+
+
+@pytest.mark.parametrize("page", STAGES)
+def test_a_page_says_what_happens(
+    page: str, own_broker: Callable[..., Any], tmp_path: Path, rewrite: bool
+) -> None:
+    stage = STAGES[page](own_broker, tmp_path)
+    different, found = [], {}
+    with stage.cleanup:
+        for step in steps_of(ROOT / page):
+            stage.prepare(step)
+            printed = stage.shell.run(step.command)
+            wanted, got = masked(step.shown), masked(printed)
+            if stage.is_loose(step):
+                wanted, got = wanted[:1], got[:1]
+            if wanted != got:
+                different.append(f"{step.name}: $ {step.command}\nthe page says\n" + "\n".join(step.shown)
+                                 + "\nand it prints\n" + "\n".join(printed))  # fmt: skip
+                found[step.line] = (step, printed)
+    if rewrite:
+        rewrite_page(ROOT / page, found)
+        return
+    assert not different, "\n\n".join(different)

@@ -1,0 +1,48 @@
+"""A client that speaks the protocol byte by byte, for what no real client would send."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from barnabas.wire.header import decode_response_header, encode_request
+from barnabas.wire.schema import Message
+from tests.support.process import BrokerProcess
+
+
+class Raw:
+    """One connection that sends exactly the given bytes, and requests of any API in any version."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", broker.port), timeout=120)
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def frame(self) -> bytes:
+        size = struct.unpack(">i", self._exactly(4))[0]
+        return self._exactly(size)
+
+    def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            more = self.sock.recv(count - len(data))
+            if not more:
+                raise ConnectionError("closed")
+            data += more
+        return data
+
+    def is_closed(self) -> bool:
+        try:
+            return self.sock.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    def ask(
+        self, request: Message, answer: type[Message], version: int, client_id: str | None = "raw"
+    ) -> Message:
+        self.send(encode_request(request, version, 7, client_id))
+        frame = self.frame()
+        correlation_id, position = decode_response_header(frame, request.API_KEY, version)
+        assert correlation_id == 7
+        return answer.decode(frame, version, position)

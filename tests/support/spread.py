@@ -1,0 +1,100 @@
+"""How the tests are spread over the processes of pytest-xdist: `pytest -n 4`.
+
+Each test is handed out alone, except where tests share something costly: those that use one fixture of a module go
+to one process, and so do all that use one of `COSTLY`, wherever they are. What takes longest begins first, and the
+many small tests fill the gaps at the end.
+
+The processes collect the tests and know their fixtures; the one that hands them out knows only their names. So each
+process leaves the groups in a file, and `Spread` reads them there. (xdist's own `--dist loadgroup` appends the group
+to a test's name instead, which has had no effect since pytest 9.2: pytest-xdist issue 1386.)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+import pytest
+
+try:
+    from xdist.scheduler import LoadScopeScheduling
+except ImportError:  # without pytest-xdist the tests run one after another
+    LoadScopeScheduling = object
+
+COSTLY: Final = {"spark": "spark", "zookeeper": "zookeeper", "zookeeper_server": "zookeeper"}
+"""Session fixtures (or parameters that stand for them) that few processes start, since each is a JVM; their group."""
+
+SPARKS: Final = 2
+"""How many processes have a Spark session; one alone would be what the whole run waits for. A file stays in one."""
+
+FIRST: Final = ("tests/pipelines/", "tests/clients/", "tests/cluster/", "tests/sim/")
+"""Where the tests are that take seconds; what is not below these comes last."""
+
+
+def group_of(item: pytest.Item) -> str | None:
+    """The tests of one group run in one process; None for a test that may run anywhere."""
+    marked = item.get_closest_marker("xdist_group")
+    if marked is not None:
+        return str(marked.args[0])
+    chosen = getattr(item, "callspec", None)
+    for name in [*getattr(item, "fixturenames", ()), *(chosen.params.values() if chosen else ())]:
+        if isinstance(name, str) and name in COSTLY:
+            return _costly(COSTLY[name], item.nodeid.partition("::")[0])
+    definitions = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    if any(found[-1].scope in ("module", "package", "class") for found in definitions.values() if found):
+        return item.nodeid.partition("::")[0]
+    return None
+
+
+def _costly(group: str, file: str) -> str:
+    return f"{group}-{crc32(file.encode()) % SPARKS}" if group == COSTLY["spark"] else group
+
+
+def arrange(items: list[pytest.Item], groups_file: Path) -> None:
+    """Put the longest work first and note each test's group; the order inside a file stays."""
+    groups = {item.nodeid: group for item in items if (group := group_of(item)) is not None}
+
+    def rank(item: pytest.Item) -> tuple[int, int]:
+        group = groups.get(item.nodeid)
+        if group is not None and group.startswith(COSTLY["spark"]):
+            return -1, 0
+        place = next((i for i, folder in enumerate(FIRST) if item.nodeid.startswith(folder)), len(FIRST))
+        return place, int(group is None)
+
+    items.sort(key=rank)
+    whole = groups_file.with_name(f"{groups_file.name}.{os.getpid()}")
+    whole.write_text(json.dumps(groups))
+    whole.replace(groups_file)
+
+
+class Spread(LoadScopeScheduling):
+    """Hands out groups and single tests in the order of the collection."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+        self._groups: dict[str, str] | None = None
+
+    def _split_scope(self, nodeid: str) -> str:
+        if self._groups is None:
+            self._groups = json.loads(groups_file(self.config).read_text())
+        return self._groups.get(nodeid, nodeid)
+
+
+_FILE: Final = pytest.StashKey[Path]()
+
+
+def groups_file(config: pytest.Config) -> Path:
+    """Where the processes of this run leave the groups."""
+    given = getattr(config, "workerinput", {}).get("groups_file")
+    if given is not None:
+        return Path(given)
+    if _FILE not in config.stash:
+        folder = tempfile.TemporaryDirectory(prefix="barnabas-tests-")
+        config.add_cleanup(folder.cleanup)
+        config.stash[_FILE] = Path(folder.name) / "groups.json"
+    return config.stash[_FILE]

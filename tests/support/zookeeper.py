@@ -1,0 +1,77 @@
+"""A real ZooKeeper server from PySpark's jars, as a process of its own."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+ZOOKEEPER_CONFIG = """
+tickTime=500
+dataDir={folder}
+clientPort={port}
+clientPortAddress=127.0.0.1
+admin.enableServer=false
+maxSessionTimeout=60000
+"""
+
+
+def zookeeper_jars() -> Path | None:
+    """Where PySpark keeps its jars, among them a ZooKeeper server's."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None or shutil.which("java") is None or find_spec("kazoo") is None:
+        return None
+    jars = Path(spec.origin).parent / "jars"
+    return jars if list(jars.glob("zookeeper-3*.jar")) else None
+
+
+class ZooKeeperServer:
+    """One ZooKeeper server on a free port, over a folder that outlives its restarts."""
+
+    def __init__(self, jars: Path, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        self._jars = jars
+        self._config = folder / "zoo.cfg"
+        self._log = folder / "out.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._config.write_text(ZOOKEEPER_CONFIG.format(folder=folder / "data", port=self.port))
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> ZooKeeperServer:
+        command = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{self._jars}/*"]
+        command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._config)]
+        with self._log.open("ab") as out:
+            self._process = subprocess.Popen(command, stdout=out, stderr=out)
+        wait_for_port(self._process, self.port, self._log)
+        return self
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+def wait_for_port(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    for _ in range(300):
+        assert server.poll() is None, log.read_text()
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError(f"ZooKeeper does not listen: {log.read_text()}")
