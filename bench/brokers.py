@@ -19,7 +19,7 @@ from bench.requests import BenchError, Wire
 
 CACHE = Path(os.environ.get("BARNABAS_BENCH_CACHE", Path.home() / ".cache" / "barnabas-bench"))
 KAFKA_VERSION = "4.3.1"
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 180
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>bench</groupId><artifactId>rival</artifactId><version>1</version>
@@ -60,7 +60,8 @@ class Broker:
         raise NotImplementedError
 
     def environment(self) -> dict[str, str]:
-        return dict(os.environ)
+        """The bench's own. Without PYTHONDONTWRITEBYTECODE, or each start would compile every module anew."""
+        return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
     @property
     def log_path(self) -> Path:

@@ -49,11 +49,11 @@ class Member(threading.Thread):
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # A position is given, so that no member asks for offsets: the group alone is measured.
-        for one in partitions:
-            one.offset = 0
+        for partition in partitions:
+            partition.offset = 0
         (consumer.incremental_assign if self.incremental else consumer.assign)(partitions)
         consumer.pause(partitions)
-        self.owned |= {one.partition for one in partitions}
+        self.owned |= {row.partition for row in partitions}
         self._say()
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -61,7 +61,7 @@ class Member(threading.Thread):
             consumer.incremental_unassign(partitions)
         else:
             consumer.unassign()
-        self.owned -= {one.partition for one in partitions}
+        self.owned -= {partition.partition for partition in partitions}
         self._say()
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

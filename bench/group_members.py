@@ -217,7 +217,7 @@ class ClassicMember(Member):
     async def _sync(self, joined: JoinGroupResponse) -> bool:
         shares = []
         if joined.leader == self.member_id:
-            shares = self._assign(sorted(one.member_id for one in joined.members))
+            shares = self._assign(sorted(member.member_id for member in joined.members))
         request = SyncGroupRequest(
             group_id=self.group, generation_id=self.epoch, member_id=self.member_id,
             protocol_type="consumer", protocol_name="range", assignments=shares,

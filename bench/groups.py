@@ -47,7 +47,7 @@ async def create_topics(link: Link, names: list[str], partitions: int) -> list[u
 async def leaders(link: Link) -> int:
     """Partitions with a leader, of all topics."""
     answer: MetadataResponse = await link.ask(MetadataRequest(topics=None), MetadataResponse)
-    return sum(one.leader_id >= 0 for topic in answer.topics for one in topic.partitions)
+    return sum(partition.leader_id >= 0 for topic in answer.topics for partition in topic.partitions)
 
 
 # --- time to stable
@@ -83,8 +83,8 @@ async def light_members(broker: Broker, results: Results, protocol: str, count: 
         await members.pop(0).leave()
         await timed("one leaves")
     finally:
-        for one in members:
-            await one.stop()
+        for item in members:
+            await item.stop()
 
 
 async def real_members(broker: Broker, results: Results, protocol: str, count: int) -> None:
@@ -135,7 +135,7 @@ async def first_commit(link: Link, frame: bytes) -> bytes:
 def check_commit(body: bytes) -> None:
     _, position = decode_response_header(body, OffsetCommitResponse.API_KEY, VERSIONS[8])
     answer = OffsetCommitResponse.decode(body, VERSIONS[8], position)
-    errors = {one.error_code for topic in answer.topics for one in topic.partitions}
+    errors = {partition.error_code for topic in answer.topics for partition in topic.partitions}
     if errors != {0}:
         raise BenchError(f"a commit was answered with errors {sorted(errors)}")
 

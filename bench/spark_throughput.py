@@ -30,8 +30,9 @@ import pyarrow as pa
 
 from barnabas.client.blocking import BlockingClient, NewTopic
 from barnabas.client.producing import ProduceStream
+from barnabas.pipelines.class_archive import build_archive
 from barnabas.pipelines.columns import append_batch
-from barnabas.pipelines.session import build_archive, quick_checkpoints, start_session
+from barnabas.pipelines.session import quick_checkpoints, start_session
 from barnabas.records.columnar_encoder import BatchEncoder
 from bench import spark_report
 from bench.brokers import Barnabas, Unavailable
@@ -346,7 +347,7 @@ def measure_starts(plan: Plan, results: SparkResults) -> None:
                 program, check=True, capture_output=True, env={**os.environ, "BARNABAS_CACHE": folder}
             )
             results.archive_seconds = time.perf_counter() - begun
-    archive = build_archive(print)
+    archive = build_archive()
     for _ in range(plan.starts):
         results.starts.setdefault("plain", []).append(session_start(None))
         if archive is not None:
@@ -371,7 +372,7 @@ def run(given: str | None, plan: Plan) -> SparkResults:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with bootstrap_of(given) as bootstrap:
         conf = {"spark.jars": ",".join(map(str, jars))} if jars else {}
-        spark = start_session("bench", master="local[2]", archive=build_archive(print), conf=conf)
+        spark = start_session("bench", master="local[2]", archive=build_archive(), conf=conf)
         spark.dataSource.register(Confluent)
         bench = Bench(spark, bootstrap, formats, plan)
         for name in [f for f in formats if f != OURS]:

@@ -44,7 +44,7 @@ class Results:
         self.samples.append(values)
 
     def median(self, key: str, **which: Any) -> float | None:
-        found = [one[key] for one in self.samples if key in one and which.items() <= one.items()]
+        found = [sample[key] for sample in self.samples if key in sample and which.items() <= sample.items()]
         return statistics.median(found) if found else None
 
     def fail(self, text: str) -> None:

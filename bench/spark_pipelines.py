@@ -1,0 +1,255 @@
+"""Whole pipelines to their ends: the access-log steps into two topics, a Delta table and PostgreSQL, and wide rows.
+
+    python -m bench.spark_pipelines [--lines 1000000] [--rounds 3] [--only topics,delta,postgres,wide]
+
+Every row runs a pipeline file as `barnabas pipeline run --once` does, in one Spark session with two tasks at a time
+(local[2]), and counts the lines read per second from the start of the first query to the end of the last one. One line
+in a hundred is no access log and goes to the dead letters. The row `topics` is also run through Spark's own Kafka
+connector in Java: the same data frames, its source and its sink. See README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pwd
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from barnabas.client.blocking import BlockingClient, NewTopic
+from barnabas.pipelines.chain import query_rows
+from barnabas.pipelines.class_archive import build_archive
+from barnabas.pipelines.model import PipelineSpec
+from barnabas.pipelines.run import RunReport, run_pipeline
+from barnabas.pipelines.session import start_session
+from barnabas.pipelines.spec import parse_spec
+from bench.brokers import Unavailable
+from bench.report import aligned, machine
+from bench.spark_rivals import connector_jars
+from bench.spark_throughput import LOG_FILE, PARTITIONS, RESULTS, ROOT, bootstrap_of, fill
+
+STEPS = """
+steps:
+  - parse: {pattern: combined-log}
+  - convert: {status: int, body_bytes_sent: long}
+  - time: {field: time, format: "dd/MMM/yyyy:HH:mm:ss Z"}
+  - drop: [ident, remote_user]
+outputs:
+"""
+TOPICS = (
+    STEPS
+    + """
+  - {topic: NAME-all, partitions: 2, key: remote_addr, headers: {status: status, method: method}}
+  - topic: NAME-paths
+    partitions: 2
+    key: path
+    value: "concat_ws(' ', method, path, status)"
+    headers: {agent: user_agent}
+"""
+)
+DELTA = STEPS + "  - files: {path: FOLDER/table}\n"
+POSTGRES = STEPS + '  - database: {url: "DATABASE", table: lines}\n'
+WIDE_COLUMNS, WIDE_BYTES = 200, 100
+BAD_EVERY = 100
+BUDGETS = {"topics": 150_000.0, "postgres": 20_000.0}
+"""Lines per second, on two cores."""
+RATIO_MIN = 1.5
+"""Of our way into two topics and the same through Spark's own connector."""
+
+
+class Bench:
+    """One session, one broker. rates: lines per second of each round by row."""
+
+    def __init__(self, spark: Any, bootstrap: str, lines: int, rounds: int) -> None:
+        self.spark, self.bootstrap, self.rounds = spark, bootstrap, rounds
+        self.stamp = time.time_ns()
+        values = LOG_FILE.read_bytes().splitlines()
+        values[::BAD_EVERY] = [b"no access log"] * len(values[::BAD_EVERY])
+        self.topic = f"bench-lines-{self.stamp}"
+        self.lines = fill(bootstrap, self.topic, pa.array(values, pa.binary()), max(lines // len(values), 1))
+        self.rates: dict[str, list[float]] = {}
+
+    def spec(self, name: str, text: str, topic: str) -> PipelineSpec:
+        return parse_spec(f"pipeline: {name}\nsource: {{topic: {topic}}}\n{text.replace('NAME', name)}")
+
+    def run(self, row: str, make: Callable[[str, str], PipelineSpec], count: int) -> None:
+        """A warm-up, then round by round; each with a pipeline, a checkpoint and a folder of its own."""
+        for number in range(-1, self.rounds):
+            with tempfile.TemporaryDirectory() as folder:
+                spec = make(f"bench-{row}-{self.stamp}-{number + 1}", folder)
+                report = run_pipeline(
+                    spec, once=True, bootstrap=self.bootstrap, checkpoint_dir=f"{folder}/checkpoints"
+                )
+            self.note(row, number, count, report.seconds, report)
+
+    def note(
+        self, row: str, number: int, count: int, seconds: float, report: RunReport | None = None
+    ) -> None:
+        if report is not None and report.rows != count:
+            raise RuntimeError(f"{row}: {report.rows} of {count} records")
+        label = "warm-up" if number < 0 else f"{number + 1}/{self.rounds}"
+        print(f"[{label}] {row}: {count / seconds:,.0f} lines/s", flush=True)
+        if number >= 0:
+            self.rates.setdefault(row, []).append(count / seconds)
+
+    def topics(self) -> None:
+        self.run("topics", lambda name, _: self.spec(name, TOPICS, self.topic), self.lines)
+
+    def connector(self) -> None:
+        """The same data frames between Spark's own source and sink."""
+        for number in range(-1, self.rounds):
+            name = f"bench-jvm-{self.stamp}-{number + 1}"
+            spec = self.spec(name, TOPICS, self.topic)
+            with BlockingClient(self.bootstrap) as client:
+                written = [topic for output in spec.outputs for topic in output.topics()]
+                client.create_topics([NewTopic(topic, PARTITIONS) for topic in [*written, spec.dead_letters]])
+            with tempfile.TemporaryDirectory() as folder:
+                begun = time.perf_counter()
+                for query in spec.queries():
+                    reader = self.spark.readStream.format("kafka").option("includeHeaders", "true")
+                    reader = reader.option("kafka.bootstrap.servers", self.bootstrap)
+                    source = (
+                        reader.option("subscribe", self.topic).option("startingOffsets", "earliest").load()
+                    )
+                    writer = (
+                        query_rows(spec, query, source)
+                        .drop("origin", "timestamp")
+                        .writeStream.format("kafka")
+                    )
+                    writer = writer.option("kafka.bootstrap.servers", self.bootstrap)
+                    writer = writer.option("checkpointLocation", folder).trigger(availableNow=True)
+                    writer.start().awaitTermination()
+                seconds = time.perf_counter() - begun
+            self.note("topics, Spark's JVM connector", number, self.lines, seconds)
+
+    def delta(self) -> None:
+        self.run("delta", lambda name, f: self.spec(name, DELTA.replace("FOLDER", f), self.topic), self.lines)
+
+    def postgres(self) -> None:
+        with postgres_server() as (url, execute):
+            execute(
+                "CREATE TABLE lines (remote_addr text, time timestamptz, method text, path text, protocol text, "
+                "status int, body_bytes_sent bigint, referer text, user_agent text)"
+            )
+            text = POSTGRES.replace("DATABASE", url)
+            self.run("postgres", lambda name, _: self.spec(name, text, self.topic), self.lines)
+
+    def wide(self) -> None:
+        """Objects of 200 fields, 20 KB each, into a topic, every field declared."""
+        record = {f"field_{n}": f"{n:03d}" + "x" * (WIDE_BYTES - 16) for n in range(WIDE_COLUMNS)}
+        value = json.dumps(record).encode()
+        topic, count = f"bench-wide-{self.stamp}", max(self.lines // 100, 1_000)
+        count = fill(self.bootstrap, topic, pa.array([value] * 100, pa.binary()), max(count // 100, 1))
+        fields = ", ".join(f"{name}: string" for name in record)
+        output = "{topic: NAME-out, partitions: 2, headers: {a: field_1}}"
+        text = f"steps: [parse: {{json: {{{fields}}}}}]\noutputs: [{output}]"
+        self.run("wide", lambda name, _: self.spec(name, text, topic), count)
+
+
+@contextmanager
+def postgres_server() -> Iterator[tuple[str, Callable[[str], None]]]:
+    """A server of Debian's package over a folder of its own: its URL, and what runs a statement in it."""
+    import psycopg
+
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    if not found:
+        raise Unavailable("no PostgreSQL server: apt install postgresql")
+    folder = Path(tempfile.mkdtemp(prefix="barnabas-pg-"))
+    user = "nobody" if os.getuid() == 0 else None
+    if user:
+        os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
+
+    def call(program: str, *arguments: str) -> None:
+        command = [str(found[-1].with_name(program)), "-D", str(folder / "data"), *arguments]
+        subprocess.run(command, user=user, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+    port = 54_000 + os.getpid() % 1_000
+    url = f"postgresql+psycopg://me@127.0.0.1:{port}/postgres"
+
+    def execute(sql: str) -> None:
+        with psycopg.connect(url.replace("+psycopg", "")) as connection:
+            connection.execute(sql)
+
+    try:
+        call("initdb", "-U", "me", "-A", "trust", "--no-sync")
+        call(
+            "pg_ctl", "-o", f"-p {port} -k {folder} -c listen_addresses=127.0.0.1", "-l", "log", "-w", "start"
+        )
+        try:
+            yield url, execute
+        finally:
+            call("pg_ctl", "-m", "immediate", "-w", "stop")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def table(rates: dict[str, list[float]]) -> list[list[str]]:
+    """A line per row: median, and the budget."""
+    rows = [["pipeline", "lines/s", "goal", ""]]
+    for row, found in rates.items():
+        middle, goal = statistics.median(found), BUDGETS.get(row)
+        holds = "" if goal is None else "holds" if middle >= goal else "BROKEN"
+        rows.append([row, f"{middle:,.0f}", "-" if goal is None else f"{goal:,.0f}", holds])
+    ours, theirs = rates.get("topics"), rates.get("topics, Spark's JVM connector")
+    if ours and theirs:
+        ratio = statistics.median(ours) / statistics.median(theirs)
+        rows.append(
+            [
+                "topics: ours / connector",
+                f"{ratio:.2f}",
+                f"{RATIO_MIN}",
+                "holds" if ratio >= RATIO_MIN else "BROKEN",
+            ]
+        )
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--bootstrap", help="a broker that runs; without it one is started")
+    parser.add_argument("--lines", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="topics,connector,delta,postgres,wide")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    jars: list[Path] = []
+    wanted = options.only.split(",")
+    busy = round(os.getloadavg()[0], 1)
+    try:
+        _, jars = connector_jars()
+    except Unavailable as reason:
+        print(f"without Spark's JVM connector: {reason}", flush=True)
+        wanted = [name for name in wanted if name != "connector"]
+    with bootstrap_of(options.bootstrap) as bootstrap:
+        conf = {"spark.jars": ",".join(map(str, jars))} if jars else {}
+        spark = start_session("bench", master="local[2]", archive=build_archive(), conf=conf)
+        bench = Bench(spark, bootstrap, options.lines, options.rounds)
+        try:
+            for name in wanted:
+                try:
+                    getattr(bench, name)()
+                except Unavailable as reason:
+                    print(f"without {name}: {reason}", flush=True)
+        finally:
+            spark.stop()
+    rows = table(bench.rates)
+    print(aligned(rows))
+    result = {"machine": machine(), "load average before": busy, "lines": bench.lines, "rates": bench.rates}
+    (options.out / "spark_pipelines.json").write_text(json.dumps(result, indent=1) + "\n")
+    return 1 if any(row[-1] == "BROKEN" for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
