@@ -1,19 +1,23 @@
-# Two commands matter: `make run` shows the whole way once, `make test` proves it.
+# Two commands matter: `make run` shows the whole way once, `make test` proves it. `make help` lists the rest.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
+CODE := src tests bench examples
 
-.PHONY: help run test check unit soak bench bench-quick build clean
+# The tests mostly wait (for sessions that end, for programs in other languages): more processes than cores pay off.
+WORKERS ?= 4
+PYTEST = $(BIN)/python -m pytest
+PARALLEL = $(PYTEST) --numprocesses $(WORKERS)
+SEEDS ?= 10000
 
-help:
-	@echo "make run         start a broker, ship an access log, clean it on Spark, show the result"
-	@echo "make test        style, types, import rules and every test"
-	@echo "make bench       measure against rivals; tables and plots in bench/results"
-	@echo "make soak        long fault runs"
-	@echo "make build       a wheel in dist/"
+.DEFAULT_GOAL := help
+.PHONY: help run archive check format unit test sim soak bench bench-quick build clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml setup.py $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -21,37 +25,49 @@ $(READY): pyproject.toml setup.py $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable '.[pipelines,dev]'
 	touch $@
 
-run: $(READY)
+run: $(READY) ## start a broker, ship an access log, clean it on Spark, show the result
 	@$(BIN)/python examples/access_log/run.py
 
-check: $(READY)
-	$(BIN)/ruff check src tests bench examples
-	$(BIN)/ruff format --check src tests bench examples
+check: $(READY) ## style, types and import rules
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(READY)
-	$(BIN)/python -m pytest tests/unit tests/scenarios tests/sim
+format: $(READY) ## format the code and mend what ruff can mend
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
 
-test: check
-	$(BIN)/python -m pytest
+unit: $(READY) ## the tests that need no broker process and no other language
+	$(PARALLEL) tests/unit tests/scenarios tests/fuzz tests/sim
 
-soak: $(READY)
-	$(BIN)/python -m pytest -m soak --timeout=3600
+test: $(READY) ## check, then every test, in WORKERS=4 processes
+	@$(MAKE) --jobs=2 --output-sync check archive
+	$(PARALLEL)
 
-bench: $(READY)
+archive: $(READY) ## Spark's class archive, which the first run of a pipeline would make behind itself
+	$(BIN)/python -m barnabas.pipelines.class_archive
+
+sim: $(READY) ## the simulation of a whole broker in SEEDS=10000 histories
+	$(PARALLEL) tests/sim/broker --seeds $(SEEDS) --timeout 0
+
+soak: $(READY) ## the tests that need minutes each: fault runs of real clients, one after another
+	$(PYTEST) -m soak --timeout 3600
+
+bench: $(READY) ## measure against rivals; tables and plots in bench/results
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m bench
 
-bench-quick: $(READY)
+bench-quick: $(READY) ## the same with short runs
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m bench --quick
 
-build: $(READY)
-	$(BIN)/python -m pip install --quiet build
-	$(BIN)/python -m build --wheel
+build: ## a wheel in dist/
+	python3 -m venv .wheel-env
+	.wheel-env/bin/python -m pip install --quiet build
+	.wheel-env/bin/python -m build --wheel
 
-clean:
-	rm -rf build dist src/*.egg-info
+clean: ## remove what builds have made
+	rm -rf build dist .wheel-env src/*.egg-info
 	find src -name '*.so' -delete
 	find src -name '*.c' -delete

@@ -1,5 +1,6 @@
 """Compiled modules: every .pyx below src/ becomes an extension of the same dotted name."""
 
+import os
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -16,4 +17,7 @@ extensions = [
     for path in sorted(SOURCE.rglob("*.pyx"))
 ]
 
-setup(ext_modules=cythonize(extensions, compiler_directives={"language_level": 3}) if extensions else [])
+setup(
+    ext_modules=cythonize(extensions, compiler_directives={"language_level": 3}) if extensions else [],
+    options={"build_ext": {"parallel": os.cpu_count()}},
+)

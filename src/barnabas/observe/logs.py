@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import time
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -31,10 +33,47 @@ def _shown(value: object) -> str:
     return repr(text) if " " in text or "\n" in text or not text else text
 
 
-def set_up(level: str = "INFO") -> None:
-    """Send the log of this process to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(FieldFormatter())
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line: time, level, logger, message, and the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line of JSON; values that JSON does not know become text."""
+        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        shown = {
+            "time": f"{when}.{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{name: value for name, value in record.__dict__.items() if name not in STANDARD},
+        }
+        if record.exc_info:
+            shown["exception"] = self.formatException(record.exc_info)
+        return json.dumps(shown, ensure_ascii=False, default=str)
+
+
+class LogSettings(NamedTuple):
+    """Where the log of a process goes. file None: standard error. style: text or json."""
+
+    level: str = "INFO"
+    file: Path | None = None
+    style: str = "text"
+
+
+STANDARD_ERROR: Final = LogSettings()
+FILE_BYTES: Final = 10_000_000
+OLD_FILES: Final = 4
+
+
+def set_up(settings: LogSettings = STANDARD_ERROR) -> None:
+    """Send the log of this process where the settings say. Raises OSError when the file cannot be written."""
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    if settings.file is not None:
+        from logging.handlers import RotatingFileHandler
+
+        handler = RotatingFileHandler(
+            settings.file, maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8"
+        )
+    handler.setFormatter(JsonFormatter() if settings.style == "json" else FieldFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level)
+    root.setLevel(settings.level)
