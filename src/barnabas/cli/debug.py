@@ -1,4 +1,4 @@
-"""`barnabas debug`: what somebody needs who looks for a fault and cannot come to the machine."""
+"""`barnabas debug`: collects what is needed to find a fault without access to the machine."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def first_offsets(
 
 def kept_offset(options: SourceOptions, planner: Planner) -> StreamOffset:
     """The same inside of the source, whose process has no Java at hand, for programs that set its option
-    `checkpointLocation`. Several sources of one query are told apart by what they read."""
+    `checkpointLocation`. Several sources of one query are distinguished by what they read."""
     assert options.checkpoint is not None
     import pyarrow.fs as pafs
 

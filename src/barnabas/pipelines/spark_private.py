@@ -1,7 +1,7 @@
 """Everything that reaches behind PySpark's public interface: Java objects, private classes and attributes.
 
 Nothing else in the package does (`tests/unit/pipelines/test_spark_private.py` looks). Another version of Spark may change
-any of it without a word; the tests in `tests/pipelines/test_spark_private.py` say what each place relies on, and fail then.
+any of it without notice; the tests in `tests/pipelines/test_spark_private.py` say what each place relies on, and fail then.
 
 It also relies on the shape of Spark's plans in two places that need no private class: see `steps.base.kept` and
 `steps.base.always`.

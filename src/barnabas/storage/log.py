@@ -12,6 +12,8 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
+from enum import Enum
+from typing import Literal
 
 from barnabas.cores.producers import CompletedTxn
 from barnabas.records.batch import HEADER_BYTES, batches, read_header
@@ -25,6 +27,10 @@ from barnabas.storage.rebuilding import reload_producers, set_aside_overlapped
 from barnabas.storage.segment import EmptySlice, Nothing, Overlap, Segment
 
 logger = logging.getLogger("barnabas.storage")
+
+
+class _Read(Enum):
+    AGAIN = "segments were changed on the way: begin again"
 
 
 class Log(LogWriter):
@@ -88,6 +94,23 @@ class Log(LogWriter):
         a batch that holds records, if there is one, as is right for consumers but not for replicas. Raises
         OffsetOutOfRange below the log's start or past its end, LogDirOffline.
         """
+        try:
+            while True:
+                found = self._read(offset, max_bytes, at_least_one, upper_offset, skip_empty)
+                if found is not _Read.AGAIN:
+                    return found
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
+
+    def _read(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        at_least_one: bool,
+        upper_offset: Offset | None,
+        skip_empty: bool,
+    ) -> FileSlice | Literal[_Read.AGAIN] | None:
+        """As `read`; AGAIN when segments were changed on the way."""
         core = self.core
         end_offset = core.log_end_offset
         if not core.log_start_offset <= offset <= end_offset:
@@ -103,20 +126,14 @@ class Log(LogWriter):
         segments = self._segments
         slot = bisect_right(self._bases, offset) - 1
         empty: FileSlice | None = None
-        try:
-            while slot < len(segments):
-                segment = segments[slot]
-                if slot and not segment.is_joined and self._is_in_the_way(slot):
-                    return self.read(
-                        offset,
-                        max_bytes,
-                        at_least_one=at_least_one,
-                        upper_offset=upper_offset,
-                        skip_empty=skip_empty,
-                    )
-                slot += 1
-                following = segments[slot].base_offset if slot < len(segments) else end_offset
-                upper = upper_offset if upper_offset is not None and upper_offset < following else None
+        while slot < len(segments):
+            segment = segments[slot]
+            if slot and not segment.is_joined and self._is_in_the_way(slot):
+                return _Read.AGAIN
+            slot += 1
+            following = segments[slot].base_offset if slot < len(segments) else end_offset
+            upper = upper_offset if upper_offset is not None and upper_offset < following else None
+            try:
                 found = segment.read(
                     offset,
                     max_bytes,
@@ -125,29 +142,19 @@ class Log(LogWriter):
                     skip_empty=skip_empty,
                     ceiling=following,
                 )
-                if isinstance(found, FileSlice):
-                    return found
-                if isinstance(found, EmptySlice):
-                    empty = empty or found.slice
-                if upper is not None or found is Nothing.STOP:
-                    break
-                if slot < len(segments) and offset < following and not isinstance(found, EmptySlice):
-                    if segment.mend_end(offset, following):
-                        return self.read(
-                            offset,
-                            max_bytes,
-                            at_least_one=at_least_one,
-                            upper_offset=upper_offset,
-                            skip_empty=skip_empty,
-                        )
-                    self._note_gap(segment, offset, following)
-        except Overlap as overlap:
-            self._resolve(segment, overlap)
-            return self.read(
-                offset, max_bytes, at_least_one=at_least_one, upper_offset=upper_offset, skip_empty=skip_empty
-            )
-        except OSError as error:
-            raise LogDirOffline(self.log_dir, error) from error
+            except Overlap as overlap:
+                self._resolve(segment, overlap)
+                return _Read.AGAIN
+            if isinstance(found, FileSlice):
+                return found
+            if isinstance(found, EmptySlice):
+                empty = empty or found.slice
+            if upper is not None or found is Nothing.STOP:
+                break
+            if slot < len(segments) and offset < following and not isinstance(found, EmptySlice):
+                if segment.mend_end(offset, following):
+                    return _Read.AGAIN
+                self._note_gap(segment, offset, following)
         # Nothing but empty batches follows: they show a reader that it has come to the end.
         return empty
 

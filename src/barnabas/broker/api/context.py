@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class Context:
-    """One request's surroundings: who asks, on which connection, in which version."""
+    """One request's surroundings: the client, its connection and the version it speaks."""
 
     __slots__ = (
         "begun_s", "client_id", "connection", "correlation_id", "services", "throttle_ms", "version",

@@ -121,7 +121,7 @@ class State:
         for entry in free:
             if entry.path == path and entry.position and entry.verifies(descriptor, status.st_size):
                 kept = find_inode(Path(path).parent, (entry.device, entry.inode))
-                # Files that only look alike are told apart by the old one, which rotation leaves in the folder.
+                # Files that only look alike are distinguished by the old one, which rotation leaves in the folder.
                 if kept is None or kept.name.endswith(EDITOR_BACKUPS):
                     entry.device, entry.inode = status.st_dev, status.st_ino
                     return entry

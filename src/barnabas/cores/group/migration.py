@@ -30,7 +30,7 @@ DOWNGRADES = frozenset({"bidirectional", "downgrade"})
 def consumer_group_for(turn: Turn, group_id: str, *, create: bool, is_member: bool = False) -> ConsumerGroup:
     """A draft of the consumer group; made, or made of a classic one, where a member wants to join.
 
-    is_member: who asks was a member before, and will join again where the group is not there any more.
+    is_member: the caller was a member before, and joins again where the group no longer exists.
     """
     group = turn.find(group_id)
     if isinstance(group, ConsumerGroup):
