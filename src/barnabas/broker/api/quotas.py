@@ -34,7 +34,8 @@ class Charged(Protocol):
     throttle_ms: int
 
     @property
-    def principal(self) -> str: ...
+    def principal(self) -> str:
+        """The user's name, as quotas by user know it."""
 
 
 class Quotas:

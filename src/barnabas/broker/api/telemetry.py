@@ -71,6 +71,7 @@ class Values:
     series: dict[tuple[str, Labels], float] = field(default_factory=dict)
 
     def take(self, points: list[Point], now_ms: int) -> None:
+        """Note one push of a client; now_ms: when it came."""
         self.received_ms = now_ms
         self.pushes += 1
         for point in points:

@@ -23,8 +23,11 @@ READ_BYTES_MAX: Final = 1 << 18
 class Replayed(Protocol):
     """What is filled from the log."""
 
-    def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None: ...
-    def replay_marker(self, producer_id: int, committed: bool) -> None: ...
+    def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
+        """Take in one record of the log; producer_id: of the transaction that it belongs to, -1 for none."""
+
+    def replay_marker(self, producer_id: int, committed: bool) -> None:
+        """Take in the end of a producer's transaction."""
 
 
 OnRecord = Callable[[int, bytes, bytes | None], None]

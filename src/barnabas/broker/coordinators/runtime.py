@@ -47,15 +47,32 @@ class Core(Protocol):
     """What the runtime asks of a core; see cores/group/core.py and cores/group/share/state.py."""
 
     @property
-    def deadlines(self) -> Mapping[Any, int]: ...
-    def names(self) -> Iterable[str]: ...
-    def step(self, event: Any) -> Decision: ...
-    def abandon(self, decisions: Sequence[Decision], error: ErrorCode, now_ms: int) -> Decision: ...
-    def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None: ...
-    def replay_marker(self, producer_id: int, committed: bool) -> None: ...
-    def on_loaded(self, now_ms: int) -> Iterator[Decision]: ...
-    def export(self, name: str, now_ms: int) -> Iterator[Any]: ...
-    def disown(self, name: str, now_ms: int) -> Iterator[Any]: ...
+    def deadlines(self) -> Mapping[Any, int]:
+        """Timer key -> when it is due, in milliseconds of the runtime's clock."""
+
+    def names(self) -> Iterable[str]:
+        """The units (groups, transactional ids) that the core holds; each fails alone."""
+
+    def step(self, event: Any) -> Decision:
+        """Decide on one event. What was decided counts at once and is undone by `abandon`."""
+
+    def abandon(self, decisions: Sequence[Decision], error: ErrorCode, now_ms: int) -> Decision:
+        """Undo decisions whose records could not be appended, the newest first; `error` answers their requests."""
+
+    def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
+        """Take in one record of the log; producer_id: of the transaction that it belongs to, -1 for none."""
+
+    def replay_marker(self, producer_id: int, committed: bool) -> None:
+        """Take in the end of a producer's transaction."""
+
+    def on_loaded(self, now_ms: int) -> Iterator[Decision]:
+        """What is left to do after the whole log was replayed, a piece at a time."""
+
+    def export(self, name: str, now_ms: int) -> Iterator[Any]:
+        """The events that make one unit, as it is now, in the core of another partition."""
+
+    def disown(self, name: str, now_ms: int) -> Iterator[Any]:
+        """The events that remove one unit here, when another core has it."""
 
 
 C = TypeVar("C", bound=Core)

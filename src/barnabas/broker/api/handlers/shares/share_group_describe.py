@@ -55,6 +55,7 @@ async def describe(context: Context, group_id: str) -> ShareDescribeReply:
 
 
 def event(group_id: str, token: Any, now_ms: int) -> DescribeShareGroup:
+    """The event that asks a coordinator for one group's description."""
     return DescribeShareGroup(token, now_ms, group_id)
 
 

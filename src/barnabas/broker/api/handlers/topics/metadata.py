@@ -72,6 +72,7 @@ class Answers:
     def get(
         self, context: Context, request: MetadataRequest, asked: list[MetadataRequestTopic] | None
     ) -> Encoded | Awaitable[Encoded]:
+        """The encoded answer: a kept one, or one that is made now and kept while the cluster does not change."""
         services = context.services
         key = Key(
             None if asked is None else tuple((topic.name, topic.topic_id) for topic in asked),
