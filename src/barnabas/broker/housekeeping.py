@@ -23,6 +23,7 @@ CLIENTS_CHECK_MS: Final = 60_000
 IDLE_CHECK_MS_MAX: Final = 60_000
 FLUSH_CHECK_MS: Final = 1_000
 METADATA_COPY_MS: Final = 60_000
+CERTIFICATES_CHECK_MS: Final = 5_000
 
 Job = Callable[[], Awaitable[None]]
 
@@ -58,6 +59,8 @@ class Housekeeping:
         jobs.append(("idle producers", producers_ms, self._forget_producers))
         jobs.append(("metadata copies", METADATA_COPY_MS, self._services.controller.keep_copies))
         jobs.append(("silent clients", CLIENTS_CHECK_MS, self._expire_clients))
+        if self._services.listeners.tls:
+            jobs.append(("certificates", CERTIFICATES_CHECK_MS, self._refresh_certificates))
         if idle_ms > 0:
             jobs.append(("idle connections", min(idle_ms, IDLE_CHECK_MS_MAX), self._close_idle))
         for name, interval_ms, job in jobs:
@@ -104,6 +107,9 @@ class Housekeeping:
     async def _expire_clients(self) -> None:
         self._services.quotas.core.expire(int(self._services.clock.monotonic_ms()))
         self._services.telemetry.expire()
+
+    async def _refresh_certificates(self) -> None:
+        self._services.listeners.refresh_tls()
 
     async def _close_idle(self) -> None:
         self._services.listeners.close_idle(

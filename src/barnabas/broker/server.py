@@ -36,11 +36,14 @@ from barnabas.broker.partitions.cleaning import Cleaning
 from barnabas.broker.partitions.moving import Moving
 from barnabas.broker.partitions.registry import Partitions
 from barnabas.config import broker_identity, broker_network
+from barnabas.config.option import ConfigError
 from barnabas.cores.fetch import SessionCache
 from barnabas.runtime.machine import Machine
+from barnabas.security.tls import TlsListener
 from barnabas.storage.errors import StorageError
 
 if TYPE_CHECKING:
+    from barnabas.config.listeners import Listener as ConfiguredListener
     from barnabas.config.loader import BrokerConfig
     from barnabas.config.option import Option
 
@@ -175,10 +178,7 @@ class BrokerServer:
     def _listen(self) -> None:
         backlog = self.config.get(broker_network.SOCKET_LISTEN_BACKLOG_SIZE)
         for listener in self.config.listeners:
-            if listener.security_protocol != "PLAINTEXT":
-                raise StartError(
-                    f"listener {listener} wants {listener.security_protocol}; this version serves PLAINTEXT only"
-                )
+            self._secure(listener)
             host = listener.host or "0.0.0.0"
             try:
                 port = self.services.listeners.listen(host, listener.port, listener.name, backlog)
@@ -189,6 +189,19 @@ class BrokerServer:
                     f"{hint} another address with --listen HOST:PORT"
                 ) from error
             self.ports[listener.name] = port
+
+    def _secure(self, listener: ConfiguredListener) -> None:
+        """Prepare what a listener asks of its peers. Raises StartError."""
+        listeners = self.services.listeners
+        try:
+            if listener.security_protocol in ("SSL", "SASL_SSL"):
+                listeners.tls[listener.name] = TlsListener(self.config, listener.name)
+        except ConfigError as error:
+            raise StartError(f"listener {listener}: {error}") from error
+        if listener.security_protocol.startswith("SASL"):
+            raise StartError(
+                f"listener {listener} wants {listener.security_protocol}; this version serves PLAINTEXT and SSL only"
+            )
 
     async def stop(self) -> None:
         """Stop accepting, answer what is answered, close every log cleanly.
@@ -265,4 +278,5 @@ class BrokerServer:
         if kind == "brokers":
             services.transactions.configure()
             services.listeners.limits.configure()
+            services.listeners.refresh_tls()
             services.listeners.limit_connections(self.config.get(broker_network.MAX_CONNECTIONS))

@@ -145,36 +145,40 @@ SECURITY.long(
 )
 
 SSL_KEYSTORE_LOCATION: Final = SECURITY.string_or_null(
-    "ssl.keystore.location", "File with the broker's key and certificates.", mode=PER_BROKER
+    "ssl.keystore.location", "File with the broker's key and certificates.", mode=PER_BROKER, mark=WORKS
 )
 SSL_KEYSTORE_PASSWORD: Final = SECURITY.password(
-    "ssl.keystore.password", "Password of that file.", mode=PER_BROKER
+    "ssl.keystore.password", "Password of that file.", mode=PER_BROKER, mark=WORKS
 )
 SSL_KEYSTORE_TYPE: Final = SECURITY.string(
     "ssl.keystore.type", "JKS", "Format of that file: PEM, PKCS12 or JKS.", mode=PER_BROKER
 )
 SSL_KEYSTORE_KEY: Final = SECURITY.password(
-    "ssl.keystore.key", "The broker's private key itself, in PEM.", mode=PER_BROKER
+    "ssl.keystore.key", "The broker's private key itself, in PEM.", mode=PER_BROKER, mark=WORKS
 )
 SSL_KEYSTORE_CERTIFICATE_CHAIN: Final = SECURITY.password(
-    "ssl.keystore.certificate.chain", "The broker's certificates themselves, in PEM.", mode=PER_BROKER
+    "ssl.keystore.certificate.chain",
+    "The broker's certificates themselves, in PEM.",
+    mode=PER_BROKER,
+    mark=WORKS,
 )
 SSL_KEY_PASSWORD: Final = SECURITY.password(
-    "ssl.key.password", "Password of the private key.", mode=PER_BROKER
+    "ssl.key.password", "Password of the private key.", mode=PER_BROKER, mark=WORKS
 )
 SSL_TRUSTSTORE_LOCATION: Final = SECURITY.string_or_null(
     "ssl.truststore.location",
     "File with the certificates that clients' certificates are checked against.",
     mode=PER_BROKER,
+    mark=WORKS,
 )
 SSL_TRUSTSTORE_PASSWORD: Final = SECURITY.password(
-    "ssl.truststore.password", "Password of that file.", mode=PER_BROKER
+    "ssl.truststore.password", "Password of that file.", mode=PER_BROKER, mark=WORKS
 )
 SSL_TRUSTSTORE_TYPE: Final = SECURITY.string(
     "ssl.truststore.type", "JKS", "Format of that file: PEM, PKCS12 or JKS.", mode=PER_BROKER
 )
 SSL_TRUSTSTORE_CERTIFICATES: Final = SECURITY.password(
-    "ssl.truststore.certificates", "Trusted certificates themselves, in PEM.", mode=PER_BROKER
+    "ssl.truststore.certificates", "Trusted certificates themselves, in PEM.", mode=PER_BROKER, mark=WORKS
 )
 SSL_CLIENT_AUTH: Final = SECURITY.string(
     "ssl.client.auth",
@@ -182,16 +186,28 @@ SSL_CLIENT_AUTH: Final = SECURITY.string(
     "Whether clients must show a certificate.",
     choices=("required", "requested", "none"),
     mode=PER_BROKER,
+    mark=WORKS,
 )
 SSL_ENABLED_PROTOCOLS: Final = SECURITY.strings(
-    "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), "TLS versions that are offered.", mode=PER_BROKER
+    "ssl.enabled.protocols",
+    ("TLSv1.2", "TLSv1.3"),
+    "TLS versions that are offered.",
+    mode=PER_BROKER,
+    mark=WORKS,
 )
 SSL_PROTOCOL: Final = SECURITY.string("ssl.protocol", "TLSv1.3", "Highest TLS version.", mode=PER_BROKER)
 SSL_CIPHER_SUITES: Final = SECURITY.strings(
-    "ssl.cipher.suites", (), "Cipher suites that are offered; empty means the library's own.", mode=PER_BROKER
+    "ssl.cipher.suites",
+    (),
+    "Cipher suites that are offered; empty means the library's own.",
+    mode=PER_BROKER,
+    mark=WORKS,
 )
 SSL_PRINCIPAL_MAPPING_RULES: Final = SECURITY.string(
-    "ssl.principal.mapping.rules", "DEFAULT", "Rules that make a principal of a certificate's subject."
+    "ssl.principal.mapping.rules",
+    "DEFAULT",
+    "Rules that make a principal of a certificate's subject.",
+    mark=WORKS,
 )
 SSL_ENDPOINT_IDENTIFICATION_ALGORITHM: Final = SECURITY.string(
     "ssl.endpoint.identification.algorithm",
@@ -206,10 +222,10 @@ SECURITY.string_or_null(
     "ssl.secure.random.implementation", "Java random source.", mode=PER_BROKER, mark=IGNORED
 )
 SSL_ALLOW_DN_CHANGES: Final = SECURITY.boolean(
-    "ssl.allow.dn.changes", False, "Let a reloaded certificate have another subject."
+    "ssl.allow.dn.changes", False, "Let a reloaded certificate have another subject.", mark=WORKS
 )
 SSL_ALLOW_SAN_CHANGES: Final = SECURITY.boolean(
-    "ssl.allow.san.changes", False, "Let a reloaded certificate have other alternative names."
+    "ssl.allow.san.changes", False, "Let a reloaded certificate have other alternative names.", mark=WORKS
 )
 SECURITY.string_or_null("security.providers", "Java security providers.", mark=IGNORED)
 

@@ -126,6 +126,11 @@ class Broker:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def ports(self) -> dict[str, int]:
+        """The port of each listener, by its name."""
+        return dict(self._running().ports)
+
+    @property
     def data_dir(self) -> Path:
         if self._data_dir is None:
             self._data_dir = self._scratch_dir() / "data"

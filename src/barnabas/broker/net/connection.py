@@ -71,8 +71,8 @@ class Connection:
     __slots__ = (
         "_carry", "_fd", "_large", "_large_bytes", "_loop", "_on_closed", "_out", "_paused", "_recv_into", "_shared",
         "_slice_away", "_to_flush", "_transport", "_waiting", "_writer_armed", "api_versions", "client_id",
-        "client_software", "closed", "connected_s", "handler", "kept", "last_active_s", "listener", "principal", "sasl",
-        "serial",
+        "client_software", "closed", "connected_s", "frame_bytes_max", "handler", "kept", "last_active_s", "listener",
+        "principal", "sasl", "serial",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, listener: str, handler: FrameHandler, shared: Shared) -> None:
@@ -91,7 +91,9 @@ class Connection:
         self.api_versions: dict[int, int] = {}
         """The version last used of each API key."""
         self.principal = "User:ANONYMOUS"
-        self.sasl: object | None = None
+        self.sasl: Any = None
+        """How far the peer has come with logging in; None on listeners without a login."""
+        self.frame_bytes_max = shared.request_bytes_max
         self.kept: Any = None
         """What the frame handler remembers of this connection; nothing here looks at it."""
         self.closed = False
@@ -133,7 +135,17 @@ class Connection:
 
     def start(self) -> None:
         """Begin to read."""
+        self._watch()
+
+    def _watch(self) -> None:
+        """Read when the socket has bytes, and soon where a transport with a buffer of its own has some already."""
         self._loop.add_reader(self._fd, self.on_readable)
+        if self._transport.has_pending:
+            self._loop.call_soon(self._on_pending)
+
+    def _on_pending(self) -> None:
+        if not self.closed and not self._writer_armed and len(self._carry) < SHARED_BUFFER_BYTES:
+            self.on_readable()
 
     def on_readable(self) -> None:
         """The socket has bytes, or its end."""
@@ -170,6 +182,8 @@ class Connection:
             return 0
         if not received:
             self.close(None)
+        elif received == len(buffer) and self._transport.has_pending:
+            self._loop.call_soon(self._on_pending)
         return received
 
     def _read_while_waiting(self) -> None:
@@ -202,7 +216,7 @@ class Connection:
             (size_bytes,) = INT32.unpack_from(buffer, position)
             after = position + 4 + size_bytes
             if after > end or size_bytes < 0:
-                if not 0 <= size_bytes <= self._shared.request_bytes_max:
+                if not 0 <= size_bytes <= self.frame_bytes_max:
                     self._refuse_size(size_bytes)
                     return
                 if size_bytes + 4 > SHARED_BUFFER_BYTES:
@@ -219,9 +233,13 @@ class Connection:
 
     def _refuse_size(self, size_bytes: int) -> None:
         self.close(
-            f"{what_begins(size_bytes)}a frame says it has {size_bytes} bytes; socket.request.max.bytes allows 0 to "
-            f"{self._shared.request_bytes_max}"
+            f"{what_begins(size_bytes)}a frame says it has {size_bytes} bytes; {self._size_option()} allows 0 to "
+            f"{self.frame_bytes_max}"
         )
+
+    def _size_option(self) -> str:
+        whole = self.frame_bytes_max == self._shared.request_bytes_max
+        return "socket.request.max.bytes" if whole else "sasl.server.max.receive.size (before the login)"
 
     def _begin_large(self, begun: memoryview, size_bytes: int) -> None:
         large = self._shared.buffers.large.take(size_bytes)
@@ -253,7 +271,7 @@ class Connection:
         self._carry = b""
         try:
             if len(carry) >= SHARED_BUFFER_BYTES:
-                self._loop.add_reader(self._fd, self.on_readable)
+                self._watch()
             # A bytearray, because appends patch base offsets in place.
             self._take_frames(memoryview(bytearray(carry)), len(carry))
         except Exception as error:
@@ -349,9 +367,11 @@ class Connection:
 
     def _write_slice(self, item: FileSlice) -> None:
         if item.size < SENDFILE_BYTES_MIN or not self._transport.sends_files:
-            data = bytearray(item.size)
-            item.read_into(memoryview(data))
-            self._out[0] = data
+            # What passes through this process does so in steps: a fetch may ask for 50 MB.
+            data = bytearray(min(item.size, SEND_BUFFER_BYTES))
+            item.part(0, len(data)).read_into(memoryview(data))
+            self._note_sent(item, len(data))
+            self._out.appendleft(data)
             return
         self._note_sent(item, self._transport.send_file(item))
 
@@ -407,7 +427,7 @@ class Connection:
             if (
                 not self.closed and len(self._carry) < SHARED_BUFFER_BYTES
             ):  # else `_go_on` makes room and reads on
-                self._loop.add_reader(self._fd, self.on_readable)
+                self._watch()
         except BlockingIOError:
             return
         except OSError as error:

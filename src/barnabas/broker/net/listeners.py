@@ -13,12 +13,16 @@ from barnabas.broker.net.buffers import Buffers
 from barnabas.broker.net.congestion import spare_local_peer
 from barnabas.broker.net.connection import Connection, FrameHandler, Shared
 from barnabas.broker.net.senders import Senders
-from barnabas.broker.net.transports import PlainTransport
+from barnabas.broker.net.tls import Handshake, TlsTransport
+from barnabas.broker.net.transports import PlainTransport, Transport
 from barnabas.storage.files import OPEN_FILES
 
 if TYPE_CHECKING:
+    import ssl
+
     from barnabas.broker.net.limits import ConnectionLimits
     from barnabas.broker.net.turn import Turn
+    from barnabas.security.tls import TlsListener
 
 log = logging.getLogger("barnabas.listeners")
 
@@ -29,6 +33,8 @@ BACKLOG_MIN: Final = 1024
 FILES_RESERVED: Final = 32
 """Beside logs and connections: listeners, the tree, modules that are loaded when first needed."""
 CONNECTIONS_MIN: Final = 8
+REFUSALS_PER_SECOND: Final = 10
+"""Lines of the log about handshakes that failed."""
 
 
 class Listener(NamedTuple):
@@ -69,6 +75,13 @@ class Listeners:
         self.connections: dict[Connection, None] = {}
         """In the order in which they came."""
         self.connections_max = 1 << 31
+        self.tls: dict[str, TlsListener] = {}
+        """By name: the listeners that speak TLS."""
+        self.handlers: dict[str, FrameHandler] = {}
+        """By name: listeners whose frames go to a handler of their own, which asks for a login first."""
+        self._handshakes: dict[Handshake, None] = {}
+        self._refusals_s = -ACCEPT_REST_S
+        self._refusals = 0
         self._loop = turn.loop
         self._new_socket = new_socket
         self._shared = Shared(turn, Buffers(), Senders(turn.loop), request_bytes_max)
@@ -114,9 +127,10 @@ class Listeners:
 
     def handle_with(self, handler: FrameHandler) -> None:
         """Frames of all connections, open and future ones, go to `handler` from now on."""
-        self._handler = handler
+        before, self._handler = self._handler, handler
         for connection in self.connections:
-            connection.handler = handler
+            if connection.handler is before:
+                connection.handler = handler
 
     # --- accepting -------------------------------------------------------------------------------------
 
@@ -133,8 +147,12 @@ class Listeners:
     def _accept_some(self, listener: Listener) -> float:
         """Accept who waits, up to a bound; how many seconds to accept nobody."""
         for _ in range(ACCEPTS_PER_TURN):
-            if len(self.connections) + len(self._held) >= self.connections_max:
-                return self._await_room(listener, "the broker")
+            if len(self.connections) + len(self._held) + len(self._handshakes) >= self.connections_max:
+                if not self._handshakes:
+                    return self._await_room(listener, "the broker")
+                next(iter(self._handshakes)).cut(
+                    "others wait, and the handshake is the oldest of those not finished"
+                )
             if self.limits.listener_is_full(listener.name):
                 return self._await_room(listener, f"listener {listener.name}")
             try:
@@ -208,26 +226,99 @@ class Listeners:
 
     def admit(self, sock: socket.socket, name: str) -> Connection | None:
         """Take a socket that listener `name` accepted as a connection; None when its peer is gone already."""
-        assert self._handler is not None, "nothing is accepted before `serve`"
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             spare_local_peer(sock)
-            connection = Connection(PlainTransport(sock), name, self._handler, self._shared)
+            tls = self.tls.get(name)
+            if tls is not None:
+                self._begin_handshake(sock, name, tls)
+                return None
+            return self._open(PlainTransport(sock), name)
         except OSError:
             sock.close()
             return None
+
+    def _open(self, transport: Transport, name: str, principal: str | None = None) -> Connection:
+        """A connection of a peer that is welcome. principal: whom its certificate names."""
+        assert self._handler is not None, "nothing is accepted before `serve`"
+        connection = Connection(transport, name, self.handlers.get(name, self._handler), self._shared)
+        if principal is not None:
+            connection.principal = principal
         self.connections[connection] = None
         self.limits.opened(name, connection.host)
         connection.call_when_closed(self, partial(self._forget, connection))
         connection.start()
         return connection
 
+    # --- TLS -------------------------------------------------------------------------------------------
+
+    def _begin_handshake(self, sock: socket.socket, name: str, tls: TlsListener) -> None:
+        def done(handshake: Handshake, ready: ssl.SSLSocket | None, why: str) -> None:
+            self._handshakes.pop(handshake, None)
+            self.limits.closed(name, handshake.host)
+            if ready is None:
+                self._note_refusal(name, handshake.host, why)
+                self._make_room()
+                return
+            try:
+                self._take_secured(ready, name, tls)
+            except OSError:
+                ready.close()
+
+        handshake = Handshake(sock, tls.context, self._loop, done)
+        self._handshakes[handshake] = None
+        self.limits.opened(name, handshake.host)
+
+    def _take_secured(self, sock: ssl.SSLSocket, name: str, tls: TlsListener) -> None:
+        certificate = sock.getpeercert(binary_form=True)
+        try:
+            principal = tls.principal(certificate)
+        except Exception as error:
+            log.warning(
+                "a client's certificate cannot be read", extra={"listener": name, "reason": str(error)}
+            )
+            principal = None
+        if principal is None:
+            host = sock.getpeername()[0]
+            sock.close()
+            self._note_refusal(
+                name, host, "no rule of ssl.principal.mapping.rules applies to its certificate"
+            )
+            return
+        self._open(TlsTransport(sock), name, principal)
+
+    def _note_refusal(self, name: str, host: str, why: str) -> None:
+        """One line of the log for a handshake that failed; for a flood of them one line each second."""
+        if not why:
+            return
+        now_s = self._loop.time()
+        if now_s - self._refusals_s < ACCEPT_REST_S and self._refusals >= REFUSALS_PER_SECOND:
+            self._refusals += 1
+            return
+        if now_s - self._refusals_s >= ACCEPT_REST_S:
+            if self._refusals > REFUSALS_PER_SECOND:
+                log.warning(
+                    "more TLS handshakes failed than are listed",
+                    extra={"count": self._refusals - REFUSALS_PER_SECOND},
+                )
+            self._refusals_s, self._refusals = now_s, 0
+        self._refusals += 1
+        log.warning("connection closed", extra={"listener": name, "peer": host, "reason": why})
+
+    def refresh_tls(self) -> None:
+        """Take over certificates and TLS options that have changed."""
+        for tls in self.tls.values():
+            tls.refresh()
+
     # --- closing ---------------------------------------------------------------------------------------
 
     def _forget(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
         self.limits.closed(connection.listener, connection.host)
+        self._make_room()
+
+    def _make_room(self) -> None:
         full, self._full = self._full, []
         for listener in full:
             self._accept_again(listener)
@@ -247,6 +338,8 @@ class Listeners:
         self.limits.close()
         for held in list(self._held):
             self._close_held(held)
+        for handshake in list(self._handshakes):
+            handshake.cut("")
         for connection in list(self.connections):
             connection.flush()
             connection.close(None)

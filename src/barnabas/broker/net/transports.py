@@ -1,4 +1,4 @@
-"""How a connection's bytes travel: a transport is a non-blocking socket, plain or (later) with TLS on it.
+"""How a connection's bytes travel: a transport is a non-blocking socket, plain or with TLS on it (net/tls.py).
 
 A transport raises BlockingIOError where the socket has nothing or takes nothing, and other OSErrors when the
 connection is lost; a TLS transport turns its own errors into these.
@@ -27,12 +27,21 @@ class Transport(Protocol):
     """The peer's address, "host:port"."""
     local_host: str
     local_port: int
-    recv_into: Callable[[memoryview], int]
-    """Receive into a buffer; 0 at the peer's end."""
-    send: Callable[[Buffer, int], int]
-    """Send (data, flags); the count of bytes that the socket took."""
+
+    @property
+    def recv_into(self) -> Callable[[memoryview], int]:
+        """Receive into a buffer; 0 at the peer's end."""
+
+    @property
+    def send(self) -> Callable[[Buffer, int], int]:
+        """Send (data, flags); the count of bytes that the socket took."""
+
     sends_files: bool
     """Whether `send_file` works, so that records need not pass through this process."""
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether received bytes wait in the transport, for which the socket does not become readable."""
 
     def send_file(self, part: FileSlice) -> int:
         """Send the beginning of a slice straight from its file; the count of bytes that left."""
@@ -58,6 +67,10 @@ class PlainTransport:
         self.recv_into: Callable[[memoryview], int] = sock.recv_into
         self.send: Callable[[Buffer, int], int] = sock.send
         self.sends_files = True
+
+    @property
+    def has_pending(self) -> bool:
+        return False
 
     def send_file(self, part: FileSlice) -> int:
         return part.send_to(self.fd)

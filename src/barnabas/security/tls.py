@@ -1,0 +1,203 @@
+"""What TLS listeners offer: certificates, versions, ciphers, whether clients show a certificate, and who they are then.
+
+A listener's `ssl.SSLContext` is made from its options and files, and made again when either changed while the broker
+runs: new connections get the new one, open connections keep theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from barnabas.config import broker_security as options
+from barnabas.config.option import ConfigError, refused
+from barnabas.security import names, stores
+from barnabas.security.listener_options import ListenerOptions
+
+if TYPE_CHECKING:
+    from barnabas.config.loader import BrokerConfig
+
+log = logging.getLogger("barnabas.tls")
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+TLS_1_3_SUITES: Final = frozenset(
+    (
+        "TLS_AES_256_GCM_SHA384",
+        "TLS_CHACHA20_POLY1305_SHA256",
+        "TLS_AES_128_GCM_SHA256",
+        "TLS_AES_128_CCM_SHA256",
+    )
+)
+TLS_OPTIONS: Final = (
+    options.SSL_KEYSTORE_LOCATION, options.SSL_KEYSTORE_PASSWORD, options.SSL_KEYSTORE_KEY,
+    options.SSL_KEYSTORE_CERTIFICATE_CHAIN, options.SSL_KEY_PASSWORD, options.SSL_TRUSTSTORE_LOCATION,
+    options.SSL_TRUSTSTORE_PASSWORD, options.SSL_TRUSTSTORE_CERTIFICATES, options.SSL_CLIENT_AUTH,
+    options.SSL_ENABLED_PROTOCOLS, options.SSL_CIPHER_SUITES, options.SSL_PRINCIPAL_MAPPING_RULES,
+)  # fmt: skip
+
+
+class TlsListener:
+    """TLS of one listener. `context` serves new connections; `refresh` takes over what has changed."""
+
+    def __init__(self, config: BrokerConfig, listener: str) -> None:
+        """Raises ConfigError."""
+        self._options = ListenerOptions(config, listener)
+        self.listener = listener
+        self._seen = self._state()
+        self.context, self._rules = self._make()
+        self._subject = self._own_subject()
+        for path in stores.files_of(self._options):
+            if path == self._options.get(options.SSL_KEYSTORE_LOCATION) and stores.readable_by_others(path):
+                log.warning(
+                    "every user of this machine can read the file with the broker's private key; chmod 600 it",
+                    extra={"file": path},
+                )
+
+    def refresh(self) -> None:
+        """Make the context again when options or files have changed; what is wrong with them leaves the old one."""
+        try:
+            seen = self._state()
+            if seen == self._seen:
+                return
+            self._seen = seen
+            context, rules = self._make()
+            self._check_same_name()
+        except ConfigError as error:
+            log.error(
+                "the new certificates are refused; the listener keeps the ones it has",
+                extra={"listener": self.listener, "reason": str(error)},
+            )
+            return
+        self.context, self._rules = context, rules
+        self._subject = self._own_subject()
+        log.info("certificates replaced", extra={"listener": self.listener})
+
+    def principal(self, certificate: bytes | None) -> str | None:
+        """Who shows this (DER) certificate; ANONYMOUS without one. None when no mapping rule applies to it."""
+        if certificate is None:
+            return ANONYMOUS
+        name = names.map_subject(self._rules, names.subject_of(certificate))
+        return None if name is None else f"User:{name}"
+
+    def _state(self) -> object:
+        """Differs when an option or a file has changed."""
+        files = []
+        for path in stores.files_of(self._options):
+            try:
+                found = os.stat(path)
+            except OSError as error:
+                raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+            files.append((path, found.st_mtime_ns, found.st_ino, found.st_size))
+        return self._options.as_dict(*TLS_OPTIONS), files
+
+    def _make(self) -> tuple[ssl.SSLContext, tuple[names.Rule, ...]]:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+        self._set_versions(context)
+        self._load_key(context)
+        self._load_trusted(context)
+        return context, names.parse_rules(self._options.get(options.SSL_PRINCIPAL_MAPPING_RULES))
+
+    def _set_versions(self, context: ssl.SSLContext) -> None:
+        option = options.SSL_ENABLED_PROTOCOLS
+        wanted = self._options.get(option)
+        usable = [VERSIONS[name] for name in wanted if name in VERSIONS]
+        if not usable:
+            raise refused(option.name, ",".join(wanted), f"must name some of {', '.join(VERSIONS)}")
+        suites = self._options.get(options.SSL_CIPHER_SUITES)
+        if suites and not TLS_1_3_SUITES & set(suites):
+            usable = [version for version in usable if version is ssl.TLSVersion.TLSv1_2] or usable
+        context.minimum_version, context.maximum_version = min(usable), max(usable)
+        older = [openssl_name(suite) for suite in suites if suite not in TLS_1_3_SUITES]
+        if not suites:
+            return
+        if not older:  # TLS 1.3 alone is named
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            return
+        try:
+            context.set_ciphers(":".join(older))
+        except ssl.SSLError:
+            raise refused(
+                options.SSL_CIPHER_SUITES.name,
+                ",".join(suites),
+                "none of these suites is one that OpenSSL has",
+            ) from None
+
+    def _load_key(self, context: ssl.SSLContext) -> None:
+        material = stores.key_material(self._options)
+        option = self._options.name_of(options.SSL_KEYSTORE_LOCATION)
+        with stores.as_file(material.pem) as path:
+            try:
+                context.load_cert_chain(path, password=lambda: material.password or "")
+            except ssl.SSLError as error:
+                why = error.reason or "no private key and certificate that belong together"
+                raise ConfigError(
+                    f"{option}: the key and certificates cannot be used ({why}); is ssl.key.password right, and are key "
+                    "and certificate a pair?"
+                ) from None
+
+    def _load_trusted(self, context: ssl.SSLContext) -> None:
+        wanted = self._options.get(options.SSL_CLIENT_AUTH)
+        pem = stores.trusted(self._options)
+        if pem is None:
+            if wanted != "none":
+                raise ConfigError(
+                    f"ssl.client.auth={wanted} needs certificates to check clients against; set ssl.truststore.location"
+                )
+            return
+        with stores.as_file(pem) as path:
+            try:
+                context.load_verify_locations(path)
+            except ssl.SSLError as error:
+                option = self._options.name_of(options.SSL_TRUSTSTORE_LOCATION)
+                raise ConfigError(f"{option}: no certificates can be read there ({error.reason})") from None
+        context.verify_mode = VERIFY[wanted]
+        if stores.CRL_BEGIN in pem:
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+    # --- replacing ---------------------------------------------------------------------------------------
+
+    def _own_subject(self) -> tuple[str, frozenset[str]] | None:
+        """Subject and alternative names of the broker's certificate; None where they cannot be read."""
+        try:
+            from cryptography import x509
+        except ImportError:
+            return None
+        pem = stores.key_material(self._options).pem
+        certificate = x509.load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERTIFICATE") :])
+        try:
+            found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        except x509.ExtensionNotFound:
+            return certificate.subject.rfc4514_string(), frozenset()
+        return certificate.subject.rfc4514_string(), frozenset(str(name.value) for name in found.value)
+
+    def _check_same_name(self) -> None:
+        """A certificate that is replaced while running must be for the same broker, as Kafka has it. Raises ConfigError."""
+        was, now = self._subject, self._own_subject()
+        if was is None or now is None:
+            return
+        if was[0] != now[0] and not self._options.get(options.SSL_ALLOW_DN_CHANGES):
+            raise ConfigError(
+                f"its subject is {now[0]} and was {was[0]}; ssl.allow.dn.changes=true would allow that"
+            )
+        if not was[1] <= now[1] and not self._options.get(options.SSL_ALLOW_SAN_CHANGES):
+            gone = ", ".join(sorted(was[1] - now[1]))
+            raise ConfigError(
+                f"it is no longer valid for {gone}; ssl.allow.san.changes=true would allow that"
+            )
+
+
+def openssl_name(suite: str) -> str:
+    """OpenSSL's name of a cipher suite: ECDHE-RSA-AES128-GCM-SHA256 of TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256."""
+    if "_WITH_" not in suite:
+        return suite
+    exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+    cipher = cipher.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("_CBC", "")
+    if cipher.startswith("CHACHA20"):
+        cipher = "CHACHA20-POLY1305"
+    prefix = "" if exchange == "RSA" else exchange.replace("_", "-") + "-"
+    return prefix + cipher.replace("_", "-")
