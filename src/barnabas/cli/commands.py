@@ -63,6 +63,7 @@ COMMANDS: Final = (
         also=("barnabas.cli.pipeline_records",),
     ),
     Command("pipelines", "barnabas.cli.pipelines", "Run many pipelines in one server."),
+    Command("registry", "barnabas.cli.registry", "Serve a schema registry."),
     Command(
         "kafka", "barnabas.cli.kafka.main", "Kafka's own tools: kafka-topics and the others.", plain=True
     ),

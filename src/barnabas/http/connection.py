@@ -1,0 +1,83 @@
+"""One HTTP connection: uvicorn's, with bounds on what a peer can hold without having sent a request.
+
+uvicorn closes a connection that is idle between two requests. A peer that sends half a request line, or headers
+without end, or does not read its answer, would keep a connection and its memory for ever: here it loses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEADER_BYTES_MAX: Final = 64 << 10
+HEADER_TIMEOUT_S: Final = 20.0
+CONNECTIONS_MAX: Final = 5_000
+ABORT: Final = "barnabas.abort"
+"""Key in the scope's extensions: drops the connection at once, with what is still to be written."""
+
+
+class LimitedConnection(HttpToolsProtocol):
+    """uvicorn's connection; `_awaited` runs while a request has begun and its headers are not complete."""
+
+    _awaited: asyncio.TimerHandle | None = None
+    _header_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, or close it when there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS_MAX:
+            transport.abort()
+            return
+        self._await_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The peer has closed."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the peer: headers are counted and timed, bodies are the guard's."""
+        idle = self._is_idle()
+        if idle:
+            self._header_bytes += len(data)
+        super().data_received(data)
+        if not self._is_idle():
+            self._stop_waiting()
+            self._header_bytes = 0
+        elif self.transport.is_closing():
+            self._stop_waiting()
+        elif self._header_bytes > HEADER_BYTES_MAX:
+            self._stop_waiting()
+            self.send_400_response(f"The headers are over {HEADER_BYTES_MAX} bytes.")
+        elif self._awaited is None and idle:
+            self._await_headers()
+
+    def on_message_begin(self) -> None:
+        """A request begins: its handler can drop the connection."""
+        super().on_message_begin()
+        scope = cast("dict[str, Any]", self.scope)
+        scope["extensions"] = {ABORT: self.transport.abort}
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Idle for too long. Aborted, since a peer that does not read would keep a closing connection."""
+        if not self.transport.is_closing():
+            self.transport.abort()
+
+    def _is_idle(self) -> bool:
+        cycle = self.cycle
+        return cycle is None or cycle.response_complete
+
+    def _await_headers(self) -> None:
+        self._awaited = self.loop.call_later(HEADER_TIMEOUT_S, self._headers_late)
+
+    def _stop_waiting(self) -> None:
+        if self._awaited is not None:
+            self._awaited.cancel()
+            self._awaited = None
+
+    def _headers_late(self) -> None:
+        self._awaited = None
+        if self._is_idle() and not self.transport.is_closing():
+            self.transport.abort()

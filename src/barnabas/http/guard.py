@@ -1,0 +1,230 @@
+"""What surrounds every request: id, access log, limits, users, errors in the shape of the service's API.
+
+The access log has one line for each request, in `barnabas.http.access`: constant text plus fields.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from barnabas.http.connection import ABORT
+from barnabas.http.errors import ErrorShape, HttpError
+
+log = logging.getLogger("barnabas.http")
+access = logging.getLogger("barnabas.http.access")
+
+REQUEST_ID: Final = b"x-request-id"
+_SANE_ID: Final = re.compile(r"[\w.:=+/@-]{1,128}", re.ASCII)
+
+DISCARDED_BYTES_MAX: Final = 64 << 20
+DISCARD_S: Final = 2.0
+
+Authenticate = Callable[[Scope], Awaitable[str | None]]
+"""Who sends a request: a name, or None for everybody. Raises HttpError 401 or 403. Runs before the body is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """body_bytes: of one request. request_s: from its headers to the last byte of its answer. requests: at a time."""
+
+    body_bytes: int = 16 << 20
+    request_s: float = 60.0
+    requests: int = 1_000
+
+
+class Guard:
+    """ASGI middleware, the outermost one. in_flight: requests under way."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        shape: ErrorShape,
+        *,
+        limits: Limits,
+        service: str,
+        authenticate: Authenticate | None = None,
+    ) -> None:
+        self.app = app
+        self.shape = shape
+        self.limits = limits
+        self.service = service
+        self.authenticate = authenticate
+        self.in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            if scope["type"] != "lifespan":  # a web socket: nothing here speaks it
+                await send({"type": "websocket.close", "code": 1000})
+            return
+        exchange = Exchange(scope, receive, send, self.limits.body_bytes)
+        self.in_flight += 1
+        try:
+            async with asyncio.timeout(self.limits.request_s):
+                await self._run(exchange)
+        except TimeoutError:
+            await self._late(exchange)
+        finally:
+            self.in_flight -= 1
+            self._note(exchange)
+
+    async def _run(self, exchange: Exchange) -> None:
+        try:
+            if self.in_flight > self.limits.requests:
+                raise HttpError(
+                    503,
+                    f"{self.limits.requests} requests are under way already; try again",
+                    headers={"retry-after": "1"},
+                )
+            exchange.check_announced()
+            if self.authenticate is not None:
+                exchange.user = await self.authenticate(exchange.scope)
+                exchange.scope["state"]["user"] = exchange.user
+            await self.app(exchange.scope, exchange.receive, exchange.send)
+        except HttpError as error:
+            await self._refuse(exchange, error)
+        except HTTPException as error:  # Starlette's own: no such path, method not allowed
+            headers = dict(error.headers or {})
+            await self._refuse(exchange, HttpError(error.status_code, error.detail, headers=headers))
+        except (TimeoutError, asyncio.CancelledError):
+            raise
+        except Exception:
+            fields = {"service": self.service, "path": exchange.scope["path"], "request_id": exchange.id}
+            log.exception("request failed", extra=fields)
+            error_text = f"an internal error; the log has it under request id {exchange.id}"
+            await self._refuse(exchange, HttpError(500, error_text))
+
+    async def _refuse(self, exchange: Exchange, error: HttpError, *, discard: bool = True) -> None:
+        if exchange.status:  # the answer has begun: it cannot be taken back
+            exchange.abort()
+            return
+        if discard:
+            await exchange.discard()
+        body, media_type = self.shape(error, exchange.id)
+        headers = {"content-type": media_type, "content-length": str(len(body)), **error.headers}
+        if not exchange.body_read:
+            headers["connection"] = "close"  # what is left of the body is not read
+        raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await exchange.send({"type": "http.response.start", "status": error.status, "headers": raw})
+        await exchange.send({"type": "http.response.body", "body": body})
+
+    async def _late(self, exchange: Exchange) -> None:
+        """The time is over: say so if nothing was said, and let the connection go if it does not take that."""
+        what = "the body did not arrive" if not exchange.body_read else "there was no answer"
+        status = 503 if exchange.body_read else 408
+        try:
+            async with asyncio.timeout(1):
+                refusal = HttpError(status, f"{what} within {self.limits.request_s:g} s")
+                await self._refuse(exchange, refusal, discard=False)
+        except TimeoutError:
+            exchange.abort()
+
+    def _note(self, exchange: Exchange) -> None:
+        if not access.isEnabledFor(logging.INFO):
+            return
+        client = exchange.scope.get("client")
+        access.info(
+            "request",
+            extra={
+                "service": self.service,
+                "client": f"{client[0]}:{client[1]}" if client else "-",
+                "user": exchange.user or "-",
+                "method": exchange.scope["method"],
+                "path": exchange.scope["path"],
+                "query": exchange.scope["query_string"].decode("latin-1"),
+                "status": exchange.status,
+                "bytes_in": exchange.bytes_in,
+                "bytes_out": exchange.bytes_out,
+                "took_ms": round((time.monotonic() - exchange.begun) * 1000, 1),
+                "request_id": exchange.id,
+            },
+        )
+
+
+class Exchange:
+    """One request and its answer as they pass. status: 0 until the answer begins."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, body_bytes_max: int) -> None:
+        self.scope = scope
+        self.status = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.body_read = False
+        self.user: str | None = None
+        self.begun = time.monotonic()
+        self._receive = receive
+        self._send = send
+        self._body_bytes_max = body_bytes_max
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        given = headers.get(REQUEST_ID, b"").decode("latin-1")
+        self.id = given if _SANE_ID.fullmatch(given) else uuid.uuid4().hex
+        length = headers.get(b"content-length", b"")
+        self._announced = int(length) if length.isdigit() and len(length) < 19 else 0
+        if not self._announced and b"transfer-encoding" not in headers:
+            self.body_read = True
+        self._expects_continue = headers.get(b"expect", b"").lower() == b"100-continue"
+        scope.setdefault("state", {})["request_id"] = self.id
+
+    def check_announced(self) -> None:
+        """Raises HttpError for a body that says of itself that it is too large."""
+        if self._announced > self._body_bytes_max:
+            self._too_large(self._announced)
+
+    def _too_large(self, size: int) -> None:
+        at_least = "at least " if size != self._announced else ""
+        limit = self._body_bytes_max
+        raise HttpError(413, f"the body has {at_least}{size} bytes; the limit is {limit}")
+
+    async def receive(self) -> Message:
+        """The next piece of the body. Raises HttpError when it gets too large."""
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self.bytes_in += len(message.get("body", b""))
+            self.body_read = not message.get("more_body", False)
+            if self.bytes_in > self._body_bytes_max:
+                self._too_large(self.bytes_in)
+        return message
+
+    async def discard(self) -> None:
+        """Takes what is still coming of a body that nobody wants, within bounds.
+
+        A connection that is closed while the peer is sending is reset, and the peer would not see the answer.
+        """
+        if self._expects_continue:
+            return  # the peer waits for a word before it sends
+        left = DISCARDED_BYTES_MAX
+        try:
+            async with asyncio.timeout(DISCARD_S):
+                while not self.body_read and left > 0:
+                    message = await self._receive()
+                    if message["type"] != "http.request":
+                        return
+                    left -= len(message.get("body", b""))
+                    self.body_read = not message.get("more_body", False)
+        except TimeoutError:
+            return
+
+    async def send(self, message: Message) -> None:
+        """A piece of the answer."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id.encode())]
+        elif message["type"] == "http.response.body":
+            self.bytes_out += len(message.get("body", b""))
+        await self._send(message)
+
+    def abort(self) -> None:
+        """Drop the connection at once."""
+        drop: Any = self.scope.get("extensions", {}).get(ABORT)
+        if drop is not None:
+            drop()

@@ -1,0 +1,354 @@
+"""Listening and serving. A service is a list of routes and how it is begun and ended; several share a process.
+
+async with HttpServer(service, HttpOptions("127.0.0.1:8081")) as server:
+    print(server.url)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from barnabas.http.connection import LimitedConnection
+from barnabas.http.errors import ErrorShape
+from barnabas.http.guard import Authenticate, Guard, Limits
+
+log = logging.getLogger("barnabas.http")
+
+KEEP_ALIVE_S: Final = 75
+LISTEN_BACKLOG: Final = 1024
+
+
+class ServiceError(Exception):
+    """A service cannot start; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files. client_ca_file: whose certificates clients must show; None asks for none."""
+
+    certificate_file: str
+    key_file: str
+    key_password: str | None = field(default=None, repr=False)
+    client_ca_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """How a service is offered. listen: HOST:PORT, port 0 takes a free one. cors_origins: `*` for all.
+
+    stop_s: how long requests under way may still take when the service ends.
+    """
+
+    listen: str
+    limits: Limits = field(default_factory=Limits)
+    cors_origins: tuple[str, ...] = ()
+    tls: TlsFiles | None = None
+    authenticate: Authenticate | None = None
+    stop_s: float = 30.0
+
+
+async def _nothing() -> None:
+    return None
+
+
+@dataclass(slots=True)
+class Service:
+    """What is served. routes: the API. shape: its errors.
+
+    start runs before the first request, with the service's own URL; stop after the last answer.
+    unready: why requests cannot be served right now, None when they can (`GET /ready`).
+    raw_paths: parts of a path reach the handlers as they were sent, so that a name may hold `%2F`.
+    """
+
+    name: str
+    routes: Sequence[BaseRoute]
+    shape: ErrorShape
+    start: Callable[[str], Awaitable[None]]
+    stop: Callable[[], Awaitable[None]] = _nothing
+    unready: Callable[[], str | None] = lambda: None
+    raw_paths: bool = False
+
+
+def make_app(service: Service, options: HttpOptions) -> ASGIApp:
+    """The service with everything that surrounds it, as an ASGI application."""
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        reason = service.unready()
+        if reason is None:
+            return JSONResponse({"status": "ready"})
+        return JSONResponse({"status": "not ready", "reason": reason}, 503)
+
+    # The most general paths come last: an API may have `/{name}`.
+    routes = [Route("/health", health), Route("/ready", ready), *service.routes]
+    middleware = []
+    if options.cors_origins:
+        middleware.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=list(options.cors_origins),
+                allow_methods=["*"],
+                allow_headers=["*"],
+                expose_headers=["x-request-id"],
+            )
+        )
+    app = Starlette(routes=routes, middleware=middleware)
+    app.router.redirect_slashes = False
+    return Guard(
+        _Bare(app, service.raw_paths),
+        service.shape,
+        limits=options.limits,
+        service=service.name,
+        authenticate=options.authenticate,
+    )
+
+
+class _Bare:
+    """Starlette without its own error pages: what handlers raise reaches the guard."""
+
+    def __init__(self, app: Starlette, raw_paths: bool) -> None:
+        self._raw_paths = raw_paths
+        self._router: ASGIApp = app.router
+        for middleware in reversed(app.user_middleware):
+            self._router = middleware.cls(self._router, *middleware.args, **middleware.kwargs)
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self._app
+        if self._raw_paths:
+            scope["path"] = scope["raw_path"].decode("latin-1")
+        await self._router(scope, receive, send)
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn without hands on the process's signals. listening: set once it accepts connections, or has failed."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections."""
+        try:
+            await super().startup(sockets)
+        finally:
+            self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals belong to the process, which may hold other servers."""
+        yield
+
+
+class HttpServer:
+    """One service on one address. url: where it answers, once it has started.
+
+    build makes the service inside of the event loop that will serve it.
+    """
+
+    def __init__(self, build: Callable[[], Service], options: HttpOptions) -> None:
+        self._build = build
+        self.options = options
+        self.url = ""
+        self._socket: socket.socket | None = None
+        self._server: _Uvicorn | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Listen, start the service, serve. Raises ServiceError."""
+        self._socket = listen(self.options.listen)
+        self.service = self._build()
+        host, port = self._socket.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        scheme = "http" if self.options.tls is None else "https"
+        self.url = f"{scheme}://{shown}:{port}"
+        try:
+            config = self._config()
+            await self.service.start(self.url)
+        except BaseException:
+            self._socket.close()
+            raise
+        self._server = _Uvicorn(config)
+        self._task = asyncio.create_task(self._server.serve([self._socket]), name=self.service.name)
+        await self._server.listening.wait()
+        if self._task.done():
+            await self._task
+        log.info("service started", extra={"service": self.service.name, "url": self.url})
+
+    async def stop(self) -> None:
+        """No new requests; those under way are answered; the service ends."""
+        if self._server is None or self._task is None:
+            return
+        self._server.should_exit = True
+        try:
+            await self._task
+        finally:
+            await self.service.stop()
+        log.info("service stopped", extra={"service": self.service.name})
+
+    def _config(self) -> uvicorn.Config:
+        tls = self.options.tls
+        config = uvicorn.Config(
+            make_app(self.service, self.options),
+            http=LimitedConnection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=int(self.options.stop_s),
+            ssl_certfile=tls.certificate_file if tls else None,
+            ssl_keyfile=tls.key_file if tls else None,
+            ssl_keyfile_password=tls.key_password if tls else None,
+            ssl_ca_certs=tls.client_ca_file if tls else None,
+            ssl_cert_reqs=ssl.CERT_REQUIRED if tls and tls.client_ca_file else ssl.CERT_NONE,
+        )
+        try:
+            config.load()
+        except (OSError, ssl.SSLError) as error:
+            files = (
+                ", ".join(f for f in (tls.certificate_file, tls.key_file, tls.client_ca_file) if f)
+                if tls
+                else ""
+            )
+            raise ServiceError(f"TLS files cannot be loaded ({files}): {error}") from error
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        return config
+
+    async def __aenter__(self) -> HttpServer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """HOST:PORT; `:PORT` and `PORT` listen on 127.0.0.1. Raises ServiceError."""
+    host, _, port = text.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ServiceError(f"--listen {text!r} is not HOST:PORT, for example --listen localhost:8081")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def listen(address: str) -> socket.socket:
+    """A listening socket. Raises ServiceError."""
+    host, port = parse_listen(address)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, where = found[0]
+        return socket.create_server(where[:2], family=family, backlog=LISTEN_BACKLOG)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ServiceError(f"cannot listen on {address}: {reason}; choose another with --listen") from error
+
+
+async def serve(servers: Sequence[HttpServer], ready: Callable[[], None]) -> int:
+    """Runs until SIGTERM or SIGINT; 0 after a clean stop. Raises ServiceError."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    started: list[HttpServer] = []
+    try:
+        for server in servers:
+            await server.start()
+            started.append(server)
+        ready()
+        await ended.wait()
+    finally:
+        await asyncio.gather(*(server.stop() for server in reversed(started)))
+    return 0
+
+
+def run(servers: Sequence[HttpServer], ready: Callable[[], None]) -> int:
+    """`serve` in a loop of its own, uvloop's where it is installed."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(serve(servers, ready))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+class ServerThread:
+    """Servers on a loop of their own in a thread, beside a broker that keeps its loop to itself."""
+
+    def __init__(self, servers: Sequence[HttpServer]) -> None:
+        self.servers = servers
+        self._ended = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="http services", daemon=True)
+
+    def start(self) -> None:
+        """Returns once they answer. Raises ServiceError."""
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            raise ServiceError(str(self._failure)) from self._failure
+
+    def stop(self) -> None:
+        """Ends them; returns once they have answered what they took."""
+        if self._loop is not None and self._thread.is_alive():
+            with contextlib.suppress(RuntimeError):  # it has just ended
+                self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(self._serve())
+        except Exception as error:
+            log.exception("services failed")
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        started: list[HttpServer] = []
+        try:
+            for server in self.servers:
+                await server.start()
+                started.append(server)
+        except ServiceError as error:
+            self._failure = error
+            self._ended.set()
+        self._ready.set()
+        await self._ended.wait()
+        for server in reversed(started):
+            await server.stop()
+
+
+def say(text: str) -> None:
+    """A line on standard output, at once."""
+    print(text, file=sys.stdout, flush=True)

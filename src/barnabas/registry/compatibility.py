@@ -1,0 +1,87 @@
+"""Whether a new version suits the versions before it, by level; reasons as people read them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from barnabas.registry.formats.base import Parsed, Problem
+from barnabas.registry.model import Config, Content, Level, Version
+
+Reading = Callable[[Version], Parsed]
+
+
+def reasons(
+    new: Parsed,
+    content: Content,
+    earlier: Sequence[Version],
+    level: Level,
+    read: Reading,
+    *,
+    all_of_them: bool = False,
+) -> list[str]:
+    """Why `new` must not follow these versions (in order); empty when it may.
+
+    all_of_them: every version counts whatever the level says, as where one was named. The newest is compared first,
+    and the first version that does not suit ends it.
+    """
+    if level is Level.NONE or not earlier:
+        return []
+    count = len(earlier) if level.transitive or all_of_them else 1
+    for version in list(reversed(earlier))[:count]:
+        found = _against(new, content, version, level, read)
+        if found:
+            return found
+    return []
+
+
+def _against(new: Parsed, content: Content, version: Version, level: Level, read: Reading) -> list[str]:
+    if version.content.type != content.type:
+        return [
+            f"{{errorType:'SCHEMA_TYPE_CHANGED', description:'the new schema is {content.type}, version "
+            f"{version.version} is {version.content.type}; register it under another subject'}}",
+            *_about(version, level),
+        ]
+    old = read(version)
+    if old.canonical == new.canonical:
+        return []
+    found: list[str] = []
+    if level.backward:
+        found += [
+            _shown(problem, "the new schema", "the old schema") for problem in new.problems_reading(old)
+        ]
+    if level.forward:
+        found += [
+            _shown(problem, "the old schema", "the new schema") for problem in old.problems_reading(new)
+        ]
+    return [*found, *_about(version, level)] if found else []
+
+
+def _shown(problem: Problem, reader: str, writer: str) -> str:
+    message = problem.message.replace("{new}", reader).replace("{old}", writer)
+    return (
+        f"{{errorType:'{problem.kind}', description:'at {problem.path} of {reader}: {message}', "
+        f"additionalInfo:'{problem.advice}'}}"
+    )
+
+
+def _about(version: Version, level: Level) -> list[str]:
+    text = version.content.text
+    return [
+        f"{{oldSchemaVersion: {version.version}}}",
+        f"{{oldSchema: '{text if len(text) <= 2000 else text[:2000] + '...'}'}}",
+        f"{{compatibility: '{level.value}'}}",
+    ]
+
+
+def in_group(versions: Sequence[Version], content: Content, config: Config) -> list[Version]:
+    """The versions that the new one must suit: all, or those of its compatibility group."""
+    name = config.compatibility_group
+    if not name:
+        return list(versions)
+    own = _property(content, name)
+    return [version for version in versions if _property(version.content, name) == own]
+
+
+def _property(content: Content, name: str) -> str | None:
+    value = ((content.metadata or {}).get("properties") or {}).get(name)
+    return value if isinstance(value, str) else None

@@ -1,0 +1,56 @@
+"""Refusals of the registry: HTTP status, Confluent's error code, one sentence. Pure."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Code(IntEnum):
+    """Confluent's error codes; the first three digits are the HTTP status."""
+
+    SUBJECT_NOT_FOUND = 40401
+    VERSION_NOT_FOUND = 40402
+    SCHEMA_NOT_FOUND = 40403
+    SUBJECT_SOFT_DELETED = 40404
+    SUBJECT_NOT_SOFT_DELETED = 40405
+    VERSION_SOFT_DELETED = 40406
+    VERSION_NOT_SOFT_DELETED = 40407
+    SUBJECT_CONFIG_NOT_FOUND = 40408
+    SUBJECT_MODE_NOT_FOUND = 40409
+    INCOMPATIBLE = 409
+    INVALID_SCHEMA = 42201
+    INVALID_VERSION = 42202
+    INVALID_COMPATIBILITY = 42203
+    INVALID_MODE = 42204
+    NOT_PERMITTED = 42205
+    REFERENCE_EXISTS = 42206
+    ID_MISMATCH = 42207
+    INVALID_SUBJECT = 42208
+    TOO_LARGE = 42209
+    INVALID_RULE_SET = 42210
+    CONTEXT_NOT_EMPTY = 42211
+    STORE_FAILED = 50001
+    STORE_TIMEOUT = 50002
+    FORWARDING_FAILED = 50003
+    NO_LEADER = 50004
+
+
+class RegistryError(Exception):
+    """A request is refused. The message says what was wrong with what, and what to do."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = int(code)
+        self.message = message
+        super().__init__(message)
+
+    @property
+    def status(self) -> int:
+        """The HTTP status that goes with the code."""
+        return self.code // 100 if self.code >= 1000 else self.code
+
+
+class InvalidSchema(RegistryError):
+    """A schema cannot be read; the message names the place in it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.INVALID_SCHEMA, message)

@@ -1,0 +1,1 @@
+"""The three schema languages: read, write in one form, compare. Pure."""

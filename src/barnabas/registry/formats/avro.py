@@ -1,0 +1,502 @@
+"""Avro schemas: read with all names resolved, written as Avro's own `Schema.toString` does. Pure.
+
+Source: the Avro specification 1.12 (names, aliases, defaults, logical types).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from barnabas.http.json_text import BadJson, parse_json
+from barnabas.registry.errors import InvalidSchema
+from barnabas.registry.formats.base import Dependency, Parsed, Problem
+
+PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+NAMED: Final = ("record", "error", "enum", "fixed")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_BYTES_DEFAULT: Final = re.compile(r"[\x00-\xff]*")
+ORDERS: Final = ("ascending", "descending", "ignore")
+LONG_MAX: Final = (1 << 63) - 1
+INT_MAX: Final = (1 << 31) - 1
+_RESERVED: Final = {
+    "record": {"type", "name", "namespace", "doc", "aliases", "fields"},
+    "error": {"type", "name", "namespace", "doc", "aliases", "fields"},
+    "enum": {"type", "name", "namespace", "doc", "aliases", "symbols", "default"},
+    "fixed": {"type", "name", "namespace", "doc", "aliases", "size"},
+    "array": {"type", "items"},
+    "map": {"type", "values"},
+    "field": {"name", "type", "doc", "default", "order", "aliases"},
+}
+
+
+class _Missing:
+    """No default was given (null is one)."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = _Missing()
+
+
+@dataclass(slots=True, eq=False)
+class AvroField:
+    """One field of a record."""
+
+    name: str
+    type: AvroType
+    default: Any = MISSING
+    aliases: tuple[str, ...] = ()
+    order: str = "ascending"
+    doc: str | None = None
+    properties: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class AvroType:
+    """One type; named ones are shared by all places that name them, so the whole may be a graph with circles.
+
+    name: the full name of a named type. children: branches of a union, else the items or values.
+    """
+
+    kind: str
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    doc: str | None = None
+    fields: list[AvroField] = field(default_factory=list)
+    symbols: tuple[str, ...] = ()
+    default: str | None = None
+    size: int = 0
+    children: list[AvroType] = field(default_factory=list)
+    properties: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def logical(self) -> str | None:
+        """The logical type, where the type beneath may carry it; others are to be ignored by the specification."""
+        name = self.properties.get("logicalType")
+        return name if isinstance(name, str) and _logical_is_valid(self, name) else None
+
+    @property
+    def short_name(self) -> str:
+        """The name without its namespace."""
+        return self.name.rpartition(".")[2]
+
+
+LOGICAL: Final[Mapping[str, tuple[str, ...]]] = {
+    "date": ("int",),
+    "time-millis": ("int",),
+    "time-micros": ("long",),
+    "timestamp-millis": ("long",),
+    "timestamp-micros": ("long",),
+    "timestamp-nanos": ("long",),
+    "local-timestamp-millis": ("long",),
+    "local-timestamp-micros": ("long",),
+    "local-timestamp-nanos": ("long",),
+    "uuid": ("string", "fixed"),
+    "decimal": ("bytes", "fixed"),
+    "big-decimal": ("bytes",),
+    "duration": ("fixed",),
+}
+
+
+def _logical_is_valid(held: AvroType, name: str) -> bool:
+    if held.kind not in LOGICAL.get(name, ()):
+        return False
+    if name == "decimal":
+        precision, scale = held.properties.get("precision"), held.properties.get("scale", 0)
+        if not isinstance(precision, int) or not isinstance(scale, int) or precision < 1:
+            return False
+        return 0 <= scale <= precision and (held.kind == "bytes" or precision <= digits_of(held.size))
+    if name == "uuid" and held.kind == "fixed":
+        return held.size == 16
+    return name != "duration" or held.size == 12
+
+
+def digits_of(size: int) -> int:
+    """How many decimal digits a signed number of so many bytes holds for certain."""
+    return len(str(2 ** (8 * min(size, 1 << 10) - 1) - 1)) - 1 if size else 0
+
+
+class AvroSchema:
+    """A schema that was read. root: its type. foreign: full names that its references define."""
+
+    def __init__(self, root: AvroType, foreign: frozenset[str] = frozenset()) -> None:
+        self.root = root
+        self.foreign = foreign
+        self.canonical = _dump(_Writer(foreign).type(root, ""))
+
+    def normalized(self) -> str:
+        """Names in full, other attributes in order of their names."""
+        return _dump(_Writer(self.foreign, normalize=True).type(self.root, ""))
+
+    def problems_reading(self, writer: Parsed) -> Sequence[Problem]:
+        """Why this schema cannot read what `writer` wrote."""
+        from barnabas.registry.formats.avro_compatibility import problems
+
+        assert isinstance(writer, AvroSchema)
+        return problems(self.root, writer.root)
+
+    def formatted(self, style: str) -> str:
+        """`resolved` has the types of references written out; empty is the stored form."""
+        if style in ("", "default"):
+            return self.canonical
+        if style == "resolved":
+            return _dump(_Writer(frozenset()).type(self.root, ""))
+        raise InvalidSchema(f"format {style!r} is not one of Avro's: resolved")
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def read_avro(text: str, dependencies: Sequence[Dependency] = (), *, new: bool = True) -> AvroSchema:
+    """new: defaults are checked as well, which is not done to schemas that were stored earlier.
+
+    dependencies: innermost first. Raises InvalidSchema that names the place.
+    """
+    reader = _Reader(new)
+    try:
+        for dependency in dependencies:
+            reader.place = f"reference {dependency.name}: "
+            reader.type(_json(dependency.text, reader.place), "", "")
+        foreign = frozenset(reader.names)
+        reader.place = ""
+        root = reader.type(_json(text, ""), "", "")
+        reader.check_defaults()
+        return AvroSchema(root, foreign)
+    except RecursionError:
+        raise InvalidSchema("the schema is nested too deeply") from None
+
+
+def _json(text: str, where: str) -> Any:
+    stripped = text.strip()
+    if stripped in PRIMITIVES:  # Avro's own parser takes a bare name too
+        return stripped
+    try:
+        return parse_json(text)
+    except BadJson as error:
+        raise InvalidSchema(f"{where}the schema is not JSON: {error}") from None
+
+
+class _Reader:
+    """Reads one schema after another with the names of the earlier ones. place: what messages begin with."""
+
+    def __init__(self, check_defaults: bool) -> None:
+        self.names: dict[str, AvroType] = {}
+        self.place = ""
+        self._defaults: list[tuple[AvroField, str]] | None = [] if check_defaults else None
+
+    def fail(self, path: str, message: str) -> InvalidSchema:
+        return InvalidSchema(f"{self.place}{path or '/'}: {message}")
+
+    def type(self, given: Any, namespace: str, path: str) -> AvroType:
+        if isinstance(given, str):
+            return self._by_name(given, namespace, path)
+        if isinstance(given, list):
+            return self._union(given, namespace, path)
+        if not isinstance(given, dict):
+            raise self.fail(path, f"{_shown(given)} is not a type: a name, an object or a list is expected")
+        kind = given.get("type")
+        if kind is None:
+            raise self.fail(path, "an object without `type`")
+        if not isinstance(kind, str):
+            # {"type": {...}}: Avro's own parser takes the inner one.
+            return self.type(kind, namespace, f"{path}/type")
+        if kind in NAMED:
+            return self._named(kind, given, namespace, path)
+        if kind in ("array", "map"):
+            part = "items" if kind == "array" else "values"
+            if part not in given:
+                raise self.fail(path, f"{kind} without `{part}`")
+            child = self.type(given[part], namespace, f"{path}/{part}")
+            return AvroType(kind, children=[child], properties=_rest(given, kind))
+        if kind in PRIMITIVES:
+            return AvroType(kind, properties={k: v for k, v in given.items() if k != "type"})
+        return self._by_name(kind, namespace, f"{path}/type")
+
+    def _by_name(self, name: str, namespace: str, path: str) -> AvroType:
+        if name in PRIMITIVES:
+            return AvroType(name)
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        found = self.names.get(full) or self.names.get(name)
+        if found is None:
+            raise self.fail(
+                path,
+                f"type {name!r} is not known: define it before it is used, or name in `references` the subject that does",
+            )
+        return found
+
+    def _union(self, given: list[Any], namespace: str, path: str) -> AvroType:
+        if not given:
+            raise self.fail(path, "a union without branches")
+        union = AvroType("union")
+        seen: set[str] = set()
+        for index, branch in enumerate(given):
+            made = self.type(branch, namespace, f"{path}/{index}")
+            if made.kind == "union":
+                raise self.fail(f"{path}/{index}", "a union directly inside a union")
+            label = made.name or made.kind
+            if label in seen:
+                raise self.fail(f"{path}/{index}", f"{label!r} stands twice in one union")
+            seen.add(label)
+            union.children.append(made)
+        return union
+
+    def _named(self, kind: str, given: dict[str, Any], namespace: str, path: str) -> AvroType:
+        full, namespace = self._full_name(given, namespace, path)
+        if full in self.names:
+            raise self.fail(path, f"{full!r} is defined twice")
+        aliases = self._aliases(given, path)
+        made = AvroType(
+            "record" if kind == "error" else kind,
+            full,
+            tuple(a if "." in a or not namespace else f"{namespace}.{a}" for a in aliases),
+            _text(given.get("doc")),
+            properties=_rest(given, kind),
+        )
+        if kind == "error":
+            made.properties = {"_error": True, **made.properties}
+        self.names[full] = made
+        if kind in ("record", "error"):
+            self._fields(made, given, namespace, path)
+        elif kind == "enum":
+            self._symbols(made, given, path)
+        else:
+            size = given.get("size")
+            if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= INT_MAX:
+                raise self.fail(path, f"size {_shown(size)} of fixed {full!r} is not a number of bytes")
+            made.size = size
+        return made
+
+    def _full_name(self, given: dict[str, Any], namespace: str, path: str) -> tuple[str, str]:
+        name = given.get("name")
+        if not isinstance(name, str) or not name:
+            raise self.fail(path, f"{given['type']} without a name")
+        own = given.get("namespace")
+        if own is not None and not isinstance(own, str):
+            raise self.fail(path, f"namespace {_shown(own)} is not a text")
+        if "." in name:
+            namespace = name.rpartition(".")[0]
+        else:
+            namespace = namespace if own is None else own
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        for part in full.lstrip(".").split("."):
+            if not _NAME.fullmatch(part):
+                raise self.fail(path, f"{full!r} is not a name: letters, digits and _, no digit first")
+        if full in PRIMITIVES:
+            raise self.fail(path, f"{full!r} is the name of a primitive type")
+        return full.lstrip("."), namespace
+
+    def _aliases(self, given: dict[str, Any], path: str) -> list[str]:
+        aliases = given.get("aliases") or []
+        if not isinstance(aliases, list) or not all(isinstance(a, str) and a for a in aliases):
+            raise self.fail(path, "aliases are not a list of names")
+        return aliases
+
+    def _fields(self, record: AvroType, given: dict[str, Any], namespace: str, path: str) -> None:
+        rows = given.get("fields")
+        if not isinstance(rows, list):
+            raise self.fail(path, f"record {record.name!r} without a list of `fields`")
+        seen: set[str] = set()
+        for index, row in enumerate(rows):
+            here = f"{path}/fields/{index}"
+            if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+                raise self.fail(here, "a field without a name")
+            name = row["name"]
+            if not _NAME.fullmatch(name):
+                raise self.fail(here, f"{name!r} is not a name: letters, digits and _, no digit first")
+            if name in seen:
+                raise self.fail(here, f"field {name!r} stands twice in record {record.name!r}")
+            seen.add(name)
+            if "type" not in row:
+                raise self.fail(here, f"field {name!r} without a type")
+            order = row.get("order", "ascending")
+            if order not in ORDERS:
+                raise self.fail(
+                    here, f"order {_shown(order)} of field {name!r} is not one of {', '.join(ORDERS)}"
+                )
+            made = AvroField(
+                name,
+                self.type(row["type"], namespace, f"{here}/type"),
+                row.get("default", MISSING),
+                tuple(self._aliases(row, here)),
+                order,
+                _text(row.get("doc")),
+                _rest(row, "field"),
+            )
+            record.fields.append(made)
+            if self._defaults is not None and made.default is not MISSING:
+                self._defaults.append((made, here))
+
+    def _symbols(self, enum: AvroType, given: dict[str, Any], path: str) -> None:
+        symbols = given.get("symbols")
+        if not isinstance(symbols, list) or not all(isinstance(s, str) for s in symbols):
+            raise self.fail(path, f"enum {enum.name!r} without a list of `symbols`")
+        for symbol in symbols:
+            if not _NAME.fullmatch(symbol):
+                raise self.fail(
+                    path, f"symbol {symbol!r} is not a name: letters, digits and _, no digit first"
+                )
+        if len(set(symbols)) != len(symbols):
+            twice = next(s for s in symbols if symbols.count(s) > 1)
+            raise self.fail(path, f"symbol {twice!r} stands twice in enum {enum.name!r}")
+        default = given.get("default")
+        if default is not None and default not in symbols:
+            raise self.fail(path, f"default {_shown(default)} is not a symbol of enum {enum.name!r}")
+        enum.symbols, enum.default = tuple(symbols), default
+
+    def check_defaults(self) -> None:
+        """Once everything is read, since a default may be of a record that is still being read. Raises InvalidSchema."""
+        for held, path in self._defaults or ():
+            if not default_fits(held.type, held.default):
+                shown = describe(held.type)
+                hint = (
+                    "; the default of a union belongs to one of its branches"
+                    if held.type.kind == "union"
+                    else ""
+                )
+                raise self.fail(
+                    path,
+                    f"default {_shown(held.default)} of field {held.name!r} is not of type {shown}{hint}",
+                )
+
+
+def default_fits(held: AvroType, value: Any) -> bool:
+    """Whether JSON is a default of this type. Any branch of a union will do, as of Avro 1.12."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    match held.kind:
+        case "null":
+            return value is None
+        case "boolean":
+            return isinstance(value, bool)
+        case "int" | "long":
+            most = INT_MAX if held.kind == "int" else LONG_MAX
+            return number and isinstance(value, int) and -most - 1 <= value <= most
+        case "float" | "double":
+            return number
+        case "string":
+            return isinstance(value, str)
+        case "bytes" | "fixed":
+            if not isinstance(value, str) or not _BYTES_DEFAULT.fullmatch(value):
+                return False
+            return held.kind == "bytes" or len(value) == held.size
+        case "enum":
+            return value in held.symbols
+        case "array":
+            return isinstance(value, list) and all(default_fits(held.children[0], v) for v in value)
+        case "map":
+            return isinstance(value, dict) and all(default_fits(held.children[0], v) for v in value.values())
+        case "union":
+            return any(default_fits(branch, value) for branch in held.children)
+        case _:
+            return isinstance(value, dict) and all(
+                default_fits(f.type, value[f.name]) if f.name in value else f.default is not MISSING
+                for f in held.fields
+            )
+
+
+def describe(held: AvroType) -> str:
+    """A type in a few words, for messages."""
+    if held.kind == "union":
+        return "union of " + ", ".join(describe(branch) for branch in held.children)
+    if held.name:
+        return f"{held.kind} {held.name}"
+    if held.children:
+        return f"{held.kind} of {describe(held.children[0])}"
+    return f"{held.kind} ({held.logical})" if held.logical else held.kind
+
+
+def _rest(given: dict[str, Any], kind: str) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name not in _RESERVED[kind]}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class _Writer:
+    """A type as JSON: each named type in full where it first stands, by its name afterwards."""
+
+    def __init__(self, known: frozenset[str], *, normalize: bool = False) -> None:
+        self.written = set(known)
+        self.normalize = normalize
+
+    def type(self, held: AvroType, namespace: str) -> Any:
+        if held.kind == "union":
+            return [self.type(branch, namespace) for branch in held.children]
+        if held.name:
+            return self._named(held, namespace)
+        made: dict[str, Any] = {"type": held.kind}
+        if held.children:
+            made["items" if held.kind == "array" else "values"] = self.type(held.children[0], namespace)
+        elif not held.properties:
+            return held.kind
+        return {**made, **self._properties(held.properties)}
+
+    def _named(self, held: AvroType, namespace: str) -> Any:
+        own, _, short = held.name.rpartition(".")
+        if held.name in self.written:
+            return short if own == namespace and not self.normalize else held.name
+        self.written.add(held.name)
+        error = held.properties.get("_error")
+        made: dict[str, Any] = {"type": "error" if error else held.kind}
+        if self.normalize:
+            made["name"] = held.name
+        else:
+            made["name"] = short
+            if own != namespace:
+                made["namespace"] = own
+        if held.doc is not None:
+            made["doc"] = held.doc
+        if held.kind == "enum":
+            made["symbols"] = list(held.symbols)
+            if held.default is not None:
+                made["default"] = held.default
+        elif held.kind == "fixed":
+            made["size"] = held.size
+        else:
+            made["fields"] = [self._field(f, own) for f in held.fields]
+        made.update(self._properties({k: v for k, v in held.properties.items() if k != "_error"}))
+        if held.aliases:
+            made["aliases"] = self._aliases(held, own)
+        return made
+
+    def _aliases(self, held: AvroType, own: str) -> list[str]:
+        if self.normalize:
+            return sorted(held.aliases)
+        return [a.rpartition(".")[2] if a.rpartition(".")[0] == own else a for a in held.aliases]
+
+    def _field(self, held: AvroField, namespace: str) -> dict[str, Any]:
+        made: dict[str, Any] = {"name": held.name, "type": self.type(held.type, namespace)}
+        if held.doc is not None:
+            made["doc"] = held.doc
+        if held.default is not MISSING:
+            made["default"] = held.default
+        if held.order != "ascending":
+            made["order"] = held.order
+        if held.aliases:
+            made["aliases"] = sorted(held.aliases) if self.normalize else list(held.aliases)
+        return {**made, **self._properties(held.properties)}
+
+    def _properties(self, properties: dict[str, Any]) -> dict[str, Any]:
+        if not self.normalize:
+            return properties
+        return {name: sort_names(properties[name]) for name in sorted(properties)}
+
+
+def sort_names(value: Any) -> Any:
+    """JSON with the names of its objects in order."""
+    if isinstance(value, dict):
+        return {name: sort_names(value[name]) for name in sorted(value)}
+    if isinstance(value, list):
+        return [sort_names(item) for item in value]
+    return value

@@ -1,0 +1,218 @@
+"""Whether one Avro schema reads what another wrote: schema resolution of the Avro specification. Pure.
+
+A difference from Confluent's registry: decimals of another precision or scale do not match (the specification says so,
+and readers would silently return other numbers).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.registry.formats.avro import MISSING, AvroField, AvroType, describe
+from barnabas.registry.formats.base import Problem
+
+PROMOTIONS: Final = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+"""From what was written to what may read it."""
+STEPS_MAX: Final = 100_000
+"""Pairs of types that one comparison looks at."""
+
+
+def problems(reader: AvroType, writer: AvroType) -> list[Problem]:
+    """Why `reader` cannot read what `writer` wrote. O(types of one x types of the other) at most."""
+    try:
+        return _Resolver().resolve(reader, writer, "")
+    except RecursionError:
+        return [
+            Problem(
+                "NESTED_TOO_DEEPLY",
+                "/",
+                "the schemas are nested too deeply, or too large, to be compared",
+                "split them, or use references",
+            )
+        ]
+
+
+class _Resolver:
+    """One comparison. A pair of named types that is being compared counts as readable: circles end there."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], list[Problem]] = {}
+        self._steps = 0
+
+    def resolve(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
+        pair = (id(reader), id(writer))
+        if pair in self._known:
+            return self._known[pair]
+        self._steps += 1
+        if self._steps > STEPS_MAX:
+            raise RecursionError
+        self._known[pair] = []
+        known = len(self._known)
+        found = self._compare(reader, writer, path)
+        if found:
+            # What was found readable inside may rest on the assumption that this pair is: it is looked at again.
+            for inner in list(self._known)[known:]:
+                if not self._known[inner]:
+                    del self._known[inner]
+        self._known[pair] = found
+        return found
+
+    def _compare(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
+        if writer.kind == "union":
+            return self._from_union(reader, writer, path)
+        if reader.kind == "union":
+            return self._into_union(reader, writer, path)
+        if reader.kind != writer.kind:
+            if reader.kind in PROMOTIONS.get(writer.kind, ()):
+                return self._decimals(reader, writer, path)
+            return [_type_mismatch(reader, writer, path)]
+        if reader.name:
+            if not _names_match(reader, writer):
+                return [_name_mismatch(reader, writer, path)]
+            if reader.kind == "enum":
+                return _symbols(reader, writer, path)
+            if reader.kind == "fixed":
+                return self._fixed(reader, writer, path)
+            return self._record(reader, writer, path)
+        if reader.children:
+            part = "items" if reader.kind == "array" else "values"
+            return self.resolve(reader.children[0], writer.children[0], f"{path}/{part}")
+        return self._decimals(reader, writer, path)
+
+    def _from_union(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
+        """Each branch that may have been written must be readable."""
+        found: list[Problem] = []
+        for branch in writer.children:
+            if not self.resolve(reader, branch, path):
+                continue
+            if reader.kind == "union":
+                found += self._into_union(reader, branch, path)
+            else:
+                found.append(
+                    Problem(
+                        "MISSING_UNION_BRANCH",
+                        path or "/",
+                        f"{{old}} may hold {describe(branch)}, which {{new}}, {describe(reader)}, does not read",
+                        f"make it a union that has {describe(branch)} as well",
+                    )
+                )
+        return found
+
+    def _into_union(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
+        """One branch must read it. What a branch of the same kind and name lacks is the better explanation."""
+        near: list[Problem] = []
+        for index, branch in enumerate(reader.children):
+            found = self.resolve(branch, writer, f"{path}/{index}")
+            if not found:
+                return []
+            if branch.kind == writer.kind and (not branch.name or _names_match(branch, writer)):
+                near = near or found
+        if near:
+            return near
+        return [
+            Problem(
+                "MISSING_UNION_BRANCH",
+                path or "/",
+                f"{{new}}, {describe(reader)}, lacks a branch that reads {describe(writer)} of {{old}}",
+                f"keep {describe(writer)} in the union",
+            )
+        ]
+
+    def _record(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
+        written = {f.name: f for f in writer.fields}
+        found: list[Problem] = []
+        for index, held in enumerate(reader.fields):
+            here = f"{path}/fields/{index}"
+            source = _source(held, written)
+            if source is not None:
+                found += self.resolve(held.type, source.type, f"{here}/type")
+            elif held.default is MISSING:
+                found.append(
+                    Problem(
+                        "READER_FIELD_MISSING_DEFAULT_VALUE",
+                        here,
+                        f"field {held.name!r} of {{new}} has no default and is not in {{old}}",
+                        f"give {held.name!r} a default, or name its earlier name in its aliases",
+                    )
+                )
+        return found
+
+    def _fixed(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
+        if reader.size != writer.size:
+            return [
+                Problem(
+                    "FIXED_SIZE_MISMATCH",
+                    f"{path}/size",
+                    f"fixed {reader.name} has {reader.size} bytes in {{new}} and {writer.size} in {{old}}",
+                    f"keep the size, or add a new type beside {reader.name}",
+                )
+            ]
+        return self._decimals(reader, writer, path)
+
+    def _decimals(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
+        if reader.logical != "decimal" or writer.logical != "decimal":
+            return []
+        ours, theirs = (
+            (t.properties.get("precision"), t.properties.get("scale", 0)) for t in (reader, writer)
+        )
+        if ours == theirs:
+            return []
+        return [
+            Problem(
+                "DECIMAL_MISMATCH",
+                path or "/",
+                f"decimal({ours[0]},{ours[1]}) of {{new}} does not match decimal({theirs[0]},{theirs[1]}) of {{old}}",
+                "keep precision and scale, or add a new field",
+            )
+        ]
+
+
+def _source(held: AvroField, written: dict[str, AvroField]) -> AvroField | None:
+    """The field that was written, by its name or by one of its aliases."""
+    for name in (held.name, *held.aliases):
+        if name in written:
+            return written[name]
+    return None
+
+
+def _names_match(reader: AvroType, writer: AvroType) -> bool:
+    """Names without namespace, or an alias of the reader. Source: the specification's schema resolution."""
+    return reader.short_name == writer.short_name or writer.name in reader.aliases
+
+
+def _symbols(reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
+    lost = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
+    if not lost or reader.default is not None:
+        return []
+    return [
+        Problem(
+            "MISSING_ENUM_SYMBOLS",
+            f"{path}/symbols",
+            f"enum {reader.name} of {{new}} lacks {', '.join(lost)} of {{old}}",
+            "keep the symbols, or give the enum a default",
+        )
+    ]
+
+
+def _type_mismatch(reader: AvroType, writer: AvroType, path: str) -> Problem:
+    return Problem(
+        "TYPE_MISMATCH",
+        path or "/",
+        f"{describe(reader)} of {{new}} does not read {describe(writer)} of {{old}}",
+        f"keep the type, or make it a union that has {describe(writer)} as well",
+    )
+
+
+def _name_mismatch(reader: AvroType, writer: AvroType, path: str) -> Problem:
+    return Problem(
+        "NAME_MISMATCH",
+        f"{path}/name",
+        f"{describe(reader)} of {{new}} is not {describe(writer)} of {{old}}",
+        f"keep the name, or give {reader.short_name} the alias {writer.name}",
+    )

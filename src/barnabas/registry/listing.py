@@ -1,0 +1,75 @@
+"""Lists and single versions as the API shows them. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from barnabas.registry.model import Content, Version
+from barnabas.registry.state import State
+from barnabas.registry.subjects import DEFAULT_CONTEXT, WILDCARD, Subject
+
+ALL_TAGS: Final = "*"
+
+
+def version_json(version: Version) -> dict[str, Any]:
+    """A version with its schema."""
+    made: dict[str, Any] = {
+        "subject": str(version.subject),
+        "version": version.version,
+        "id": version.id,
+        "guid": version.guid,
+        **version.content.as_json(),
+    }
+    if version.deleted:
+        made["deleted"] = True
+    return made
+
+
+def matching(state: State, prefix: str) -> list[Subject]:
+    """Subjects whose name begins so, in order. `:*:` in front means in every context."""
+    if prefix.startswith(WILDCARD):
+        rest = prefix[len(WILDCARD) :]
+        found = [subject for subject in state.subjects if subject.name.startswith(rest)]
+    elif prefix.startswith(":."):
+        found = [s for s in state.subjects if s.context != DEFAULT_CONTEXT and str(s).startswith(prefix)]
+    else:
+        found = [s for s in state.subjects if s.context == DEFAULT_CONTEXT and s.name.startswith(prefix)]
+    return sorted(found, key=str)
+
+
+def subject_names(state: State, prefix: str, *, deleted: bool, deleted_only: bool) -> list[str]:
+    """Names of subjects: those with live versions, those without any, or both."""
+    names = []
+    for subject in matching(state, prefix):
+        live = any(not version.deleted for version in state.subjects[subject].by_number.values())
+        if not live if deleted_only else live or deleted:
+            names.append(str(subject))
+    return names
+
+
+def all_versions(
+    state: State, prefix: str, *, deleted: bool, latest_only: bool, rule_type: str
+) -> list[Version]:
+    """Versions of the subjects with this prefix, in order of subject and version."""
+    found = []
+    for subject in matching(state, prefix):
+        versions = state.versions(subject, deleted=deleted)
+        found += versions[-1:] if latest_only else versions
+    if rule_type:
+        found = [version for version in found if _has_rule(version.content, rule_type)]
+    return found
+
+
+def _has_rule(content: Content, rule_type: str) -> bool:
+    lists = (content.rules or {}).values()
+    return any(rule.get("type") == rule_type for rows in lists for rule in rows)
+
+
+def tags_of(content: Content, wanted: list[str]) -> list[dict[str, Any]]:
+    """Tags in a content's metadata, by path: those that are wanted, or all for `*`."""
+    made = []
+    for path, tags in ((content.metadata or {}).get("tags") or {}).items():
+        found = [tag for tag in tags if ALL_TAGS in wanted or tag in wanted]
+        if found:
+            made.append({"schemaEntity": {"entityPath": path}, "tags": found})
+    return made

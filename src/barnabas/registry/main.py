@@ -1,0 +1,36 @@
+"""The registry as a service: what `barnabas registry start` and `barnabas start --with registry` run."""
+
+from __future__ import annotations
+
+from barnabas.client.errors import ClientError
+from barnabas.http.server import HttpOptions, HttpServer, Service, ServiceError
+from barnabas.registry.api import error_shape, routes
+from barnabas.registry.service import Registry, RegistryOptions
+
+
+def make_server(options: RegistryOptions, http: HttpOptions) -> HttpServer:
+    """A server that is not started yet. To be made in the event loop that it will run in."""
+    registry: list[Registry] = []
+
+    def build() -> Service:
+        made = Registry(options)
+        registry.append(made)
+
+        async def start(url: str) -> None:
+            try:
+                await made.start(url)
+            except ClientError as error:
+                await made.stop()
+                raise ServiceError(f"the registry cannot reach its cluster: {error}") from error
+
+        return Service(
+            "registry",
+            routes(made),
+            error_shape,
+            start=start,
+            stop=made.stop,
+            unready=made.unready,
+            raw_paths=True,
+        )
+
+    return HttpServer(build, http)

@@ -1,0 +1,53 @@
+"""Metadata and rules of a new version: its own or its forerunner's, between a scope's defaults and overrides. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.registry.model import Config, Content
+from barnabas.registry.requests import RULE_LISTS
+
+Held = Mapping[str, Any] | None
+
+
+def with_inherited(content: Content, previous: Content | None, config: Config) -> Content:
+    """The content that is stored. What the request leaves out comes from the version before."""
+    metadata = content.metadata or (previous.metadata if previous else None)
+    rules = content.rules or (previous.rules if previous else None)
+    metadata = merge_metadata(merge_metadata(config.default_metadata, metadata), config.override_metadata)
+    rules = merge_rules(merge_rules(config.default_rules, rules), config.override_rules)
+    return Content(content.type, content.text, content.references, metadata, rules)
+
+
+def merge_metadata(weaker: Held, stronger: Held) -> Held:
+    """Properties of the stronger one win; tags and sensitive names are added up."""
+    if not weaker or not stronger:
+        return stronger or weaker or None
+    tags: dict[str, list[str]] = {path: list(names) for path, names in (weaker.get("tags") or {}).items()}
+    for path, names in (stronger.get("tags") or {}).items():
+        tags[path] = sorted({*tags.get(path, ()), *names})
+    properties = {**(weaker.get("properties") or {}), **(stronger.get("properties") or {})}
+    sensitive = sorted({*(weaker.get("sensitive") or ()), *(stronger.get("sensitive") or ())})
+    made: dict[str, Any] = {}
+    if tags:
+        made["tags"] = dict(sorted(tags.items()))
+    if properties:
+        made["properties"] = dict(sorted(properties.items()))
+    if sensitive:
+        made["sensitive"] = sensitive
+    return made
+
+
+def merge_rules(weaker: Held, stronger: Held) -> Held:
+    """A rule of the stronger one takes the place of the rule of its name."""
+    if not weaker or not stronger:
+        return stronger or weaker or None
+    made: dict[str, Any] = {}
+    for part in RULE_LISTS:
+        own = list(stronger.get(part) or ())
+        names = {rule["name"] for rule in own}
+        rows = [rule for rule in weaker.get(part) or () if rule["name"] not in names] + own
+        if rows:
+            made[part] = rows
+    return made

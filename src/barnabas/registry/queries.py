@@ -1,0 +1,76 @@
+"""Look-ups that several requests share: they read the state and refuse what is not there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.registry.errors import Code, RegistryError
+from barnabas.registry.model import Content, Version
+from barnabas.registry.requests import LATEST
+from barnabas.registry.state import Identified, State
+from barnabas.registry.subjects import DEFAULT_CONTEXT, Subject, parse_subject
+
+
+def live_versions(state: State, subject: Subject) -> bool:
+    """Whether a subject has a version that is not deleted."""
+    held = state.subjects.get(subject)
+    return held is not None and any(not version.deleted for version in held.by_number.values())
+
+
+def require_versions(state: State, subject: Subject, *, deleted: bool = False) -> list[Version]:
+    """The versions of a subject, in order. Raises RegistryError 40401 when there are none."""
+    found = state.versions(subject, deleted=deleted)
+    if not found:
+        raise RegistryError(Code.SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
+    return found
+
+
+def find_version(state: State, subject: Subject, number: int, *, deleted: bool = False) -> Version:
+    """One version, or the newest. Raises RegistryError 40401 or 40402."""
+    found = require_versions(state, subject, deleted=deleted)
+    if number == LATEST:
+        live = [version for version in found if not version.deleted]
+        return (live or found)[-1]
+    for version in found:
+        if version.version == number:
+            return version
+    raise RegistryError(Code.VERSION_NOT_FOUND, f"Version {number} not found.")
+
+
+def find_id(state: State, schema_id: int, scope: str | None) -> tuple[str, Identified]:
+    """What an id stands for, and its context. scope: a subject (or `:.context:`) that says where to look.
+
+    An unqualified subject that lives in another context only is found there, as Confluent's registry does.
+    Raises RegistryError 40403.
+    """
+    subject = parse_subject(scope or "")
+    held = state.identified(subject.context, schema_id)
+    if held is not None and (not subject.name or subject.context != DEFAULT_CONTEXT or _has(held, subject)):
+        return subject.context, held
+    if subject.name and subject.context == DEFAULT_CONTEXT:
+        for name, context in state.contexts.items():
+            other = context.ids.get(schema_id)
+            if other is not None and _has(other, Subject(name, subject.name)):
+                return name, other
+    if held is not None:
+        return subject.context, held
+    raise RegistryError(Code.SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
+
+
+def _has(held: Identified, subject: Subject) -> bool:
+    return any(place[0] == subject for place in held.places)
+
+
+def same_as(versions: Sequence[Version], content: Content) -> Version | None:
+    """The newest of these versions with this schema. Metadata and rules count only where the content names them."""
+    for version in reversed(versions):
+        held = version.content
+        if (
+            held.type == content.type
+            and held.text == content.text
+            and held.references == content.references
+            and (content.metadata is None or content.metadata == held.metadata)
+            and (content.rules is None or content.rules == held.rules)
+        ):
+            return version
+    return None

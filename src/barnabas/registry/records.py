@@ -1,0 +1,186 @@
+"""The records of the topic `_schemas`, in Confluent's format: keys and values are JSON. Pure.
+
+The topic is compacted by its keys' bytes, so keys are written exactly as Confluent's registry writes them: no spaces,
+names in this order. A key that another program wrote differently is kept as it was (`State.raw_keys`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from barnabas.registry.model import AVRO, TYPES, Config, Content, Level, Mode, Reference, Version
+from barnabas.registry.subjects import GLOBAL, Subject, parse_subject
+
+TOPIC: Final = "_schemas"
+
+
+class Key(NamedTuple):
+    """kind: Confluent's keytype. subject: None where the kind has none. version: 0 where it has none."""
+
+    kind: str
+    subject: str | None = None
+    version: int = 0
+
+    def encode(self) -> bytes:
+        """The key's bytes as Confluent writes them."""
+        if self.kind == "SCHEMA":
+            fields: dict[str, Any] = {"keytype": self.kind, "subject": self.subject, "version": self.version}
+            return _dump({**fields, "magic": 1})
+        if self.kind == "NOOP":
+            return _dump({"keytype": self.kind, "magic": 0})
+        if self.kind == "CONTEXT":
+            return _dump({"keytype": self.kind, "tenant": "default", "context": self.subject, "magic": 0})
+        return _dump({"keytype": self.kind, "subject": self.subject, "magic": 0})
+
+
+class Entry(NamedTuple):
+    """One record: value None is a tombstone."""
+
+    key: Key
+    value: Mapping[str, Any] | None
+
+    def encode_value(self) -> bytes | None:
+        """The value's bytes."""
+        return None if self.value is None else _dump(self.value)
+
+
+class BadRecord(ValueError):
+    """A record of the topic cannot be read; it is skipped and logged."""
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def decode(key: bytes | None, value: bytes | None) -> Entry:
+    """Raises BadRecord."""
+    try:
+        fields = json.loads(key or b"")
+        kind = str(fields["keytype"])
+        name = fields.get("context") if kind == "CONTEXT" else fields.get("subject")
+        subject = None if name is None else str(name)
+        version = int(fields.get("version") or 0)
+        held = json.loads(value) if value else None
+        if held is not None and not isinstance(held, dict):
+            raise BadRecord("the value is not a JSON object")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise BadRecord(f"{type(error).__name__}: {error}") from error
+    return Entry(Key(kind, subject, version), held)
+
+
+def schema_entry(version: Version) -> Entry:
+    """The record of one version."""
+    name = str(version.subject)
+    value: dict[str, Any] = {
+        "subject": name,
+        "version": version.version,
+        "id": version.id,
+        "guid": version.guid,
+    }
+    value.update(version.content.as_json())
+    value["deleted"] = version.deleted
+    return Entry(Key("SCHEMA", name, version.version), value)
+
+
+def read_version(value: Mapping[str, Any]) -> Version:
+    """Raises BadRecord."""
+    try:
+        content = Content(
+            str(value.get("schemaType") or AVRO),
+            str(value["schema"]),
+            tuple(
+                Reference(str(r["name"]), str(r["subject"]), int(r["version"]))
+                for r in value.get("references") or ()
+            ),
+            value.get("metadata") or None,
+            value.get("ruleSet") or None,
+        )
+        if content.type not in TYPES:
+            raise BadRecord(f"schemaType {content.type!r} is not known")
+        return Version(
+            parse_subject(str(value["subject"])),
+            int(value["version"]),
+            int(value["id"]),
+            content,
+            str(value.get("guid") or content.guid),
+            bool(value.get("deleted")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadRecord(f"{type(error).__name__}: {error}") from error
+
+
+CONFIG_NAMES: Final = {
+    "alias": "alias",
+    "normalize": "normalize",
+    "validateFields": "validate_fields",
+    "validateRules": "validate_rules",
+    "validateNewSchemas": "validate_new_schemas",
+    "compatibilityLevel": "compatibility",
+    "compatibilityPolicy": "compatibility_policy",
+    "compatibilityGroup": "compatibility_group",
+    "defaultMetadata": "default_metadata",
+    "overrideMetadata": "override_metadata",
+    "defaultRuleSet": "default_rules",
+    "overrideRuleSet": "override_rules",
+}
+"""Names in records and answers. Requests to change say `compatibility` for `compatibilityLevel`."""
+
+
+def config_json(config: Config) -> dict[str, Any]:
+    """What is set of these settings."""
+    found = ((name, getattr(config, field)) for name, field in CONFIG_NAMES.items())
+    return {name: value for name, value in found if value is not None}
+
+
+def config_entry(scope: Subject, config: Config | None) -> Entry:
+    """The record of the settings of a scope; None takes them away."""
+    value = None if config is None else {"subject": scope.key, **config_json(config)}
+    return Entry(Key("CONFIG", scope.key), value)
+
+
+def read_config(value: Mapping[str, Any]) -> Config:
+    """Raises BadRecord."""
+    held = {field: value[name] for name, field in CONFIG_NAMES.items() if value.get(name) is not None}
+    try:
+        if "compatibility" in held:
+            held["compatibility"] = Level(held["compatibility"])
+        return Config(**held)
+    except ValueError as error:
+        raise BadRecord(str(error)) from error
+
+
+def mode_entry(scope: Subject, mode: Mode | None) -> Entry:
+    """The record of the mode of a scope; None takes it away."""
+    value = None if mode is None else {"subject": scope.key, "mode": mode.value}
+    return Entry(Key("MODE", scope.key), value)
+
+
+def delete_subject_entry(subject: Subject, version: int) -> Entry:
+    """Soft deletion of a subject's versions up to this one."""
+    return Entry(Key("DELETE_SUBJECT", str(subject)), {"subject": str(subject), "version": version})
+
+
+def tombstone(subject: Subject, version: int) -> Entry:
+    """Deletes a version for good."""
+    return Entry(Key("SCHEMA", str(subject), version), None)
+
+
+def context_entry(context: str, *, gone: bool = False) -> Entry:
+    """A context that came to be, or is deleted."""
+    return Entry(Key("CONTEXT", context), None if gone else {"tenant": "default", "context": context})
+
+
+def noop_entry(ids_given: Mapping[str, int]) -> Entry:
+    """A record that changes nothing: a new writer appends it to know that it has read all before it.
+
+    Its value, which other registries do not read, holds the highest id given in each context: once a schema is
+    deleted for good and the topic compacted, no other record knows that its id was given.
+    """
+    return Entry(Key("NOOP"), {"idsGiven": dict(ids_given)})
+
+
+def scope_of(subject: str | None) -> Subject:
+    """The scope that a CONFIG or MODE key names."""
+    return GLOBAL if subject is None else parse_subject(subject)

@@ -1,0 +1,305 @@
+"""One instance of the registry: reads from its own state, changes at the writer, wherever that is.
+
+A change is decided, appended and replayed under one lock at the writer. Every other instance hands the request on to
+it and, where its own answer depends on it, waits for nothing: readers see a change when their reader has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from barnabas.client.errors import ClientError
+from barnabas.client.options import ClientOptions
+from barnabas.registry.decisions import Decision
+from barnabas.registry.election import Election, Identity, Outcome
+from barnabas.registry.errors import Code, RegistryError
+from barnabas.registry.formats.reading import Library
+from barnabas.registry.records import noop_entry
+from barnabas.registry.state import State
+from barnabas.registry.store import RECORD_OVERHEAD_BYTES, Fenced, Store, StoreOptions, TooLarge, Writer
+
+log = logging.getLogger("barnabas.registry")
+
+WRITER_WAIT_S: Final = 30.0
+RETRY_S: Final = 0.2
+INLINE_BYTES_MAX: Final = 20_000
+"""Larger schemas are read and compared in a thread, so that others are served meanwhile."""
+FORWARDED: Final = "X-Forward"
+"""Confluent's header of a request that another instance hands on."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryOptions:
+    """advertise: HOST:PORT at which other instances reach this one; None takes the address it listens on."""
+
+    client: ClientOptions
+    store: StoreOptions = field(default_factory=StoreOptions)
+    group: str = "schema-registry"
+    advertise: str | None = None
+    session_timeout_ms: int = 10_000
+    eligible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A request as it is handed on to the writer. target: path and query."""
+
+    method: str
+    target: str
+    body: bytes
+    headers: Mapping[str, str]
+    forwarded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the writer answered to a request that was handed on."""
+
+    status: int
+    body: bytes
+    media_type: str
+
+
+class Registry:
+    """state: what is known here. writer: the address of the writer, None while there is none."""
+
+    def __init__(self, options: RegistryOptions) -> None:
+        self.options = options
+        self.store = Store(options.client, options.store)
+        self.library = Library(self.store.state)
+        self.writer: str | None = None
+        self.writing = False
+        self.cluster_id = ""
+        self._elected_own = False
+        self._changed = asyncio.Condition()
+        self._lock = asyncio.Lock()
+        self._appender = Writer(options.client, options.store.topic, f"{options.group}-writer")
+        self._append_thread = ThreadPoolExecutor(1, "registry writer")
+        self._forward_threads = ThreadPoolExecutor(32, "registry forward")
+        self._election: Election | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def state(self) -> State:
+        """What is known here; it changes between two turns of the loop only."""
+        return self.store.state
+
+    async def start(self, url: str) -> None:
+        """Reads the topic, then joins the other instances. Raises ClientError."""
+        await self.store.start()
+        loop = asyncio.get_running_loop()
+
+        def decided(outcome: Outcome) -> None:
+            try:
+                loop.call_soon_threadsafe(self._decided, outcome)
+            except RuntimeError:
+                pass  # the loop has ended
+
+        self._election = Election(
+            self.options.client,
+            self.options.group,
+            self._identity(url),
+            decided,
+            session_timeout_ms=self.options.session_timeout_ms,
+        )
+        self._election.start()
+
+    async def stop(self) -> None:
+        """Hands the writing over and ends the threads."""
+        if self._election is not None:
+            await asyncio.to_thread(self._election.stop)
+        async with self._lock:
+            self.writing = False
+        for task in list(self._tasks):
+            task.cancel()
+        await self.store.stop()
+        self._append_thread.shutdown()
+        self._appender.close()
+        self._forward_threads.shutdown(wait=False, cancel_futures=True)
+
+    def unready(self) -> str | None:
+        """Why requests cannot be served; None when they can."""
+        if self.store.trouble is not None:
+            return self.store.trouble
+        return None if self.writer is not None else "no instance has been elected to write yet"
+
+    def _identity(self, url: str) -> Identity:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "localhost", parts.port or 8081
+        if self.options.advertise:
+            told = urlsplit(f"//{self.options.advertise}")
+            host, port = told.hostname or host, told.port or port
+        return Identity(host, port, parts.scheme, self.options.eligible)
+
+    # --- who writes -----------------------------------------------------------------------------------
+
+    def _decided(self, outcome: Outcome) -> None:
+        self.writer = outcome.writer
+        self._elected_own = outcome.own
+        if not outcome.own:
+            self.writing = False
+        task = asyncio.get_running_loop().create_task(self._announce())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _announce(self) -> None:
+        while self._elected_own and not self.writing:
+            try:
+                async with self._lock:
+                    await self._begin_writing()
+            except (ClientError, Fenced) as error:
+                log.warning("writing cannot begin", extra={"reason": str(error)})
+                await asyncio.sleep(RETRY_S)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _begin_writing(self) -> None:
+        """Fences earlier writers, then reads everything that they appended. Raises ClientError, Fenced."""
+        if self.writing or not self._elected_own:
+            return
+        await self._on_writer(self._appender.begin)
+        entry = noop_entry(self.state.ids_given())
+        row = (entry.key.encode(), entry.encode_value())
+        offset = await self._on_writer(lambda: self._appender.append([row]))
+        await self.store.wait_for(offset + 1)
+        self.writing = self._elected_own
+        log.info("writing begins", extra={"offset": offset})
+
+    async def _on_writer(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._append_thread, work)
+
+    # --- changes ----------------------------------------------------------------------------------------
+
+    async def change(self, decide: Callable[[], Decision], handed: Handed, *, size: int = 0) -> Any:
+        """The reply of a decision made here, or the writer's Answer. Raises RegistryError.
+
+        size: of the schemas that the decision looks at.
+        """
+        deadline = time.monotonic() + WRITER_WAIT_S
+        while True:
+            if self.writing:
+                async with self._lock:
+                    if self.writing:
+                        return await self._write(decide, size)
+            elif handed.forwarded:
+                await self._await_writer(min(deadline, time.monotonic() + 2), handed)
+            elif self.writer is not None and not self._elected_own:
+                answer = await self._forward(self.writer, handed)
+                if answer is not None:
+                    return answer
+                await asyncio.sleep(RETRY_S)
+            await self._await_writer(deadline, handed)
+
+    async def _await_writer(self, deadline: float, handed: Handed) -> None:
+        """Returns when there is a writer that may be tried. Raises RegistryError 50004 when there is none in time."""
+        while not self.writing and (self.writer is None or self._elected_own or handed.forwarded):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            async with self._changed:
+                try:
+                    await asyncio.wait_for(self._changed.wait(), min(left, 0.5))
+                except TimeoutError:
+                    continue
+        if time.monotonic() >= deadline and not self.writing:
+            raise RegistryError(Code.NO_LEADER, "No instance can write right now; try again in some seconds")
+
+    async def _write(self, decide: Callable[[], Decision], size: int) -> Any:
+        decision = await self._decide(decide, size)
+        if not decision.entries:
+            return decision.reply
+        rows = [
+            (self.state.raw_keys.get(entry.key) or entry.key.encode(), entry.encode_value())
+            for entry in decision.entries
+        ]
+        total = sum(len(key) + len(value or b"") for key, value in rows)
+        limit = self.store.record_bytes_max - RECORD_OVERHEAD_BYTES
+        if total > limit:
+            raise _too_large(total, limit)
+        try:
+            offset = await asyncio.shield(self._on_writer(lambda: self._appender.append(rows)))
+        except TooLarge:
+            raise _too_large(total, limit) from None
+        except (Fenced, ClientError) as error:
+            # Whether the records are in the log is not known: nothing is decided before all of it has been read.
+            self.writing = False
+            self._decided(Outcome(self.writer, self._elected_own))
+            raise RegistryError(
+                Code.STORE_FAILED,
+                f"Register operation failed: {error}; what became of it is not known, ask again",
+            ) from error
+        if not self.store.take_own(decision.entries, offset):
+            await self.store.wait_for(offset + len(rows))
+        return decision.reply
+
+    async def _decide(self, decide: Callable[[], Decision], size: int) -> Decision:
+        if size <= INLINE_BYTES_MAX:
+            return decide()
+        self.store.hold()
+        try:
+            return await asyncio.to_thread(decide)
+        finally:
+            self.store.release()
+
+    async def look(self, query: Callable[[], Any], size: int) -> Any:
+        """The result of a query that reads schemas, in a thread where they are large."""
+        if size <= INLINE_BYTES_MAX:
+            return query()
+        self.store.hold()
+        try:
+            return await asyncio.to_thread(query)
+        finally:
+            self.store.release()
+
+    # --- handing on ---------------------------------------------------------------------------------------
+
+    async def _forward(self, writer: str, handed: Handed) -> Answer | None:
+        """The writer's answer; None when it did not get the request, or it does no harm to send it again."""
+        loop = asyncio.get_running_loop()
+        try:
+            answer = await loop.run_in_executor(self._forward_threads, send, writer, handed)
+        except ConnectionRefusedError:
+            return None
+        except (OSError, http.client.HTTPException) as error:
+            if handed.method != "DELETE":
+                return None
+            raise RegistryError(
+                Code.FORWARDING_FAILED,
+                f"The writer at {writer} did not answer: {error}; look whether it was done",
+            ) from error
+        if answer.status >= 500 and b"50004" in answer.body:
+            return None  # it is the writer no more
+        return answer
+
+
+def _too_large(size: int, limit: int) -> RegistryError:
+    return RegistryError(
+        Code.TOO_LARGE,
+        f"The schema is too large: its record has {size} bytes, the topic takes {limit}; raise max.message.bytes of the "
+        "topic, or split it with references",
+    )
+
+
+def send(writer: str, handed: Handed) -> Answer:
+    """Sends a request to the writer and waits for its answer. Raises OSError, HTTPException."""
+    parts = urlsplit(writer)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "localhost", parts.port, timeout=WRITER_WAIT_S)
+    try:
+        connection.request(
+            handed.method, handed.target, handed.body or None, {**handed.headers, FORWARDED: "true"}
+        )
+        response = connection.getresponse()
+        return Answer(
+            response.status, response.read(), response.getheader("content-type") or "application/json"
+        )
+    finally:
+        connection.close()

@@ -1,0 +1,287 @@
+"""The topic `_schemas`: read by a thread of its own, appended to by the writer, replayed on the event loop.
+
+Everything enters the state through `Store._take`, in the order of the log: records that others wrote, and the writer's
+own, which are taken as soon as their append is acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
+from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.fetching import OffsetOutOfRange
+from barnabas.client.options import ClientOptions
+from barnabas.records.batch import Record, batches, build_batch, records_of
+from barnabas.registry.records import BadRecord, Entry, decode
+from barnabas.registry.state import State
+from barnabas.wire.errors import ErrorCode
+
+log = logging.getLogger("barnabas.registry")
+
+FETCH_BYTES_MAX: Final = 512 << 10
+PAUSE_S: Final = 1.0
+RECORD_OVERHEAD_BYTES: Final = 1024
+LARGEST_DEFAULT: Final = 1_048_588
+
+FENCED: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+class Fenced(Exception):
+    """Another instance became the writer."""
+
+
+class TooLarge(Exception):
+    """The broker does not take a batch of this size."""
+
+
+class Found(NamedTuple):
+    """A record of the log. entry None: it could not be read."""
+
+    offset: int
+    raw_key: bytes | None
+    entry: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """replication -1: as the brokers say."""
+
+    topic: str = "_schemas"
+    replication: int = -1
+
+
+class Store:
+    """The state, and the thread that follows the topic. All methods but `_follow` belong to the event loop."""
+
+    def __init__(self, client: ClientOptions, options: StoreOptions) -> None:
+        self.client = client
+        self.options = options
+        self.state = State()
+        self.trouble: str | None = "the topic has not been read yet"
+        self.record_bytes_max = LARGEST_DEFAULT
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._held = 0
+        self._kept: list[tuple[list[Found], int, threading.Event]] = []
+        self._stopping = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._follow, name="registry reader", daemon=True)
+
+    async def start(self) -> None:
+        """Makes the topic if it is not there, and reads all of it. Raises ClientError."""
+        self._loop = asyncio.get_running_loop()
+        end = await asyncio.to_thread(self._prepare)
+        self._thread.start()
+        await self.wait_for(end)
+        self.trouble = None
+
+    async def stop(self) -> None:
+        """Ends the thread."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join, 10)
+
+    async def wait_for(self, offset: int) -> None:
+        """Returns once everything before `offset` has been replayed."""
+        if self.state.next_offset >= offset:
+            return
+        reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((offset, reached))
+        await reached
+
+    def hold(self) -> None:
+        """The state stays as it is until `release`: what arrives meanwhile waits. For work in other threads."""
+        self._held += 1
+
+    def release(self) -> None:
+        """Ends `hold`."""
+        self._held -= 1
+        if not self._held:
+            kept, self._kept = self._kept, []
+            for found, next_offset, taken in kept:
+                self._take(found, next_offset)
+                taken.set()
+
+    def take_own(self, entries: Sequence[Entry], base_offset: int) -> bool:
+        """The writer's records, once they are in the log; False when others stand before them, which are read first."""
+        if base_offset != self.state.next_offset or self._held:
+            return False
+        found = [Found(base_offset + index, None, entry) for index, entry in enumerate(entries)]
+        self._take(found, base_offset + len(entries))
+        return True
+
+    def _take(self, found: Sequence[Found], next_offset: int) -> None:
+        state = self.state
+        for record in found:
+            if record.offset < state.next_offset or record.entry is None:
+                continue
+            try:
+                state.replay(record.entry, record.raw_key)
+            except BadRecord as error:
+                log.error("record cannot be read", extra={"offset": record.offset, "reason": str(error)})
+        state.next_offset = max(state.next_offset, next_offset)
+        if self._waiters:
+            waiting, self._waiters = self._waiters, []
+            for offset, reached in waiting:
+                if offset > state.next_offset:
+                    self._waiters.append((offset, reached))
+                elif not reached.done():
+                    reached.set_result(None)
+
+    # --- the reader's thread ------------------------------------------------------------------------
+
+    def _prepare(self) -> int:
+        """The end of the topic, which exists afterwards."""
+        name = self.options.topic
+        with BlockingClient(self.client) as client:
+            if name not in client.describe([name]):
+                configs = {"cleanup.policy": "compact"}
+                client.create_topics([NewTopic(name, 1, self.options.replication, configs)], exist_ok=True)
+            found = client.topic_configs(name)
+            policy = found.get("cleanup.policy") or ""
+            if "compact" not in policy or "delete" in policy:
+                raise ClientError(
+                    f"topic {name} has cleanup.policy={policy}, which would delete schemas; set it to compact with "
+                    f"`barnabas config set topic {name} cleanup.policy=compact`"
+                )
+            if len(client.partitions(name)) != 1:
+                raise ClientError(f"topic {name} has more than one partition; schemas need one order")
+            self.record_bytes_max = int(found.get("max.message.bytes") or LARGEST_DEFAULT)
+            start = client.list_offsets({(name, 0): EARLIEST})[name, 0].offset
+            self.state.next_offset = start
+            return client.list_offsets({(name, 0): LATEST})[name, 0].offset
+
+    def _follow(self) -> None:
+        offset = self.state.next_offset
+        client = BlockingClient(self.client)
+        while not self._stopping.is_set():
+            try:
+                piece = client.fetch_raw(self.options.topic, 0, offset, max_bytes=FETCH_BYTES_MAX)
+                found = list(_decoded(piece.records, offset))
+                if found or piece.next_offset > offset:
+                    self._hand_over(found, piece.next_offset)
+                    offset = piece.next_offset
+                self._note_trouble(None)
+            except OffsetOutOfRange as error:
+                # The topic was made anew, or records below its start were deleted: nothing that was read counts.
+                log.error("topic begins elsewhere: all of it is read again", extra={"reason": str(error)})
+                offset = max(error.log_start, 0)
+                self._call(self._begin_again, offset)
+            except ClientError as error:
+                self._note_trouble(str(error))
+                log.warning("topic cannot be read", extra={"reason": str(error)})
+                client.close()
+                self._stopping.wait(PAUSE_S)
+            except Exception as error:
+                self._note_trouble(f"{type(error).__name__}: {error}")
+                log.exception("reader failed")
+                self._stopping.wait(PAUSE_S)
+        client.close()
+
+    def _hand_over(self, found: list[Found], next_offset: int) -> None:
+        """Gives a piece to the event loop and waits until it is replayed, so that no more than one is on its way."""
+        taken = threading.Event()
+
+        def take() -> None:
+            if self._held:
+                self._kept.append((found, next_offset, taken))
+                return
+            self._take(found, next_offset)
+            taken.set()
+
+        self._call(take)
+        while not taken.wait(1.0):
+            if self._stopping.is_set():
+                return
+
+    def _call(self, work: object, *arguments: object) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(work, *arguments)  # type: ignore[arg-type]
+        except RuntimeError:  # the loop has ended
+            self._stopping.set()
+
+    def _begin_again(self, offset: int) -> None:
+        fresh = State()
+        fresh.next_offset = offset
+        self.state.__dict__.update(fresh.__dict__)
+
+    def _note_trouble(self, reason: str | None) -> None:
+        if self._loop is not None and (reason is None) != (self.trouble is None):
+            self.trouble = reason
+
+
+def _decoded(buffer: memoryview, start: int) -> list[Found]:
+    made = []
+    for position, header in batches(buffer):
+        if header.is_control:
+            continue
+        for record in records_of(buffer, position, header):
+            if record.offset < start:
+                continue
+            try:
+                made.append(Found(record.offset, record.key, decode(record.key, record.value)))
+            except BadRecord as error:
+                log.error("record cannot be read", extra={"offset": record.offset, "reason": str(error)})
+    return made
+
+
+class Writer:
+    """Appends under an epoch: once a later writer has begun, the broker refuses everything of this one.
+
+    The producer id belongs to a transactional id that all instances of a group share, so that each new writer gets a
+    higher epoch of the same producer; the first record that it appends makes the partition know that epoch. No
+    transactions are used. Not thread-safe; every method may block.
+    """
+
+    def __init__(self, client: ClientOptions, topic: str, transactional_id: str) -> None:
+        self.client = BlockingClient(client)
+        self.topic = topic
+        self.transactional_id = transactional_id
+        self._producer_id = -1
+        self._epoch = -1
+        self._sequence = 0
+
+    def begin(self) -> None:
+        """A new epoch. Raises ClientError."""
+        self._producer_id, self._epoch = self.client.init_producer_id(self.transactional_id)
+        self._sequence = 0
+
+    def append(self, entries: Sequence[tuple[bytes, bytes | None]]) -> int:
+        """Appends keys and values as one batch; its first offset. Raises Fenced, TooLarge, ClientError.
+
+        After ClientError it is not known whether they were appended: `begin` before anything else.
+        """
+        now_ms = int(time.time() * 1000)
+        rows = [Record(0, now_ms, key, value) for key, value in entries]
+        batch = build_batch(
+            rows, producer_id=self._producer_id, producer_epoch=self._epoch, base_sequence=self._sequence
+        )
+        try:
+            offset = self.client.produce_raw(self.topic, 0, batch)
+        except BrokerError as error:
+            if error.code in FENCED:
+                raise Fenced(str(error)) from error
+            if error.code in TOO_LARGE:
+                raise TooLarge(str(error)) from error
+            raise
+        self._sequence += len(rows)
+        return offset
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self.client.close()
