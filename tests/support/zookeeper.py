@@ -31,7 +31,8 @@ def zookeeper_jars() -> Path | None:
 class ZooKeeperServer:
     """One ZooKeeper server on a free port, over a folder that outlives its restarts."""
 
-    def __init__(self, jars: Path, folder: Path) -> None:
+    def __init__(self, jars: Path, folder: Path, config: str = "", java: tuple[str, ...] = ()) -> None:
+        """config: further lines of its file. java: options of its JVM."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
@@ -39,7 +40,8 @@ class ZooKeeperServer:
         self._config = folder / "zoo.cfg"
         self._log = folder / "out.log"
         self._process: subprocess.Popen[bytes] | None = None
-        self._config.write_text(ZOOKEEPER_CONFIG.format(folder=folder / "data", port=self.port))
+        self._java = java
+        self._config.write_text(ZOOKEEPER_CONFIG.format(folder=folder / "data", port=self.port) + config)
 
     @property
     def address(self) -> str:
@@ -51,7 +53,7 @@ class ZooKeeperServer:
         return self._process.pid
 
     def start(self) -> ZooKeeperServer:
-        command = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{self._jars}/*"]
+        command = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", *self._java, "-cp", f"{self._jars}/*"]
         command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._config)]
         with self._log.open("ab") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=out)

@@ -19,6 +19,12 @@ def connect_string(value: str | None) -> str | None:
     return None
 
 
+def _digest_login(value: str | None) -> str | None:
+    if value is not None and not all(value.partition(":")):
+        return "USER:PASSWORD must be given"
+    return None
+
+
 ZOOKEEPER_CONNECT: Final = ZOOKEEPER.string_or_null(
     "zookeeper.connect",
     "Keeps the cluster's metadata in this ZooKeeper ensemble: HOST:PORT,HOST:PORT and optionally /CHROOT, which is "
@@ -46,4 +52,17 @@ ZOOKEEPER.integer(
     lo=1,
     mark=Mark.IGNORED,
 )
-ZOOKEEPER.boolean("zookeeper.set.acl", False, "Whether the broker's nodes are protected by ACLs.")
+ZOOKEEPER_SET_ACL: Final = ZOOKEEPER.boolean(
+    "zookeeper.set.acl",
+    False,
+    "Let only brokers with this login change the nodes that they make in ZooKeeper; all may read them, except those "
+    "that hold secrets. Needs a login: zookeeper.digest.login, a JAAS file's Client section, or a certificate.",
+    mark=Mark.WORKS,
+)
+ZOOKEEPER_DIGEST_LOGIN: Final = ZOOKEEPER.password(
+    "zookeeper.digest.login",
+    "USER:PASSWORD of ZooKeeper's digest scheme. Barnabas's own option; for SASL, name a JAAS file in KAFKA_OPTS "
+    "(-Djava.security.auth.login.config=FILE), whose section Client is used.",
+    check=_digest_login,
+    mark=Mark.WORKS,
+)

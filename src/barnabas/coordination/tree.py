@@ -10,10 +10,14 @@ hold in every implementation, checked by tests/unit/coordination:
   changed, not the data: read it again.
 * Every call returns or fails in bounded time, whatever happens to the server.
 * An ephemeral node goes when its session is closed or expires; it has no children.
+* Until `safe_until_s` nobody else can have seen this session's ephemeral nodes go. DISCONNECTED is delivered before
+  that moment, unless the whole process stood still; so whoever must not act after its session has ended compares the
+  clock with it at the moment of acting.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -55,7 +59,7 @@ class EventKind(Enum):
     CREATED = "created"
     CHANGED = "changed"
     DELETED = "deleted"
-    # The server does not answer: from now on the session may end without this side hearing of it.
+    # No server answers: the session lives until `safe_until_s`, and may then end without this side hearing of it.
     DISCONNECTED = "disconnected"
     # Events may have been missed while the connection was down: read everything again.
     RECONNECTED = "reconnected"
@@ -111,6 +115,10 @@ class TooLarge(TreeError):
     """More than one multi can carry."""
 
 
+class NotAllowed(TreeError):
+    """The node's ACL does not let this session do that, or the session's login was refused."""
+
+
 class SessionExpired(TreeError):
     """The session has ended; open a new one."""
 
@@ -130,6 +138,16 @@ class ZnodeTree(ABC):
     @abstractmethod
     def session_id(self) -> int:
         """Number of this session: the owner of its ephemeral nodes."""
+
+    @property
+    def safe_until_s(self) -> float:
+        """Until when, by time.monotonic(), this session has certainly not ended; it moves on while the tree answers."""
+        return math.inf
+
+    @property
+    def session_timeout_s(self) -> float:
+        """Silence after which the tree ends this session."""
+        return math.inf
 
     @abstractmethod
     async def get(self, path: str) -> tuple[bytes, Stat]:

@@ -1,14 +1,21 @@
 """The znode tree in a ZooKeeper ensemble (3.6 or newer), through kazoo.
 
 kazoo runs its own thread; every answer and event is handed to the event loop, and nothing here blocks it.
-Three things go past kazoo's public interface: persistent recursive watches, whose events are read here (a watch
-per node, set again after each event, would miss changes in between), reads of many nodes in one request, and
-the chroot, which is set once its node has been made.
+Five things go past kazoo's public interface: persistent recursive watches, whose events are read here (a watch
+per node, set again after each event, would miss changes in between), reads of many nodes in one request,
+the chroot, which is set once its node has been made, the session time that the server grants, and refusals of a
+SASL login, some of which would end kazoo's thread.
 
 Every call has a deadline of two thirds of the session's time. A server that has not answered by then is given up: the
 connection is cut, watchers get DISCONNECTED, and kazoo looks for another server. Calls made meanwhile
 wait for that here and not in kazoo's queue, which would send them long after their callers were answered
 that they failed.
+
+**How long the session certainly lives.** Six times in a session's time a beat goes out: a transaction that changes
+nothing. It is answered when a majority of the ensemble has written it, so the session was alive when the beat was
+sent. The server that we talk to tells the ensemble's leader of signs of life only now and then, but before it hands
+on a later beat. So an answered beat proves that the leader counts from the beat before it, or from a later sign,
+and the session lives until that one's time of sending plus the session's time.
 """
 
 from __future__ import annotations
@@ -18,11 +25,15 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient, KazooState
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.serialization import Connect
+from kazoo.protocol.states import KeeperState
 
 from barnabas.coordination.tree import (
     BadVersion,
@@ -32,44 +43,59 @@ from barnabas.coordination.tree import (
     EventKind,
     NodeExists,
     NoNode,
+    NotAllowed,
     NotEmpty,
     Result,
     SessionExpired,
     Stat,
+    TooLarge,
     TreeError,
     Watcher,
     ZnodeTree,
     check_multi,
     check_path,
 )
+from barnabas.coordination.zookeeper_access import OPEN, Access, TlsHandler
 from barnabas.coordination.zookeeper_requests import (
     GET_CHILDREN,
     GET_DATA,
+    NO_AUTH,
     AddWatch,
     MultiRead,
     ReadError,
     watch_event,
 )
-from barnabas.cores.znode_ops import Check, Create, Delete, Op, Set
+from barnabas.cores.znode_ops import ANY_VERSION, MULTI_BYTES_MAX, Check, Create, Delete, Op, Set, size_bytes
 
 EVENT_KINDS: Final = {1: EventKind.CREATED, 2: EventKind.DELETED, 3: EventKind.CHANGED}
 RESERVED: Final = "/zookeeper"
 READS_PER_REQUEST: Final = 500
 REQUESTS_AT_ONCE: Final = 4
 CALL_SHARE_OF_SESSION: Final = 2 / 3
+BEAT_SHARE_OF_SESSION: Final = 1 / 6
+"""How often a beat goes out. One is given up after half of the session's time: 1/6 and 1/2 make the 2/3 of other calls."""
+BEAT_TIMEOUT_SHARE: Final = 1 / 2
 CLOSE_TIMEOUT_S: Final = 5.0
 RETRY: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 
 # What kazoo says of lost connections, the events say as well.
+_log: Final = logging.getLogger("barnabas.zookeeper")
 _kazoo_log: Final = logging.getLogger("barnabas.zookeeper.kazoo")
 _kazoo_log.setLevel(logging.CRITICAL)
 
+LOGIN_REFUSED: Final = (
+    "ZooKeeper refused the login; check user and password in the Client section of the JAAS file"
+)
 _ERRORS: Final[tuple[tuple[type[Exception], type[TreeError], str], ...]] = (
     (kazoo_errors.NoNodeError, NoNode, "no such node, or no parent for it"),
     (kazoo_errors.NodeExistsError, NodeExists, "exists already"),
     (kazoo_errors.BadVersionError, BadVersion, "is in another version"),
     (kazoo_errors.NotEmptyError, NotEmpty, "has children"),
     (kazoo_errors.NoChildrenForEphemeralsError, EphemeralParent, "its parent is ephemeral"),
+    (kazoo_errors.NoAuthError, NotAllowed, "its ACL in ZooKeeper does not let this broker do that"),
+    (kazoo_errors.InvalidACLError, NotAllowed, "ZooKeeper takes no ACL from a session without a login"),
+    (kazoo_errors.AuthFailedError, NotAllowed, "ZooKeeper refused the login"),
+    (kazoo_errors.SessionClosedRequireSaslError, NotAllowed, "ZooKeeper serves nobody without a SASL login"),
     (kazoo_errors.SessionExpiredError, SessionExpired, "the session has ended"),
     (kazoo_errors.ConnectionLoss, ConnectionLost, "the connection to ZooKeeper was lost"),
     (kazoo_errors.ConnectionClosedError, ConnectionLost, "the connection to ZooKeeper is closed"),
@@ -82,6 +108,8 @@ def _translated(path: str, error: Exception) -> Exception:
     for theirs, ours, why in _ERRORS:
         if isinstance(error, theirs):
             return ours(path, why)
+    if isinstance(error, ReadError) and error.code == NO_AUTH:
+        return NotAllowed(path, "its ACL in ZooKeeper does not let this broker read it")
     if isinstance(error, kazoo_errors.ZookeeperError | ReadError):
         return TreeError(path, f"ZooKeeper refused: {error!r}")
     return error
@@ -94,11 +122,18 @@ def _stat(found: Any) -> Stat:
 class ZooKeeperTree(ZnodeTree):
     """One session with an ensemble. Made by `open`."""
 
-    def __init__(self, client: Any, loop: asyncio.AbstractEventLoop, session_timeout_s: float) -> None:
+    def __init__(
+        self, client: Any, loop: asyncio.AbstractEventLoop, session_timeout_s: float, access: Access
+    ) -> None:
         self._client = client
         self._loop = loop
+        self._access = access
         self._session_id = 0
-        self._call_timeout_s = session_timeout_s * CALL_SHARE_OF_SESSION
+        self._session_timeout_s = session_timeout_s
+        self._safe_until_s = 0.0
+        self._last_sign_s = time.monotonic()
+        self._beating: asyncio.Task[None] | None = None
+        self._login_refused = False
         self._watchers: list[tuple[str, Watcher]] = []
         self._watched: set[str] = set()
         self._connected = asyncio.Event()
@@ -108,47 +143,81 @@ class ZooKeeperTree(ZnodeTree):
         self._stopping: threading.Thread | None = None
         # Read by kazoo's thread for each event; see the module's docstring.
         client._connection._read_watch_event = self._read_event
+        connection = client._connection
+        connection._invoke = self._note_session_time(connection._invoke)
+        connection._authenticate_with_sasl = _refused_login(connection._authenticate_with_sasl)
         client.add_listener(self._state_changed)
 
     @classmethod
     async def open(
-        cls, hosts: str, *, session_timeout_s: float = 18.0, connect_timeout_s: float = 18.0
+        cls,
+        hosts: str,
+        *,
+        session_timeout_s: float = 18.0,
+        connect_timeout_s: float = 18.0,
+        access: Access = OPEN,
     ) -> ZooKeeperTree:
         """A session. hosts: host:port,host:port and optionally /chroot, as in Kafka's zookeeper.connect; the
-        chroot is made when it is missing. Raises ConnectionLost when no server answers in time.
+        chroot is made when it is missing. Raises ConnectionLost when no server answers in time, NotAllowed when
+        the login is refused.
         """
         servers, _, chroot = hosts.partition("/")
         loop = asyncio.get_running_loop()
+        handler = TlsHandler(access.tls)
         client = KazooClient(
-            servers, timeout=session_timeout_s, connection_retry=dict(RETRY), logger=_kazoo_log
+            servers,
+            timeout=session_timeout_s,
+            connection_retry=dict(RETRY),
+            logger=_kazoo_log,
+            handler=handler,
+            use_ssl=access.tls is not None,
+            auth_data=access.auth_data(),
+            sasl_options=access.sasl_options(),
         )
-        tree = cls(client, loop, session_timeout_s)
+        tree = cls(client, loop, session_timeout_s, access)
         try:
             async with asyncio.timeout(connect_timeout_s):
-                live = client.start_async()
-                await loop.run_in_executor(None, live.wait, connect_timeout_s)
-                if not client.connected:
-                    raise TimeoutError
-                tree._begin()
-                if chroot.strip("/"):
-                    await tree.ensure("/" + chroot.strip("/"))
-                    client.chroot = "/" + chroot.strip("/")
-        except (TimeoutError, ConnectionLost, SessionExpired):
+                await tree._begin(connect_timeout_s, chroot.strip("/"))
+        except (TimeoutError, ConnectionLost, SessionExpired, NotAllowed) as error:
             tree._stop()
+            if tree._login_refused:
+                raise NotAllowed(hosts, LOGIN_REFUSED) from None
+            if isinstance(error, NotAllowed):
+                raise
             why = f"no ZooKeeper server answered within {connect_timeout_s:g} s; check zookeeper.connect"
+            if handler.failure is not None:
+                why += f" and zookeeper.ssl.*, since TLS failed: {handler.failure}"
             raise ConnectionLost(hosts, why) from None
         except BaseException:
             tree._stop()
             raise
         return tree
 
-    def _begin(self) -> None:
-        self._session_id = self._client.client_id[0]
+    async def _begin(self, connect_timeout_s: float, chroot: str) -> None:
+        client = self._client
+        live = client.start_async()
+        await self._loop.run_in_executor(None, live.wait, connect_timeout_s)
+        if not client.connected:
+            raise TimeoutError
+        self._session_id = client.client_id[0]
         self._connected.set()
+        await self._beat()  # a server that hangs, or refuses the login, shows here
+        if chroot:
+            await self.ensure("/" + chroot)
+            client.chroot = "/" + chroot
+        self._beating = self._loop.create_task(self._keep_beating())
 
     @property
     def session_id(self) -> int:
         return self._session_id
+
+    @property
+    def safe_until_s(self) -> float:
+        return self._safe_until_s
+
+    @property
+    def session_timeout_s(self) -> float:
+        return self._session_timeout_s
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
         check_path(path)
@@ -208,10 +277,12 @@ class ZooKeeperTree(ZnodeTree):
         if not ops:
             return []
         check_multi(ops)
+        self._require_small(ops)
         transaction = self._client.transaction()
         for op in ops:
             if isinstance(op, Create):
-                transaction.create(op.path, op.data, ephemeral=op.ephemeral, sequence=op.sequence)
+                acl = self._access.acl(op.path)
+                transaction.create(op.path, op.data, acl, ephemeral=op.ephemeral, sequence=op.sequence)
             elif isinstance(op, Set):
                 transaction.set_data(op.path, op.data, op.version)
             elif isinstance(op, Delete):
@@ -226,6 +297,13 @@ class ZooKeeperTree(ZnodeTree):
             if isinstance(result, Exception) and not isinstance(result, rolled_back):
                 raise _translated(op.path, result)
         return [self._result(op, result) for op, result in zip(ops, results, strict=True)]
+
+    def _require_small(self, ops: Sequence[Op]) -> None:
+        """The chroot comes before every path. ZooKeeper cuts the connection of a client that sends too much."""
+        size = sum(map(size_bytes, ops)) + len(ops) * len(self._client.chroot)
+        if size > MULTI_BYTES_MAX:
+            why = f"{len(ops)} changes of {size} bytes; at most {MULTI_BYTES_MAX} bytes go at once"
+            raise TooLarge(ops[0].path, why)
 
     def _result(self, op: Op, result: Any) -> Result:
         if isinstance(op, Create):
@@ -258,6 +336,8 @@ class ZooKeeperTree(ZnodeTree):
     def _stop(self) -> threading.Thread:
         """Stops kazoo, once: an expiry and a close may both ask for it. A server that hangs may hold its thread up."""
         self._closing = True
+        if self._beating is not None:
+            self._beating.cancel()
         if self._stopping is None:
             self._stopping = threading.Thread(target=self._stop_client, name="zookeeper-stop", daemon=True)
             self._stopping.start()
@@ -272,9 +352,36 @@ class ZooKeeperTree(ZnodeTree):
         if self._ended:
             raise SessionExpired("session", f"session {self._session_id} has ended")
 
-    async def _answer(self, path: str, call: Callable[[str], Any]) -> Any:
+    async def _keep_beating(self) -> None:
+        """Learn in time when the server is silent, and how long the session certainly lives."""
+        while True:
+            await asyncio.sleep(self._session_timeout_s * BEAT_SHARE_OF_SESSION)
+            try:
+                await self._beat()
+            except SessionExpired:
+                return
+            except TreeError:
+                continue  # the connection is being made again
+            except Exception:
+                _log.exception("a beat of the ZooKeeper session met a bug; the next one follows")
+
+    async def _beat(self) -> None:
+        """Raises TreeError. What the beat is answered does not matter: the chroot may have been removed, for instance."""
+        await self._connected.wait()
+        began_s = time.monotonic()
+        await self._answer("/", self._send_beat, timeout_s=self._session_timeout_s * BEAT_TIMEOUT_SHARE)
+        self._safe_until_s = max(self._safe_until_s, self._last_sign_s + self._session_timeout_s)
+        self._last_sign_s = max(self._last_sign_s, began_s)
+
+    def _send_beat(self, path: str) -> Any:
+        transaction = self._client.transaction()
+        transaction.check(path, ANY_VERSION)
+        return transaction.commit_async()
+
+    async def _answer(self, path: str, call: Callable[[str], Any], timeout_s: float = 0.0) -> Any:
         """The result of one of kazoo's asynchronous calls, with our errors and our deadline."""
         self._require_session()
+        timeout_s = timeout_s or self._session_timeout_s * CALL_SHARE_OF_SESSION
         waiting: asyncio.Future[Any] = self._loop.create_future()
         asked = False
 
@@ -284,7 +391,7 @@ class ZooKeeperTree(ZnodeTree):
                     self._loop.call_soon_threadsafe(_settle, waiting, answer)
 
         try:
-            async with asyncio.timeout(self._call_timeout_s):
+            async with asyncio.timeout(timeout_s):
                 await self._connected.wait()
                 self._require_session()
                 asked = True
@@ -293,7 +400,7 @@ class ZooKeeperTree(ZnodeTree):
         except TimeoutError:
             if asked:
                 self._cut()
-            why = f"ZooKeeper did not answer within {self._call_timeout_s:g} s"
+            why = f"ZooKeeper did not answer within {timeout_s:.3g} s"
             raise ConnectionLost(path, why) from None
         except TreeError:
             raise
@@ -304,6 +411,7 @@ class ZooKeeperTree(ZnodeTree):
         """The server is silent: make kazoo look for another one."""
         with contextlib.suppress(OSError, AttributeError):  # it may have lost the connection itself
             self._client._connection._socket.shutdown(socket.SHUT_RDWR)
+        self._on_suspended()
 
     # --- called by kazoo's thread -------------------------------------------------------------------
 
@@ -313,7 +421,22 @@ class ZooKeeperTree(ZnodeTree):
         if kind is not None:
             self._later_call(lambda: self._deliver(Event(kind, self._client.unchroot(path))))
 
+    def _note_session_time(self, invoke: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps what kazoo says hello with: the server answers how long it keeps a silent session."""
+
+        def noting(timeout_s: float, request: Any, xid: int | None = None) -> Any:
+            began_s = time.monotonic()
+            answer = invoke(timeout_s, request, xid)
+            if isinstance(request, Connect) and answer[0].time_out > 0:
+                self._session_timeout_s = answer[0].time_out / 1000
+                self._last_sign_s = began_s  # the ensemble's leader has made the session, or looked it up
+            return answer
+
+        return noting
+
     def _state_changed(self, state: str) -> None:
+        if self._client.client_state == KeeperState.AUTH_FAILED:
+            self._login_refused = True
         if self._closing:
             return
         if state == KazooState.SUSPENDED:
@@ -335,8 +458,10 @@ class ZooKeeperTree(ZnodeTree):
     # --- called by the event loop -------------------------------------------------------------------
 
     def _on_suspended(self) -> None:
-        self._connected.clear()
-        self._deliver(Event(EventKind.DISCONNECTED))
+        """Called when kazoo has lost the connection, and by the call that gave it up, whichever is first."""
+        if self._connected.is_set() and not self._ended:
+            self._connected.clear()
+            self._deliver(Event(EventKind.DISCONNECTED))
 
     def _on_lost(self) -> None:
         self._connected.set()  # whoever waits for the connection learns that the session has ended
@@ -352,6 +477,7 @@ class ZooKeeperTree(ZnodeTree):
         try:
             for prefix in prefixes:
                 await self._answer(prefix or "/", self._add_watch)
+            await self._beat()
         except TreeError:
             return  # the connection is lost again: the next one comes here again
         self._deliver(Event(EventKind.RECONNECTED))
@@ -363,6 +489,20 @@ class ZooKeeperTree(ZnodeTree):
             prefix = entry[0]
             if not event.path or event.path == prefix or event.path.startswith(prefix + "/"):
                 entry[1](event)
+
+
+def _refused_login(authenticate: Callable[[str, float], None]) -> Callable[[str, float], None]:
+    """kazoo's SASL login, where everything but a lost connection means that the login was refused."""
+
+    def authenticating(host: str, timeout_s: float) -> None:
+        try:
+            authenticate(host, timeout_s)
+        except (kazoo_errors.ConnectionDropped, KazooTimeoutError):
+            raise
+        except Exception as error:
+            raise kazoo_errors.AuthFailedError(repr(error)) from error
+
+    return authenticating
 
 
 def _settle(waiting: asyncio.Future[Any], answer: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from barnabas.coordination.tree import Stat
 
 NO_NODE: Final = -101
+NO_AUTH: Final = -102
 GET_DATA: Final = 4
 GET_CHILDREN: Final = 8
 _ERROR: Final = -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -235,6 +236,23 @@ def test_ephemeral_nodes_go_with_their_session(run):
         await one.close()
         assert await two.children("/ids") == ["2"]
         await two.create("/ids/1", ephemeral=True)
+
+    run(scenario)
+
+
+def test_a_live_session_is_safe_for_a_while_and_an_ended_one_is_not_safe_for_longer(run):
+    async def scenario(ensemble):
+        tree = await ensemble.session()
+        assert time.monotonic() < tree.safe_until_s <= time.monotonic() + tree.session_timeout_s
+        await ensemble.expire(tree)
+        safe_until_s = tree.safe_until_s
+        ended = False
+        while not ended:
+            try:
+                await tree.exists("/")
+            except SessionExpired:
+                ended = True
+        assert tree.safe_until_s <= safe_until_s
 
     run(scenario)
 

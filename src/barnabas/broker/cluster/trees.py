@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.cluster.zookeeper_logins import access_from
 from barnabas.config import broker_zookeeper
 from barnabas.coordination.local import LocalTree
 from barnabas.coordination.tree import TreeError, TreeInUse, ZnodeTree
@@ -78,6 +79,7 @@ def _zookeeper(config: BrokerConfig, hosts: str, session_timeout_s: float) -> Op
             "zookeeper.connect is set, and the client for ZooKeeper is not installed; install it with "
             f"{how_to_install('cluster')}"
         )
+    access = access_from(config)
     connect_timeout_ms = config.get(broker_zookeeper.ZOOKEEPER_CONNECTION_TIMEOUT_MS)
     connect_timeout_s = session_timeout_s if connect_timeout_ms is None else connect_timeout_ms / 1000
 
@@ -85,7 +87,7 @@ def _zookeeper(config: BrokerConfig, hosts: str, session_timeout_s: float) -> Op
         from barnabas.coordination.zookeeper import ZooKeeperTree
 
         return await ZooKeeperTree.open(
-            hosts, session_timeout_s=session_timeout_s, connect_timeout_s=connect_timeout_s
+            hosts, session_timeout_s=session_timeout_s, connect_timeout_s=connect_timeout_s, access=access
         )
 
     return zookeeper

@@ -1,0 +1,71 @@
+"""How this broker logs in to ZooKeeper, from its options and its environment, as Kafka's brokers find it there."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from barnabas.config import broker_zookeeper as options
+from barnabas.config import jaas
+from barnabas.extras import how_to_install
+
+if TYPE_CHECKING:
+    from barnabas.config.loader import BrokerConfig
+    from barnabas.coordination.zookeeper_access import Access, SaslLogin
+
+SECTION_PROPERTY: Final = "zookeeper.sasl.clientconfig"
+ENABLED_PROPERTY: Final = "zookeeper.sasl.client"
+SERVICE_PROPERTY: Final = "zookeeper.sasl.client.username"
+DEFAULT_SECTION: Final = "Client"
+
+
+def access_from(config: BrokerConfig) -> Access:
+    """Raises OSError, in one line, when the login cannot be used."""
+    from barnabas.coordination.zookeeper_access import Access
+
+    try:
+        sasl = _sasl_login()
+    except jaas.JaasError as error:
+        raise OSError(f"the login to ZooKeeper cannot be used: {error}") from None
+    digest = config.get(options.ZOOKEEPER_DIGEST_LOGIN)
+    protect = config.get(options.ZOOKEEPER_SET_ACL)
+    if protect and sasl is None and digest is None:
+        raise OSError(
+            "zookeeper.set.acl is true, and the broker has no login in ZooKeeper that its nodes could belong to; set "
+            "zookeeper.digest.login=USER:PASSWORD, or name a JAAS file with a section Client in KAFKA_OPTS "
+            "(-Djava.security.auth.login.config=FILE)"
+        )
+    return Access(digest, sasl, None, protect)
+
+
+def _sasl_login() -> SaslLogin | None:
+    """From the JAAS file that KAFKA_OPTS names; None without one, or without the section. Raises JaasError, OSError."""
+    from barnabas.coordination.zookeeper_access import SaslLogin
+
+    properties = jaas.java_properties()
+    path = properties.get(jaas.FILE_PROPERTY)
+    if path is None or properties.get(ENABLED_PROPERTY, "true").lower() == "false":
+        return None
+    section = properties.get(SECTION_PROPERTY, DEFAULT_SECTION)
+    logins = jaas.read_section(path, section)
+    if not logins:
+        return None
+    if find_spec("puresasl") is None:
+        raise OSError(
+            f"{path} has a section {section}, and SASL for ZooKeeper is not installed; install it with "
+            f"{how_to_install('cluster')}"
+        )
+    service = properties.get(SERVICE_PROPERTY, "zookeeper")
+    module, found = logins[0]
+    if module in ("DigestLoginModule", "PlainLoginModule"):
+        missing = [name for name in ("username", "password") if not found.get(name)]
+        if missing:
+            raise jaas.JaasError(
+                f"{path}, section {section}: {' and '.join(missing)} of {module} are missing"
+            )
+        return SaslLogin("DIGEST-MD5", service, found["username"], found["password"])
+    if module == "Krb5LoginModule":
+        return SaslLogin("GSSAPI", service, principal=found.get("principal"))
+    raise jaas.JaasError(
+        f"{path}, section {section}: {module} is not known; ZooKeeper takes DigestLoginModule and Krb5LoginModule"
+    )
