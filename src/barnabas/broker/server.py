@@ -18,6 +18,7 @@ from barnabas.broker.api.announced import AnnouncedApis
 from barnabas.broker.api.conversion import Conversions
 from barnabas.broker.api.dispatch import Dispatcher
 from barnabas.broker.api.endpoints import Endpoints
+from barnabas.broker.api.login import LoginGate
 from barnabas.broker.api.quotas import KINDS as QUOTA_KINDS
 from barnabas.broker.api.quotas import Quotas
 from barnabas.broker.api.services import Services
@@ -39,6 +40,7 @@ from barnabas.config import broker_identity, broker_network
 from barnabas.config.option import ConfigError
 from barnabas.cores.fetch import SessionCache
 from barnabas.runtime.machine import Machine
+from barnabas.security.sasl.listener import SaslListener
 from barnabas.security.tls import TlsListener
 from barnabas.storage.errors import StorageError
 
@@ -196,12 +198,17 @@ class BrokerServer:
         try:
             if listener.security_protocol in ("SSL", "SASL_SSL"):
                 listeners.tls[listener.name] = TlsListener(self.config, listener.name)
+            if listener.security_protocol.startswith("SASL"):
+                listeners.gates[listener.name] = self._gate(listener.name)
         except ConfigError as error:
             raise StartError(f"listener {listener}: {error}") from error
-        if listener.security_protocol.startswith("SASL"):
-            raise StartError(
-                f"listener {listener} wants {listener.security_protocol}; this version serves PLAINTEXT and SSL only"
-            )
+
+    def _gate(self, listener: str) -> LoginGate:
+        """What asks for a login on a SASL listener. Raises ConfigError."""
+        image = self.services.image
+        secret = f"users who do not exist in {image.cluster_id}".encode()
+        sasl = SaslListener(self.config, listener, lambda: image.configs, secret, self.clock)
+        return LoginGate(sasl, lambda: self.dispatcher, self.clock)
 
     async def stop(self) -> None:
         """Stop accepting, answer what is answered, close every log cleanly.

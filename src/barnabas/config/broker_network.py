@@ -116,6 +116,7 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS: Final = NETWORK.integer(
     100,
     "Wait before a connection that failed to log in is closed.",
     lo=0,
+    mark=WORKS,
 )
 QUEUED_MAX_REQUESTS: Final = NETWORK.integer(
     "queued.max.requests", 500, "Requests that may wait before reading from sockets pauses.", lo=1

@@ -30,7 +30,11 @@ SECURITY.class_name(
     mark=IGNORED,
 )
 SASL_ENABLED_MECHANISMS: Final = SECURITY.strings(
-    "sasl.enabled.mechanisms", ("GSSAPI",), "SASL mechanisms that clients may use.", mode=PER_BROKER
+    "sasl.enabled.mechanisms",
+    ("GSSAPI",),
+    "SASL mechanisms that clients may use.",
+    mode=PER_BROKER,
+    mark=WORKS,
 )
 SASL_MECHANISM_INTER_BROKER_PROTOCOL: Final = SECURITY.string(
     "sasl.mechanism.inter.broker.protocol", "GSSAPI", "SASL mechanism between brokers.", mode=PER_BROKER
@@ -42,24 +46,40 @@ SECURITY.string(
     mark=IGNORED,
 )
 SASL_JAAS_CONFIG: Final = SECURITY.password(
-    "sasl.jaas.config", "Users and secrets of one listener and mechanism, in JAAS syntax.", mode=PER_BROKER
+    "sasl.jaas.config",
+    "Users and secrets of one listener and mechanism, in JAAS syntax.",
+    mode=PER_BROKER,
+    mark=WORKS,
 )
 CONNECTIONS_MAX_REAUTH_MS: Final = SECURITY.long(
-    "connections.max.reauth.ms", 0, "Age of a login at which the client must log in again; 0 means never."
+    "connections.max.reauth.ms",
+    0,
+    "Age of a login at which the client must log in again; 0 means never.",
+    mark=WORKS,
 )
 SASL_SERVER_MAX_RECEIVE_SIZE: Final = SECURITY.integer(
-    "sasl.server.max.receive.size", 524_288, "Largest message before a client has logged in.", lo=0
+    "sasl.server.max.receive.size",
+    524_288,
+    "Largest message before a client has logged in.",
+    lo=0,
+    mark=WORKS,
 )
 for _name in (
     "sasl.client.callback.handler.class",
     "sasl.login.class",
     "sasl.login.callback.handler.class",
-    "sasl.server.callback.handler.class",
     "sasl.oauthbearer.jwt.retriever.class",
     "sasl.oauthbearer.jwt.validator.class",
     "ssl.engine.factory.class",
 ):
     SECURITY.class_name(_name, None, _JAVA, mark=IGNORED)
+SASL_SERVER_CALLBACK_HANDLER_CLASS: Final = SECURITY.class_name(
+    "sasl.server.callback.handler.class",
+    None,
+    "For PLAIN a Python function MODULE:FUNCTION that decides on user and password; for OAUTHBEARER Kafka's validator of "
+    "unsecured tokens, by its Java name. Set it as listener.name.X.MECHANISM.sasl.server.callback.handler.class.",
+    mark=WORKS,
+)
 SASL_KERBEROS_SERVICE_NAME: Final = SECURITY.string_or_null(
     "sasl.kerberos.service.name", "Kerberos name of the brokers, usually kafka.", mode=PER_BROKER
 )
@@ -115,33 +135,44 @@ SECURITY.integer_or_null("sasl.login.read.timeout.ms", "Time-out of reading from
 SECURITY.long("sasl.login.retry.backoff.ms", 100, "First wait between attempts at a token service.")
 SECURITY.long("sasl.login.retry.backoff.max.ms", 10_000, "Longest wait between attempts at a token service.")
 SASL_OAUTHBEARER_JWKS_ENDPOINT_URL: Final = SECURITY.string_or_null(
-    "sasl.oauthbearer.jwks.endpoint.url", "Where the keys that sign tokens are found; https or file."
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "Where the keys that sign tokens are found; https or file.",
+    mark=WORKS,
 )
 SASL_OAUTHBEARER_EXPECTED_AUDIENCE: Final = SECURITY.strings_or_null(
-    "sasl.oauthbearer.expected.audience", "Audiences of which a token must name one."
+    "sasl.oauthbearer.expected.audience", "Audiences of which a token must name one.", mark=WORKS
 )
 SASL_OAUTHBEARER_EXPECTED_ISSUER: Final = SECURITY.string_or_null(
-    "sasl.oauthbearer.expected.issuer", "Issuer that a token must name."
+    "sasl.oauthbearer.expected.issuer", "Issuer that a token must name.", mark=WORKS
 )
 SASL_OAUTHBEARER_SCOPE_CLAIM_NAME: Final = SECURITY.string(
-    "sasl.oauthbearer.scope.claim.name", "scope", "Claim of a token that holds its scopes."
+    "sasl.oauthbearer.scope.claim.name", "scope", "Claim of a token that holds its scopes.", mark=WORKS
 )
 SECURITY.boolean("sasl.oauthbearer.header.urlencode", False, "Whether client credentials are URL-encoded.")
 SASL_OAUTHBEARER_SUB_CLAIM_NAME: Final = SECURITY.string(
-    "sasl.oauthbearer.sub.claim.name", "sub", "Claim of a token that names the user."
+    "sasl.oauthbearer.sub.claim.name", "sub", "Claim of a token that names the user.", mark=WORKS
 )
 SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS: Final = SECURITY.integer(
-    "sasl.oauthbearer.clock.skew.seconds", 30, "Difference of clocks that is forgiven in a token's times."
+    "sasl.oauthbearer.clock.skew.seconds",
+    30,
+    "Difference of clocks that is forgiven in a token's times.",
+    mark=WORKS,
 )
 SECURITY.string_or_null("sasl.oauthbearer.token.endpoint.url", "Where this broker gets tokens for itself.")
-SECURITY.long(
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000, "How often the signing keys are fetched again."
+SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS: Final = SECURITY.long(
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    3_600_000,
+    "How often the signing keys are fetched again.",
+    mark=WORKS,
 )
 SECURITY.long(
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", 100, "First wait between attempts to fetch keys."
 )
-SECURITY.long(
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10_000, "Longest wait between such attempts."
+SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS: Final = SECURITY.long(
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    10_000,
+    "Longest wait between such attempts.",
+    mark=WORKS,
 )
 
 SSL_KEYSTORE_LOCATION: Final = SECURITY.string_or_null(

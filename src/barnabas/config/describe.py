@@ -88,13 +88,19 @@ def _broker_layers(
         (broker.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
         (broker.static, Source.STATIC_BROKER),
     ):
-        found += (Synonym(name, layer[name], source) for name in names if name in layer)
+        found += (Synonym(name, _shown(name, layer[name]), source) for name in names if name in layer)
     for name in names:
         text = default(name)
         if text is not None:
             found.append(Synonym(name, text, Source.DEFAULT))
     first = next((at for at, synonym in enumerate(found) if synonym.name == wanted), len(found))
     return tuple(found[first:])
+
+
+def _shown(name: str, text: str) -> str | None:
+    """A text as others may read it: None for a secret."""
+    option = BROKER.find(name) or BROKER.find(listener_base_name(name) or "")
+    return None if option is not None and option.sensitive else text
 
 
 def _default_text(name: str) -> str | None:

@@ -98,6 +98,7 @@ APIS: Final[tuple[Api, ...]] = (
     _row(14, "SyncGroup", "groups.sync_group", 0, 5, READ_GROUP),
     _row(15, "DescribeGroups", "groups.describe_groups", 0, 6, DESCRIBE_GROUP),
     _row(16, "ListGroups", "groups.list_groups", 0, 5),
+    _row(17, "SaslHandshake", "cluster.sasl_handshake", 0, 1),
     _row(18, "ApiVersions", "cluster.api_versions", 0, 4),
     _row(19, "CreateTopics", "topics.create_topics", 0, 7, CREATE_TOPIC),
     _row(20, "DeleteTopics", "topics.delete_topics", 0, 6, DELETE_TOPIC),
@@ -116,6 +117,7 @@ APIS: Final[tuple[Api, ...]] = (
     _row(33, "AlterConfigs", "cluster.alter_configs", 0, 2),
     _row(34, "AlterReplicaLogDirs", "cluster.alter_replica_log_dirs", 0, 2, ALTER_CLUSTER),
     _row(35, "DescribeLogDirs", "cluster.describe_log_dirs", 0, 5, DESCRIBE_CLUSTER),
+    _row(36, "SaslAuthenticate", "cluster.sasl_authenticate", 0, 2),
     _row(37, "CreatePartitions", "topics.create_partitions", 0, 3, ALTER_TOPIC),
     _row(42, "DeleteGroups", "groups.delete_groups", 0, 2, DELETE_GROUP),
     _row(43, "ElectLeaders", "topics.elect_leaders", 0, 2, ALTER_CLUSTER),
@@ -125,6 +127,10 @@ APIS: Final[tuple[Api, ...]] = (
     _row(47, "OffsetDelete", "groups.offset_delete", 0, 0, DELETE_GROUP),
     _row(48, "DescribeClientQuotas", "cluster.describe_client_quotas", 0, 1),
     _row(49, "AlterClientQuotas", "cluster.alter_client_quotas", 0, 1),
+    _row(
+        50, "DescribeUserScramCredentials", "cluster.describe_user_scram_credentials", 0, 0, DESCRIBE_CLUSTER
+    ),
+    _row(51, "AlterUserScramCredentials", "cluster.alter_user_scram_credentials", 0, 0, ALTER_CLUSTER),
     _row(55, "DescribeQuorum", "cluster.describe_quorum", 0, 2, DESCRIBE_CLUSTER),
     _row(60, "DescribeCluster", "cluster.describe_cluster", 0, 2),
     _row(61, "DescribeProducers", "records.describe_producers", 0, 0, READ_TOPIC),

@@ -477,6 +477,15 @@ class Controller:
 
         await self._change_config(altered, validate_only)
 
+    async def alter_credentials(self, user: str, alter: Callable[[dict[str, str]], dict[str, str]]) -> None:
+        """Change the SCRAM credentials among a user's texts; its quotas stay. Raises ApiError, as `alter` may."""
+        kind, name = entity_config({"user": user})
+
+        def altered() -> AlteredConfig:
+            return kind, name, alter(dict(self.image.config(kind, name)))
+
+        await self._change_config(altered, validate_only=False)
+
     async def _change_config(self, altered: Callable[[], AlteredConfig], validate_only: bool) -> None:
         """altered: (kind, entity, its texts after the change), decided anew each time."""
         changed: tuple[str, str] | None = None

@@ -52,6 +52,13 @@ class FrameHandler(Protocol):
         """Handle one request, and `respond` now or later. `frame` is overwritten after this call returns."""
 
 
+class Gate(FrameHandler, Protocol):
+    """A frame handler that lets nobody pass without a login."""
+
+    def welcome(self, connection: Connection) -> None:
+        """Called once, before anything is read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What all connections of one loop share. request_bytes_max: socket.request.max.bytes."""
@@ -69,8 +76,8 @@ class Connection:
     """State of one accepted socket. Owned by its loop; never touched from another thread."""
 
     __slots__ = (
-        "_carry", "_fd", "_large", "_large_bytes", "_loop", "_on_closed", "_out", "_paused", "_recv_into", "_shared",
-        "_slice_away", "_to_flush", "_transport", "_waiting", "_writer_armed", "api_versions", "client_id",
+        "_carry", "_closing", "_fd", "_large", "_large_bytes", "_loop", "_on_closed", "_out", "_paused", "_recv_into",
+        "_shared", "_slice_away", "_to_flush", "_transport", "_waiting", "_writer_armed", "api_versions", "client_id",
         "client_software", "closed", "connected_s", "frame_bytes_max", "handler", "kept", "last_active_s", "listener",
         "principal", "sasl", "serial",
     )  # fmt: skip
@@ -103,6 +110,7 @@ class Connection:
         self._large: memoryview | None = None
         self._large_bytes = 0
         self._out: deque[Part] = deque()
+        self._closing: str | None = None
         self._paused = False
         self._waiting = False
         self._writer_armed = False
@@ -268,6 +276,8 @@ class Connection:
         carry = self._carry
         if not carry or self.closed or self._waiting or self._writer_armed or self._slice_away:
             return
+        if self._closing is not None:
+            return
         self._carry = b""
         try:
             if len(carry) >= SHARED_BUFFER_BYTES:
@@ -302,6 +312,9 @@ class Connection:
         else:
             if self._paused and not self._slice_away:
                 self._paused = False
+                if self._closing is not None:
+                    self.close(self._closing or None)
+                    return
                 self._loop.call_soon(self._go_on)
 
     def _write_queued(self) -> None:
@@ -423,6 +436,9 @@ class Connection:
             self._loop.remove_writer(self._fd)
             self._writer_armed = False
             self._paused = False
+            if self._closing is not None:
+                self.close(self._closing or None)
+                return
             self._go_on()
             if (
                 not self.closed and len(self._carry) < SHARED_BUFFER_BYTES
@@ -461,6 +477,11 @@ class Connection:
                 exc_info=error,
             )
             self.close(None)
+
+    def close_after_answer(self, reason: str | None) -> None:
+        """Begin no other request, and close when the answer that is about to be queued has been written."""
+        self._closing = reason or ""
+        self._paused = True
 
     def close(self, reason: str | None) -> None:
         """Close at once. `reason` (None for an ordinary end) is logged with the peer's address."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.net.buffers import Buffers
 from barnabas.broker.net.congestion import spare_local_peer
-from barnabas.broker.net.connection import Connection, FrameHandler, Shared
+from barnabas.broker.net.connection import Connection, FrameHandler, Gate, Shared
 from barnabas.broker.net.senders import Senders
 from barnabas.broker.net.tls import Handshake, TlsTransport
 from barnabas.broker.net.transports import PlainTransport, Transport
@@ -77,8 +77,8 @@ class Listeners:
         self.connections_max = 1 << 31
         self.tls: dict[str, TlsListener] = {}
         """By name: the listeners that speak TLS."""
-        self.handlers: dict[str, FrameHandler] = {}
-        """By name: listeners whose frames go to a handler of their own, which asks for a login first."""
+        self.gates: dict[str, Gate] = {}
+        """By name: what asks for a login on the listeners that want one."""
         self._handshakes: dict[Handshake, None] = {}
         self._refusals_s = -ACCEPT_REST_S
         self._refusals = 0
@@ -242,7 +242,10 @@ class Listeners:
     def _open(self, transport: Transport, name: str, principal: str | None = None) -> Connection:
         """A connection of a peer that is welcome. principal: whom its certificate names."""
         assert self._handler is not None, "nothing is accepted before `serve`"
-        connection = Connection(transport, name, self.handlers.get(name, self._handler), self._shared)
+        gate = self.gates.get(name)
+        connection = Connection(transport, name, gate or self._handler, self._shared)
+        if gate is not None:
+            gate.welcome(connection)
         if principal is not None:
             connection.principal = principal
         self.connections[connection] = None

@@ -1,0 +1,66 @@
+"""DescribeUserScramCredentials (key 50), version 0: which users have credentials of which mechanism; never the keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from barnabas.broker.api.context import Context
+from barnabas.cores.znode_layout import DEFAULT_ENTITY, sanitize, unsanitize
+from barnabas.security.sasl.scram import CODES, decode_credential
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+
+def handle(
+    context: Context, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    configs = context.services.image.configs
+    if not request.users:
+        names = [
+            unsanitize(name)
+            for kind, name in configs
+            if kind == "users" and "/" not in name and name != DEFAULT_ENTITY
+        ]
+        found = ((name, _infos(configs.get(("users", sanitize(name)), {}))) for name in sorted(names))
+        results = [_result(name, infos) for name, infos in found if infos]
+        return DescribeUserScramCredentialsResponse(results=results)
+    asked = Counter(user.name for user in request.users)
+    return DescribeUserScramCredentialsResponse(
+        results=[
+            _repeated(name)
+            if times > 1
+            else _result(name, _infos(configs.get(("users", sanitize(name)), {})))
+            for name, times in asked.items()
+        ]
+    )
+
+
+def _infos(texts: object) -> list[CredentialInfo]:
+    assert hasattr(texts, "get")
+    found = ((code, decode_credential(texts.get(mechanism) or "")) for code, mechanism in CODES.items())
+    return [
+        CredentialInfo(mechanism=code, iterations=each.iterations) for code, each in found if each is not None
+    ]
+
+
+def _result(name: str, infos: list[CredentialInfo]) -> DescribeUserScramCredentialsResult:
+    if infos:
+        return DescribeUserScramCredentialsResult(user=name, credential_infos=infos)
+    return DescribeUserScramCredentialsResult(
+        user=name,
+        error_code=ErrorCode.RESOURCE_NOT_FOUND,
+        error_message=f"Attempt to describe a user credential that does not exist: {name}",
+    )
+
+
+def _repeated(name: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(
+        user=name,
+        error_code=ErrorCode.DUPLICATE_RESOURCE,
+        error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
+    )

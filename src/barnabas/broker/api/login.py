@@ -1,0 +1,246 @@
+"""Logging in on a SASL listener: which requests are let through, tokens with and without a request around them.
+
+Frames of a SASL listener come to its `LoginGate` until their connection has logged in; then the connection's frames
+go straight to the dispatcher, so that a login costs later requests nothing. A session that has to be renewed
+(KIP-368) comes back to the gate when its time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import struct
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from barnabas.config import broker_network
+from barnabas.config.option import ConfigError
+from barnabas.security.sasl import Exchange, Outcome, SaslError
+from barnabas.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.net.connection import Connection, FrameHandler
+    from barnabas.runtime.clock import Clock
+    from barnabas.security.sasl.listener import SaslListener
+
+log = logging.getLogger("barnabas.login")
+
+KEY: Final = struct.Struct(">h")
+SASL_HANDSHAKE: Final = 17
+API_VERSIONS: Final = 18
+SASL_AUTHENTICATE: Final = 36
+BEFORE_LOGIN: Final = frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
+SIZE: Final = struct.Struct(">i")
+USER_PREFIX: Final = "User:"
+
+
+class LoginGate:
+    """The frame handler of one SASL listener."""
+
+    def __init__(self, listener: SaslListener, dispatcher: Callable[[], FrameHandler], clock: Clock) -> None:
+        self.listener = listener
+        self.dispatcher = dispatcher
+        self.clock = clock
+
+    def welcome(self, connection: Connection) -> None:
+        """Called before the first frame of a connection is read: until the login only small ones are."""
+        connection.sasl = Login(self, connection)
+
+    def on_frame(self, connection: Connection, frame: memoryview) -> None:
+        """See FrameHandler."""
+        login: Login = connection.sasl
+        if login.is_open:  # the rest of what was read together with the login
+            self.dispatcher().on_frame(connection, frame)
+        elif login.has_failed:
+            return
+        elif len(frame) > login.frame_bytes_max:
+            connection.close(
+                f"a request of {len(frame)} bytes before the login; sasl.server.max.receive.size allows "
+                f"{login.frame_bytes_max}"
+            )
+        elif login.takes_raw_tokens:
+            login.take_raw(bytes(frame))
+        elif len(frame) >= KEY.size and KEY.unpack_from(frame)[0] in BEFORE_LOGIN:
+            self.dispatcher().on_frame(connection, frame)
+        else:
+            key = KEY.unpack_from(frame)[0] if len(frame) >= KEY.size else -1
+            connection.close(
+                f"API {key} was requested "
+                + (
+                    "after the login had expired"
+                    if login.user
+                    else "before a login (the client's security.protocol)"
+                )
+            )
+
+
+class Login:
+    """How far one connection has come. Made by the gate; the handlers of SaslHandshake and SaslAuthenticate use it."""
+
+    __slots__ = (
+        "_connection", "_exchange", "_expiry", "_frame_bytes_after", "_gate", "_mechanism", "frame_bytes_max", "has_failed",
+        "is_open", "takes_raw_tokens", "user",
+    )  # fmt: skip
+
+    def __init__(self, gate: LoginGate, connection: Connection) -> None:
+        self._gate = gate
+        self._connection = connection
+        self._exchange: Exchange | None = None
+        self._mechanism = ""
+        self._expiry: asyncio.TimerHandle | None = None
+        self._frame_bytes_after = connection.frame_bytes_max
+        self.frame_bytes_max = connection.frame_bytes_max = min(
+            gate.listener.frame_bytes_max, connection.frame_bytes_max
+        )
+        self.user: str | None = None
+        """Who has logged in; kept while the login is renewed."""
+        self.is_open = False
+        """Whether requests go to the dispatcher."""
+        self.has_failed = False
+        self.takes_raw_tokens = False
+
+    # --- the handshake ---------------------------------------------------------------------------------
+
+    def handshake(self, mechanism: str, version: int) -> tuple[ErrorCode, list[str]]:
+        """Choose a mechanism: (error, the mechanisms that there are)."""
+        try:
+            offered = list(self._gate.listener.mechanisms)
+            if self.user is not None and (version == 0 or mechanism != self._mechanism):
+                self._end("the login is renewed by another mechanism or by an old handshake")
+                return ErrorCode.ILLEGAL_SASL_STATE, offered
+            if mechanism not in offered:
+                self._end(f"the client wants mechanism {mechanism[:64]!r}; {', '.join(offered)} are enabled")
+                return ErrorCode.UNSUPPORTED_SASL_MECHANISM, offered
+            self._exchange = self._gate.listener.begin(mechanism)
+        except ConfigError as error:
+            log.error("logins are not possible", extra={"mechanism": mechanism, "reason": str(error)})
+            self._end("the options of its mechanism are wrong")
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM, []
+        self._mechanism = mechanism
+        self.takes_raw_tokens = version == 0
+        return ErrorCode.NONE, offered
+
+    # --- tokens ----------------------------------------------------------------------------------------
+
+    async def authenticate(self, token: bytes) -> tuple[ErrorCode, str | None, bytes, int]:
+        """One token: (error, its text, the answering token, lifetime of the session in ms or 0)."""
+        if self._exchange is None:
+            self._end("SaslAuthenticate came without a SaslHandshake before it")
+            text = "SaslAuthenticate request received without a SaslHandshake request before it"
+            return ErrorCode.ILLEGAL_SASL_STATE, text, b"", 0
+        try:
+            outcome = await self._stepped(token)
+            lifetime_ms = self._take(outcome) if outcome.user is not None else 0
+        except SaslError as error:
+            await self._fail(str(error))
+            return ErrorCode.SASL_AUTHENTICATION_FAILED, str(error), b"", 0
+        return ErrorCode.NONE, None, outcome.reply, lifetime_ms
+
+    async def _stepped(self, token: bytes) -> Outcome:
+        assert self._exchange is not None
+        outcome: Outcome | Awaitable[Outcome] = self._exchange.step(token)
+        if inspect.isawaitable(outcome):
+            return await outcome
+        assert isinstance(outcome, Outcome)
+        return outcome
+
+    def take_raw(self, token: bytes) -> None:
+        """A token without a request around it: clients of handshake version 0."""
+        self._connection.wait()
+        task = asyncio.ensure_future(self._taken_raw(token))
+        # Held by the connection, since the loop holds tasks weakly.
+        self._connection.call_when_closed(self, partial(_cancel, task))
+        task.add_done_callback(self._raw_done)
+
+    async def _taken_raw(self, token: bytes) -> bytes | None:
+        try:
+            outcome = await self._stepped(token)
+            if outcome.user is not None:
+                self._take(outcome)
+        except SaslError as error:
+            await self._fail(str(error))
+            return None
+        return outcome.reply
+
+    def _raw_done(self, task: asyncio.Future[bytes | None]) -> None:
+        connection = self._connection
+        connection.call_off(self)
+        if task.cancelled() or connection.closed:
+            return
+        error = task.exception()
+        if error is not None:
+            connection.fail(error)
+            return
+        reply = task.result()
+        if reply is None:
+            connection.close(None)
+            return
+        connection.respond([SIZE.pack(len(reply)) + reply])
+        connection.resume()
+
+    # --- the end of a login ----------------------------------------------------------------------------
+
+    def _take(self, outcome: Outcome) -> int:
+        """Somebody has logged in, or has renewed the login; the session's lifetime in ms, 0 for no end.
+
+        Raises SaslError for another user than before, and for credentials that have ended already.
+        """
+        assert outcome.user is not None
+        if self.user is not None and outcome.user != self.user:
+            raise SaslError(
+                f"Cannot change principals during re-authentication from {self.user} to {outcome.user}"
+            )
+        lifetime_ms = self._gate.listener.reauthentication_ms(self._mechanism)
+        if outcome.expires_ms is not None:
+            left_ms = outcome.expires_ms - self._gate.clock.now_ms()
+            lifetime_ms = min(lifetime_ms, left_ms) if lifetime_ms > 0 else max(left_ms, 1)
+        connection = self._connection
+        if self.user is None:
+            log.debug("logged in", extra={"peer": connection.peer, "user": outcome.user})
+        self.user = outcome.user
+        self._exchange = None
+        self.takes_raw_tokens = False
+        self.is_open = True
+        connection.principal = USER_PREFIX + outcome.user
+        connection.frame_bytes_max = self._frame_bytes_after
+        connection.handler = self._gate.dispatcher()
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        if lifetime_ms > 0:
+            self._expiry = asyncio.get_running_loop().call_later(lifetime_ms / 1000, self._expire)
+            connection.call_when_closed(f"expiry of {id(self)}", self._expiry.cancel)
+        return max(lifetime_ms, 0)
+
+    def _expire(self) -> None:
+        """From now on only a renewal is listened to."""
+        self.is_open = False
+        self._connection.handler = self._gate
+
+    async def _fail(self, why: str) -> None:
+        """Wait, so that guessing is slow, and close behind the answer."""
+        exchange, self.has_failed, self.is_open = self._exchange, True, False
+        claimed = "" if exchange is None else exchange.claimed
+        self._exchange = None
+        self._connection.handler = self._gate
+        delay_ms = self._gate.listener.options.get(broker_network.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS)
+        await asyncio.sleep(delay_ms / 1000)
+        log.warning(
+            "login refused",
+            extra={
+                "peer": self._connection.peer, "listener": self._connection.listener, "mechanism": self._mechanism,
+                "user": claimed[:128], "reason": why,
+            },
+        )  # fmt: skip
+        self._connection.close_after_answer(None)
+
+    def _end(self, reason: str) -> None:
+        """Close behind the answer."""
+        self.has_failed, self.is_open = True, False
+        self._connection.close_after_answer(f"login refused: {reason}")
+
+
+def _cancel(task: asyncio.Future[bytes | None]) -> None:
+    task.cancel()

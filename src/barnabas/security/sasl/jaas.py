@@ -1,0 +1,110 @@
+"""JAAS configuration as Kafka's books write it: in `sasl.jaas.config`, or as sections of a file.
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required
+        username="admin" password="secret" user_alice="her secret";
+
+A file has such entries in named sections: `KafkaServer { ... };`, or `sasl_ssl.KafkaServer` for one listener alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from barnabas.config.option import ConfigError
+
+FILE_PROPERTY: Final = "java.security.auth.login.config"
+SECTION: Final = "KafkaServer"
+USER_PREFIX: Final = "user_"
+FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
+TOKEN: Final = re.compile(
+    r"""\s+ | //[^\n]* | \#[^\n]* | /\*.*?\*/ | (?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')
+    | (?P<sign>[{};=]) | (?P<word>[^\s{};="'#]+)""",
+    re.VERBOSE | re.DOTALL,
+)
+Entry = Mapping[str, str]
+"""A login module's options; its class stands under the empty name."""
+
+
+def parse_entry(text: str) -> Entry:
+    """The one entry of `sasl.jaas.config`. Raises ConfigError, which repeats nothing of the text: it holds secrets."""
+    words = _words(text)
+    entries = _entries(words)
+    if words or len(entries) != 1:
+        raise ConfigError('a JAAS configuration must be one `MODULE required NAME="VALUE" ...;`')
+    return entries[0]
+
+
+def parse_file(text: str) -> dict[str, list[Entry]]:
+    """The entries of each section of a JAAS file. Raises ConfigError."""
+    words, found = _words(text), {}
+    while words:
+        name = words.pop(0)
+        if not words or words.pop(0) != "{":
+            raise ConfigError(f"section {name!r} of the JAAS file does not begin with {{")
+        found[name] = _entries(words)
+        if not words or words.pop(0) != "}":
+            raise ConfigError(f"section {name!r} of the JAAS file does not end with }}")
+        if words and words[0] == ";":
+            words.pop(0)
+    return found
+
+
+def file_named() -> str | None:
+    """The JAAS file of this process, as Kafka is told of it: KAFKA_OPTS=-Djava.security.auth.login.config=FILE."""
+    for word in os.environ.get("KAFKA_OPTS", "").split():
+        name, _, value = word.partition("=")
+        if name == f"-D{FILE_PROPERTY}" and value:
+            return value
+    return None
+
+
+def section_entries(path: str, listener: str) -> list[Entry]:
+    """What a JAAS file has for a listener. Raises ConfigError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            sections = parse_file(file.read())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the JAAS file {path}: {error}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return sections.get(f"{listener.lower()}.{SECTION}") or sections.get(SECTION) or []
+
+
+def users_of(entry: Entry) -> dict[str, str]:
+    """user -> password of the options user_NAME="password"."""
+    return {name[len(USER_PREFIX) :]: value for name, value in entry.items() if name.startswith(USER_PREFIX)}
+
+
+def _words(text: str) -> list[str]:
+    found, at = [], 0
+    while at < len(text):
+        match = TOKEN.match(text, at)
+        if match is None:
+            raise ConfigError("a JAAS configuration has a quote that does not end")
+        if match["string"]:
+            found.append('"' + re.sub(r"\\(.)", r"\1", match["string"][1:-1], flags=re.DOTALL))
+        elif match["sign"] or match["word"]:
+            found.append(match[0])
+        at = match.end()
+    return found
+
+
+def _entries(words: list[str]) -> list[Entry]:
+    found: list[Entry] = []
+    while words and words[0] != "}":
+        options = {"": words.pop(0)}
+        if not words or words.pop(0).lower() not in FLAGS:
+            raise ConfigError(f"behind a login module one of {', '.join(sorted(FLAGS))} must stand")
+        while words and words[0] != ";":
+            name = words.pop(0).removeprefix('"')
+            if len(words) < 2 or words.pop(0) != "=":
+                raise ConfigError("a JAAS configuration needs NAME=VALUE and a semicolon at its end")
+            options[name] = words.pop(0).removeprefix('"')
+        if not words:
+            raise ConfigError("a JAAS configuration must end with a semicolon")
+        words.pop(0)
+        found.append(options)
+    return found

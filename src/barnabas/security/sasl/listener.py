@@ -1,0 +1,193 @@
+"""What one SASL listener offers: its mechanisms and where each finds its users, as the options say now."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from barnabas.config import broker_security as options
+from barnabas.config.option import ConfigError
+from barnabas.cores.znode_layout import sanitize
+from barnabas.extras import how_to_install
+from barnabas.security.listener_options import ListenerOptions
+from barnabas.security.sasl import Exchange, jaas
+from barnabas.security.sasl.oauthbearer import UNSECURED, Keys, OAuthBearer, Rules
+from barnabas.security.sasl.plain import Check, Plain, check_named, check_of
+from barnabas.security.sasl.scram import HASHES, Credential, Scram, decode_credential, stand_in
+
+if TYPE_CHECKING:
+    from barnabas.config.loader import BrokerConfig
+    from barnabas.config.option import Option
+
+T = TypeVar("T")
+
+log = logging.getLogger("barnabas.login")
+
+PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER)
+
+
+class Now(Protocol):
+    """Wall-clock and monotonic time."""
+
+    def now_ms(self) -> int: ...
+
+    def monotonic_ms(self) -> float: ...
+
+
+class SaslListener:
+    """See the module. users: the configs of the cluster, by (kind, name), among them users' SCRAM credentials."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        listener: str,
+        users: Callable[[], Mapping[tuple[str, str], Mapping[str, str]]],
+        secret: bytes,
+        clock: Now,
+    ) -> None:
+        """secret: makes the salts of users who do not exist. Raises ConfigError."""
+        self.options = ListenerOptions(config, listener)
+        self._users, self._secret, self._clock = users, secret, clock
+        self._jaas_file = jaas.file_named()
+        self._made: dict[str, tuple[object, Any]] = {}
+        """By mechanism: the option texts that something was made of, and what was made."""
+        for mechanism in self.mechanisms:
+            self.begin(mechanism)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """Those that clients may use now. Raises ConfigError for one that this broker does not have."""
+        option = options.SASL_ENABLED_MECHANISMS
+        wanted = tuple(name.upper() for name in self.options.get(option))
+        unknown = [name for name in wanted if name not in MECHANISMS]
+        if unknown or not wanted:
+            raise ConfigError(
+                f"{self.options.name_of(option)}={','.join(wanted)}: this broker offers {', '.join(MECHANISMS)}"
+            )
+        return wanted
+
+    def begin(self, mechanism: str) -> Exchange:
+        """A new login. Raises ConfigError where the mechanism's own options are missing or wrong."""
+        if mechanism == PLAIN:
+            return Plain(self._plain_check())
+        if mechanism == OAUTHBEARER:
+            return OAuthBearer(*self._token_rules(), self._clock.now_ms)
+        try:
+            return Scram(mechanism, lambda user: self._credential(mechanism, user))
+        except ImportError:
+            raise ConfigError(f"{mechanism} needs {how_to_install('security')}") from None
+
+    def reauthentication_ms(self, mechanism: str) -> int:
+        """connections.max.reauth.ms; 0 for never."""
+        return self.options.get(options.CONNECTIONS_MAX_REAUTH_MS, mechanism)
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """The largest request before the login."""
+        return self.options.get(options.SASL_SERVER_MAX_RECEIVE_SIZE)
+
+    # --- where users come from -------------------------------------------------------------------------
+
+    def _plain_check(self) -> Check:
+        handler = self.options.get(options.SASL_SERVER_CALLBACK_HANDLER_CLASS, PLAIN)
+        if handler is not None:
+            name = self.options.name_of(options.SASL_SERVER_CALLBACK_HANDLER_CLASS, PLAIN)
+            if ":" not in handler:
+                raise ConfigError(
+                    f"{name}={handler}: a Java class cannot run here; name a Python function MODULE:FUNCTION"
+                )
+            made: Check = self._once(PLAIN, handler, lambda: check_named(name, handler))
+            return made
+        entry = self._jaas_entry(PLAIN, "PlainLoginModule")
+        found: Check = self._once(PLAIN, entry, lambda: check_of(jaas.users_of(entry)))
+        return found
+
+    def _credential(self, mechanism: str, user: str) -> tuple[Credential, bool]:
+        configs = self._users()
+        text = configs.get(("users", sanitize(user)), {}).get(mechanism)
+        credential = None if text is None else decode_credential(text)
+        if credential is not None:
+            return credential, True
+        in_use = {
+            found.iterations
+            for (kind, _), texts in configs.items()
+            if kind == "users"
+            and mechanism in texts
+            and (found := decode_credential(texts[mechanism])) is not None
+        }
+        return stand_in(mechanism, user, self._secret, in_use), False
+
+    def _token_rules(self) -> tuple[Rules, Keys | None]:
+        def get(option: Option[T], mechanism: str = OAUTHBEARER) -> T:
+            return self.options.get(option, mechanism)
+
+        audience: tuple[str, ...] | None = get(options.SASL_OAUTHBEARER_EXPECTED_AUDIENCE)
+        handler = get(options.SASL_SERVER_CALLBACK_HANDLER_CLASS)
+        url = get(options.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL)
+        unsecured = handler == UNSECURED
+        if not url and not unsecured:
+            raise ConfigError(
+                "OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url, where the keys that sign tokens are found"
+            )
+        entry = self._jaas_entry(OAUTHBEARER, "OAuthBearerLoginModule", needed=False)
+        rules = Rules(
+            audience=audience or (),
+            issuer=get(options.SASL_OAUTHBEARER_EXPECTED_ISSUER),
+            user_claim=get(options.SASL_OAUTHBEARER_SUB_CLAIM_NAME),
+            scope_claim=get(options.SASL_OAUTHBEARER_SCOPE_CLAIM_NAME),
+            skew_s=get(options.SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS),
+            scope=frozenset(
+                entry.get("requiredScope", entry.get("unsecuredValidatorRequiredScope", "")).split()
+            ),
+            unsecured=unsecured,
+        )
+        if unsecured:
+            self._once(OAUTHBEARER, UNSECURED, self._warn_unsecured)
+            return rules, None
+        assert url is not None
+        refresh_ms = get(options.SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS)
+        retry_ms = get(options.SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS)
+        keys: Keys = self._once(
+            OAUTHBEARER,
+            (url, refresh_ms, retry_ms),
+            lambda: Keys(url, refresh_ms, retry_ms, self._clock.monotonic_ms),
+        )
+        return rules, keys
+
+    def _warn_unsecured(self) -> None:
+        log.warning(
+            "OAUTHBEARER accepts tokens without a signature: everybody may log in as anybody; this is for trials only",
+            extra={"listener": self.options.listener},
+        )
+
+    def _jaas_entry(self, mechanism: str, module: str, *, needed: bool = True) -> jaas.Entry:
+        option = options.SASL_JAAS_CONFIG
+        text = self.options.get(option, mechanism)
+        name = self.options.name_of(option, mechanism)
+        if text is not None:
+            try:
+                entry: jaas.Entry = self._once(f"{mechanism} users", text, lambda: jaas.parse_entry(text))
+            except ConfigError as error:
+                raise ConfigError(f"{name}: {error}") from None
+            return entry
+        if self._jaas_file is not None:
+            for entry in jaas.section_entries(self._jaas_file, self.options.listener):
+                if entry[""].endswith(module):
+                    return entry
+        if not needed:
+            return {}
+        prefix = f"listener.name.{self.options.listener.lower()}.{mechanism.lower()}"
+        raise ConfigError(
+            f"{mechanism} has no users; set {prefix}.{option.name}=org.apache.kafka.common.security.plain.{module} "
+            f'required user_NAME="PASSWORD"; or {prefix}.sasl.server.callback.handler.class=MODULE:FUNCTION'
+        )
+
+    def _once(self, what: str, made_of: object, make: Callable[[], Any]) -> Any:
+        """What was made of the same before, or a fresh one. Files are read again only when a login begins."""
+        kept = self._made.get(what)
+        if kept is None or kept[0] != made_of:
+            kept = self._made[what] = (made_of, make())
+        return kept[1]

@@ -1,0 +1,231 @@
+"""OAUTHBEARER (RFC 7628): a signed token (JWT) in place of a password, checked against the keys of its issuer.
+
+Only signatures that a public key checks are accepted: an algorithm `none`, or one whose key both sides share, would let a
+client sign for itself. Tokens without a signature are accepted where the configuration names Kafka's validator of
+unsecured tokens, for trials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import urllib.request
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from barnabas.config.option import ConfigError
+from barnabas.extras import how_to_install
+from barnabas.security.sasl import Outcome, SaslError
+
+log = logging.getLogger("barnabas.login")
+
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+UNSECURED: Final = (
+    "org.apache.kafka.common.security.oauthbearer.internals.unsecured."
+    "OAuthBearerUnsecuredValidatorCallbackHandler"
+)
+FIRST: Final = re.compile(rb"n,(?:a=([^,]*))?,\x01(.*)\x01\x01", re.DOTALL)
+BEARER: Final = re.compile(r"(?i)bearer +([-_.+/=A-Za-z0-9]+)")
+JWKS_BYTES_MAX: Final = 1 << 20
+FETCH_S_MAX: Final = 10.0
+
+
+class Rules(NamedTuple):
+    """What a token must fulfil. audience: one of these; issuer: this one; scope: all of these words."""
+
+    audience: tuple[str, ...]
+    issuer: str | None
+    user_claim: str
+    scope_claim: str
+    skew_s: int
+    scope: frozenset[str] = frozenset()
+    unsecured: bool = False
+
+
+class Keys:
+    """The signing keys of an issuer, from a file or URL with a JWKS; fetched again when old, or when a key is missing."""
+
+    def __init__(self, url: str, refresh_ms: int, retry_ms: int, monotonic_ms: Callable[[], float]) -> None:
+        """Raises ConfigError when the libraries are missing or the address is of no kind that is read."""
+        try:
+            import jwt  # noqa: F401
+        except ImportError:
+            raise ConfigError(f"OAUTHBEARER needs {how_to_install('security')}") from None
+        if not url.startswith(("https://", "http://", "file:")):
+            raise ConfigError(f"sasl.oauthbearer.jwks.endpoint.url={url}: must begin with https:// or file:")
+        if url.startswith("http://"):
+            log.warning(
+                "signing keys come over plain http: whoever is on the way can let anybody in",
+                extra={"url": url},
+            )
+        self.url = url
+        self._refresh_ms, self._retry_ms, self._monotonic_ms = refresh_ms, retry_ms, monotonic_ms
+        self._keys: dict[str | None, Any] = {}
+        self._fetched_ms = self._tried_ms = -float("inf")
+        self._fetching: asyncio.Future[None] | None = None
+
+    def find(self, key_id: str | None) -> Any:
+        """The key of an id, the only key for a token that names none; None when it is not known."""
+        if key_id is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(key_id)
+
+    def is_due(self, key_id: str | None) -> bool:
+        """Whether the keys should be fetched before a token that names `key_id` is judged."""
+        now_ms = self._monotonic_ms()
+        wanted = now_ms - self._fetched_ms > self._refresh_ms or self.find(key_id) is None
+        return wanted and now_ms - self._tried_ms >= self._retry_ms
+
+    async def fetch(self) -> None:
+        """Fetch once for all who wait. What fails is logged, and the keys of before stay."""
+        if self._fetching is None:
+            self._tried_ms = self._monotonic_ms()
+            self._fetching = asyncio.ensure_future(self._fetch())
+        try:
+            await asyncio.shield(self._fetching)
+        finally:
+            if self._fetching is not None and self._fetching.done():
+                self._fetching = None
+
+    async def _fetch(self) -> None:
+        try:
+            data = await asyncio.to_thread(_read, self.url)
+            self._keys = _parse(data)
+            self._fetched_ms = self._monotonic_ms()
+        except (OSError, ValueError) as error:
+            log.error("the signing keys cannot be fetched", extra={"url": self.url, "reason": str(error)})
+
+
+def _read(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=FETCH_S_MAX) as answer:
+        data: bytes = answer.read(JWKS_BYTES_MAX + 1)
+    if len(data) > JWKS_BYTES_MAX:
+        raise ValueError(f"over {JWKS_BYTES_MAX} bytes")
+    return data
+
+
+def _parse(data: bytes) -> dict[str | None, Any]:
+    import jwt
+
+    found: dict[str | None, Any] = {}
+    for row in json.loads(data).get("keys", []):
+        try:
+            key = jwt.PyJWK(row)
+        except jwt.PyJWTError:
+            continue  # of a kind that signs nothing we accept
+        if key.algorithm_name in ALGORITHMS:
+            found[row.get("kid")] = key
+    if not found:
+        raise ValueError("no key in it can check a signature")
+    return found
+
+
+class OAuthBearer:
+    """See Exchange."""
+
+    def __init__(self, rules: Rules, keys: Keys | None, now_ms: Callable[[], int]) -> None:
+        self.claimed = ""
+        self._rules, self._keys, self._now_ms = rules, keys, now_ms
+        self._refusal = ""
+
+    def step(self, token: bytes) -> Outcome | Awaitable[Outcome]:
+        if self._refusal:  # the client has read why and answers with one byte, as RFC 7628 has it
+            raise SaslError(self._refusal)
+        match = FIRST.fullmatch(token)
+        if match is None:
+            raise SaslError("Invalid OAUTHBEARER client first message")
+        pairs = dict(
+            part.split("=", 1) for part in match[2].decode("utf-8", "replace").split("\x01") if "=" in part
+        )
+        bearer = BEARER.fullmatch(pairs.get("auth", ""))
+        if bearer is None:
+            raise SaslError("Invalid OAUTHBEARER client first message: invalid scheme in auth")
+        other = (match[1] or b"").decode("utf-8", "replace")
+        if self._keys is None:
+            return self._judged(bearer[1], other, None)
+        key_id = _header(bearer[1]).get("kid")
+        if self._keys.is_due(key_id):
+            return self._after_fetch(self._keys, bearer[1], other, key_id)
+        return self._judged(bearer[1], other, self._keys.find(key_id))
+
+    async def _after_fetch(self, keys: Keys, token: str, other: str, key_id: str | None) -> Outcome:
+        await keys.fetch()
+        return self._judged(token, other, keys.find(key_id))
+
+    def _judged(self, token: str, other: str, key: Any) -> Outcome:
+        try:
+            claims = self._claims(token, key)
+            user = claims.get(self._rules.user_claim)
+            if not isinstance(user, str) or not user:
+                raise ValueError(f"it has no claim {self._rules.user_claim}")
+            self.claimed = user
+            if other and other != user:
+                raise ValueError("its user is another than the client asks to be")
+            given = claims.get(self._rules.scope_claim, "")
+            words = set(given.split() if isinstance(given, str) else map(str, given))
+            if not self._rules.scope <= words:
+                raise ValueError(f"it lacks the scope {' '.join(sorted(self._rules.scope - words))}")
+        except ValueError as error:
+            log.info("a token is refused", extra={"reason": str(error), "user": self.claimed})
+            self._refusal = '{"status":"invalid_token"}'
+            return Outcome(self._refusal.encode())
+        return Outcome(b"", user, int(claims["exp"] * 1000))
+
+    def _claims(self, token: str, key: Any) -> dict[str, Any]:
+        """The claims of a token that holds. Raises ValueError, which says why it does not."""
+        import jwt
+
+        rules = self._rules
+        options: Any = {
+            "require": ["exp"],
+            "verify_aud": bool(rules.audience),
+            "verify_exp": False,
+            "verify_nbf": False,
+        }
+        options["verify_iat"] = False
+        try:
+            if key is None and not rules.unsecured:
+                raise ValueError("its signing key is not among those of the issuer")
+            if key is None:
+                claims = self._unsecured(token)
+            else:
+                claims = jwt.decode(
+                    token, key, algorithms=[key.algorithm_name], audience=list(rules.audience) or None,
+                    issuer=rules.issuer, leeway=rules.skew_s, options=options,
+                )  # fmt: skip
+        except jwt.PyJWTError as error:
+            raise ValueError(str(error)) from None
+        self._check_times(claims)
+        return claims
+
+    def _check_times(self, claims: dict[str, Any]) -> None:
+        now_s, skew_s = self._now_ms() / 1000, self._rules.skew_s
+        for name in ("exp", "nbf", "iat"):
+            if name in claims and (
+                isinstance(claims[name], bool) or not isinstance(claims[name], int | float)
+            ):
+                raise ValueError(f"its claim {name} is no time")
+        if "exp" not in claims or claims["exp"] + skew_s <= now_s:
+            raise ValueError("it has expired")
+        if max(claims.get("nbf", 0), claims.get("iat", 0)) - skew_s > now_s:
+            raise ValueError("it is not valid yet")
+
+    def _unsecured(self, token: str) -> dict[str, Any]:
+        import jwt
+
+        if _header(token).get("alg") != "none" or token.rpartition(".")[2]:
+            raise ValueError("it is signed, and this listener has no keys to check that with")
+        claims: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
+        return claims
+
+
+def _header(token: str) -> dict[str, Any]:
+    import jwt
+
+    try:
+        found: dict[str, Any] = jwt.get_unverified_header(token)
+    except jwt.PyJWTError:
+        return {}
+    return found

@@ -1,0 +1,123 @@
+"""SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677): the exchange, and credentials as Kafka keeps them at a user's node.
+
+Whoever does not exist gets an exchange too, with a salt made of the name, and is refused at its end like a wrong
+password: neither the answers nor their number tell the two apart.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from barnabas.security.sasl import Outcome, SaslError
+
+HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+CODES: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+"""The numbers of the protocol's messages."""
+ITERATIONS_MIN: Final = 4096
+ITERATIONS_MAX: Final = 16384
+SALT_BYTES: Final = 32
+
+
+class Credential(NamedTuple):
+    """What a broker keeps of a password: enough to check it, not enough to log in with."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+def credential_of(mechanism: str, salt: bytes, salted_password: bytes, iterations: int) -> Credential:
+    """The credential of a salted password, as RFC 5802 derives it."""
+    name = HASHES[mechanism]
+    client_key = hmac.digest(salted_password, b"Client Key", name)
+    server_key = hmac.digest(salted_password, b"Server Key", name)
+    return Credential(salt, hashlib.new(name, client_key).digest(), server_key, iterations)
+
+
+def new_credential(
+    mechanism: str, password: str, salt: bytes, iterations: int = ITERATIONS_MIN
+) -> Credential:
+    """The credential of a password."""
+    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+    return credential_of(mechanism, salt, salted, iterations)
+
+
+def encode_credential(credential: Credential) -> str:
+    """A credential as the text of a config of /config/users/NAME."""
+
+    def text(data: bytes) -> str:
+        return base64.b64encode(data).decode()
+
+    return (
+        f"salt={text(credential.salt)},stored_key={text(credential.stored_key)},"
+        f"server_key={text(credential.server_key)},iterations={credential.iterations}"
+    )
+
+
+def decode_credential(text: str) -> Credential | None:
+    """The credential of such a text; None when it is none."""
+    fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    try:
+        salt, stored, server = (
+            base64.b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key")
+        )
+        return Credential(salt, stored, server, int(fields["iterations"]))
+    except (KeyError, ValueError, binascii.Error):
+        return None
+
+
+def stand_in(mechanism: str, user: str, secret: bytes, iterations_in_use: Iterable[int]) -> Credential:
+    """What is shown for a user who does not exist: always the same for the same name, and like that of others."""
+    seed = hmac.digest(secret, user.encode(), "sha512")
+    size = hashlib.new(HASHES[mechanism]).digest_size
+    choices = sorted(iterations_in_use) or [ITERATIONS_MIN]
+    salt = hmac.digest(seed, b"salt", "sha256")[:SALT_BYTES]
+    key = hmac.digest(seed, b"key", HASHES[mechanism])[:size]
+    return Credential(salt, key, key, choices[seed[0] % len(choices)])
+
+
+class Scram:
+    """See Exchange. find: user -> (credential, whether the user exists)."""
+
+    def __init__(self, mechanism: str, find: Callable[[str], tuple[Credential, bool]]) -> None:
+        from scramp import ScramMechanism
+
+        self.claimed = ""
+        self._mechanism = mechanism
+        self._find = find
+        self._exists = False
+        self._server: Any = ScramMechanism(mechanism).make_server(self._credential)
+        self._has_begun = False
+
+    def _credential(self, user: object) -> tuple[bytes, bytes, bytes, int]:
+        self.claimed = str(user)
+        credential, self._exists = self._find(self.claimed)
+        return credential
+
+    def step(self, token: bytes) -> Outcome:
+        from scramp import ScramException
+
+        try:
+            text = token.decode("utf-8")
+            if not self._has_begun:
+                self._has_begun = True
+                self._server.set_client_first(text)
+                return Outcome(self._server.get_server_first().encode())
+            self._server.set_client_final(text)
+            if not self._exists:
+                raise SaslError(self._refusal())
+            return Outcome(self._server.get_server_final().encode(), self.claimed)
+        except (ScramException, UnicodeDecodeError, ValueError):
+            raise SaslError(self._refusal()) from None
+
+    def _refusal(self) -> str:
+        return (
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+            f"{self._mechanism}"
+        )
