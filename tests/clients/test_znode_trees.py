@@ -334,7 +334,7 @@ def test_a_start_without_zookeeper_ends_with_one_line(tmp_path: Path) -> None:
     )
 
 
-def test_second_brokers_are_refused_with_one_line(zookeeper_address: str, tmp_path: Path) -> None:
+def test_a_second_broker_of_the_same_id_is_refused_with_one_line(zookeeper_address: str, tmp_path: Path) -> None:
     tree = Tree(tmp_path, zookeeper_address)
     try:
         broker = tree.broker()
@@ -343,10 +343,7 @@ def test_second_brokers_are_refused_with_one_line(zookeeper_address: str, tmp_pa
         same = start(tmp_path / "same", zookeeper_connect=where, **timeout)
         assert same.returncode == 1
         assert "barnabas: a broker with node.id=1 is registered already: /brokers/ids/1" in same.stderr
-        other = start(tmp_path / "other", zookeeper_connect=where, node_id="2", **timeout)
-        assert other.returncode == 1
-        assert "barnabas: broker 1 is registered in the same place" in other.stderr
-        assert "Traceback" not in same.stderr + other.stderr
+        assert "Traceback" not in same.stderr
         create(broker, "t")
     finally:
         tree.kill()

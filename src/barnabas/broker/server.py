@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.api import telemetry
 from barnabas.broker.api.announced import AnnouncedApis
@@ -25,6 +25,8 @@ from barnabas.broker.api.services import Services
 from barnabas.broker.cluster import loggers
 from barnabas.broker.cluster.controller import Controller
 from barnabas.broker.cluster.features import Features
+from barnabas.broker.cluster.in_sync import InSync
+from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 from barnabas.broker.cluster.producer_ids import ProducerIds
 from barnabas.broker.coordinators.groups import GroupCoordinator
 from barnabas.broker.coordinators.shares import Shares
@@ -32,10 +34,12 @@ from barnabas.broker.coordinators.transactions import Transactions
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.net.limits import ConnectionLimits
 from barnabas.broker.net.listeners import Listeners, SocketBuffers
+from barnabas.broker.net.peers import PeerLost, Peers
 from barnabas.broker.net.turn import Turn
 from barnabas.broker.partitions.cleaning import Cleaning
 from barnabas.broker.partitions.moving import Moving
 from barnabas.broker.partitions.registry import Partitions
+from barnabas.broker.partitions.replicating import Replication
 from barnabas.config import broker_identity, broker_network
 from barnabas.config.option import ConfigError
 from barnabas.cores.fetch import SessionCache
@@ -43,13 +47,19 @@ from barnabas.runtime.machine import Machine
 from barnabas.security.sasl.listener import SaslListener
 from barnabas.security.tls import TlsListener
 from barnabas.storage.errors import StorageError
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
+    from barnabas.broker.partitions.partition import Partition
     from barnabas.config.listeners import Listener as ConfiguredListener
     from barnabas.config.loader import BrokerConfig
     from barnabas.config.option import Option
 
 log = logging.getLogger("barnabas.server")
+
+CREATE_VERSION: Final = 5
+CREATE_TIMEOUT_MS: Final = 15_000
 
 
 def _address(host: str, port: int) -> str:
@@ -114,6 +124,9 @@ class BrokerServer:
         self.dispatcher = Dispatcher(services)
         services.groups.on_effect = services.shares.carry_out
         partitions.check_transaction = services.transactions.check
+        partitions.in_sync_changed = services.in_sync.change_soon
+        partitions.on_roles_changed = self._on_roles_changed
+        controller.create_elsewhere = self._create_elsewhere
         controller.on_topics_deleted = self._on_topics_deleted
         controller.on_configs_changed = self._on_configs_changed
         for kind, entity in (("clients", ""), ("brokers", ""), (telemetry.KIND, "")):
@@ -129,6 +142,7 @@ class BrokerServer:
         except OSError as error:
             await self.stop()
             raise StartError(str(error)) from error
+        services.in_sync.start()
         await services.groups.load_existing()
         await services.shares.load_existing()
         await (
@@ -144,6 +158,8 @@ class BrokerServer:
     def _assemble(self, turn: Turn, controller: Controller, partitions: Partitions) -> Services:
         """Make every part that handlers use, each with what it needs of the others."""
         config, clock, loop = self.config, self.clock, turn.loop
+        endpoints = Endpoints(config, controller.node_id, lambda: controller.image.brokers)
+        peers = Peers(controller.node_id, endpoints.between_brokers, self.machine.connect)
         quotas = Quotas(config, clock)
         groups = GroupCoordinator(config, loop, clock, controller, partitions)
         producer_ids = ProducerIds(lambda: controller.tree, controller.node_id)
@@ -166,7 +182,10 @@ class BrokerServer:
             conversions=Conversions(),
             telemetry=pushed_metrics,
             apis=AnnouncedApis(pushed_metrics),
-            endpoints=Endpoints(config, controller.node_id),
+            endpoints=endpoints,
+            peers=peers,
+            replication=Replication(config, clock, controller.node_id, partitions, peers),
+            in_sync=InSync(config, controller, partitions),
             listeners=Listeners(
                 turn,
                 ConnectionLimits(config, quotas.core, clock),
@@ -244,6 +263,9 @@ class BrokerServer:
         if self._housekeeping is not None:
             yield "periodic jobs", self._housekeeping.stop
         yield "moves", services.moving.stop
+        yield "in-sync replicas", services.in_sync.close
+        yield "replication", services.replication.close
+        yield "other brokers", services.peers.close
         yield "requests", self.dispatcher.close
         yield "listeners", services.listeners.close
         yield "conversions", services.conversions.close
@@ -266,6 +288,40 @@ class BrokerServer:
         )
         dirs = ", ".join(str(log_dir) for log_dir in self.config.log_dirs)
         return f"ready on {addresses} (node {self.services.controller.node_id}, data in {dirs})"
+
+    def _on_roles_changed(self, changed: Sequence[Partition]) -> None:
+        """Partitions lead or follow since now: fetchers and coordinators go with them."""
+        services = self.services
+        services.replication.roles_changed(changed)
+        topics = {partition.topic for partition in changed}
+        for topic, coordinator in (
+            (OFFSETS_TOPIC, services.groups.runtime),
+            (TRANSACTION_TOPIC, services.transactions.runtime),
+            (SHARE_STATE_TOPIC, services.shares.states.runtime),
+        ):
+            if topic in topics:
+                coordinator.roles_changed()
+
+    async def _create_elsewhere(
+        self, name: str, partitions: int, replicas: int, configs: Mapping[str, str | None]
+    ) -> None:
+        """Ask the controller to create a topic. Raises ApiError."""
+        rows = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+        topic = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=replicas, assignments=[], configs=rows
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=CREATE_TIMEOUT_MS)
+        try:
+            answer = await self.services.peers.call(
+                self.services.image.controller_id, request, CREATE_VERSION, CREATE_TIMEOUT_MS / 1000
+            )
+        except PeerLost as error:
+            raise ApiError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"the controller cannot be reached: {error}"
+            ) from error
+        for row in answer.topics:
+            if row.error_code and row.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise ApiError(ErrorCode(row.error_code), row.error_message or "")
 
     def _on_topics_deleted(self, topics: frozenset[str]) -> None:
         self.services.groups.on_topics_deleted(topics)

@@ -88,17 +88,22 @@ def decide_elections(image: ClusterImage, unclean_topics: Collection[str] = ()) 
 
 
 def decide_unclean_restart(image: ClusterImage, broker_id: int) -> LazyOps[Op | None]:
-    """New leader epochs for what a broker leads that came back without a clean shutdown.
+    """What becomes of the partitions of a broker that came back without a clean shutdown.
 
-    It may have lost its last records. Consumers and followers that saw them notice by the epoch.
+    It may have lost its last records: where another replica in sync is alive, that one leads, and this broker is not in sync
+    until it has caught up. What it leads alone gets a new leader epoch: consumers and followers that saw
+    the lost records notice by the epoch.
     """
+    others = image.brokers.keys() - {broker_id}
 
-    def with_new_epoch(_: TopicImage, partition: PartitionImage) -> PartitionImage:
-        if partition.leader != broker_id:
-            return partition
-        return replace(partition, leader_epoch=partition.leader_epoch + 1)
+    def without_broker(_: TopicImage, partition: PartitionImage) -> PartitionImage:
+        if broker_id in partition.isr and any(broker in others for broker in partition.isr):
+            return elect(partition, others, unclean=False)
+        if partition.leader == broker_id:
+            return replace(partition, leader_epoch=partition.leader_epoch + 1)
+        return partition
 
-    return _all_changed(image, with_new_epoch)
+    return _all_changed(image, without_broker)
 
 
 def decide_shutdown(image: ClusterImage, broker_id: int) -> LazyOps[Op | None]:
@@ -193,6 +198,18 @@ def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Ops:
     # The leader asked for it and goes on leading: no new leader epoch.
     new = replace(partition, isr=event.isr, recovering=event.recovering)
     return fenced(image, (_state_op(image, topic.name, event.partition, new),))
+
+
+def decide_balance(image: ClusterImage) -> LazyOps[Op | None]:
+    """Give leadership back to preferred replicas that are alive and in sync (auto.leader.rebalance.enable)."""
+
+    def with_preferred(_: TopicImage, partition: PartitionImage) -> PartitionImage:
+        preferred = partition.replicas[0] if partition.replicas else partition.leader
+        if partition.leader == preferred or preferred not in image.brokers or preferred not in partition.isr:
+            return partition
+        return replace(partition, leader=preferred, leader_epoch=partition.leader_epoch + 1)
+
+    return _all_changed(image, with_preferred)
 
 
 def _require_partition(image: ClusterImage, topic: str, index: int) -> PartitionImage:

@@ -1,7 +1,8 @@
-"""The in-sync set of one partition as its leader knows it, and the high watermark that follows from it.
+"""The replicas of one partition as its leader knows them, and what follows: high watermark, in-sync set, truncation.
 
 The leader counts itself; a follower's end is what it has asked for last: who fetches from offset n has all below n.
-No I/O and no clock.
+While a change of the in-sync set is on its way to the metadata, the larger of both sets counts for the high watermark, since
+either may be what the next leader is elected from. No I/O and no clock: times arrive as arguments, of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -9,39 +10,140 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.records.units import Offset
+from barnabas.cores.epochs import LeaderEpochs
+from barnabas.records.units import LeaderEpoch, Offset
 
 NOTHING: Final = Offset(0)
+NEVER_MS: Final = float("-inf")
+
+
+class Follower:
+    """What a leader knows of one follower in its leader epoch.
+
+    end: the offset that it asked for last. asked_ms, leader_end: when that was, and the leader's end then. caught_up_ms: the
+    latest time at which it had everything that the leader had then.
+    """
+
+    __slots__ = ("asked_ms", "caught_up_ms", "end", "leader_end")
+
+    def __init__(self, caught_up_ms: float) -> None:
+        self.end = NOTHING
+        self.asked_ms = NEVER_MS
+        self.leader_end = NOTHING
+        self.caught_up_ms = caught_up_ms
+
+    def note_fetch(self, offset: Offset, leader_end: Offset, now_ms: float) -> None:
+        """It asks for `offset`. One that asks for what was the end at its last question was caught up then."""
+        if offset >= leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif offset >= self.leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, self.asked_ms)
+        self.end, self.asked_ms, self.leader_end = offset, now_ms, leader_end
 
 
 class InSyncReplicas:
     """See the module. Node ids are broker ids, ends count records."""
 
-    __slots__ = ("_ends", "_leader", "count", "followers")
+    __slots__ = ("_known", "_leader", "_wanted", "count", "followers")
 
     def __init__(self, leader: int, in_sync: Iterable[int] = ()) -> None:
         self._leader = leader
-        self._ends: dict[int, Offset] = {}
+        self._known: dict[int, Follower] = {}
+        self._wanted: tuple[int, ...] = ()
         self.followers: tuple[int, ...] = ()
         self.count = 1
         """How many replicas are in sync, the leader among them."""
         self.set(in_sync)
 
+    def begin(self, in_sync: Iterable[int], now_ms: float) -> None:
+        """A term as leader begins: nothing is known of anybody; who is in sync has its time to show it."""
+        self._known.clear()
+        self._wanted = ()
+        self.set(in_sync)
+        for node in self.followers:
+            self._known[node] = Follower(now_ms)
+
     def set(self, in_sync: Iterable[int]) -> None:
-        """The in-sync set is now `in_sync`; the leader is always part of it."""
+        """The metadata say that the in-sync set is `in_sync`; the leader is always part of it."""
         self.followers = tuple(node for node in in_sync if node != self._leader)
         self.count = 1 + len(self.followers)
 
-    def note_fetch(self, follower: int, offset: Offset) -> None:
-        """A follower has everything below `offset`."""
-        self._ends[follower] = offset
+    def want(self, in_sync: Iterable[int]) -> None:
+        """The metadata are asked for another in-sync set: until `settled`, both sets count."""
+        self._wanted = tuple(node for node in in_sync if node != self._leader)
 
-    def forget(self, follower: int) -> None:
-        """What was known of a follower's end no longer holds."""
-        self._ends.pop(follower, None)
+    def settled(self) -> None:
+        """What was wanted is in the metadata, or never will be."""
+        self._wanted = ()
+
+    @property
+    def is_settled(self) -> bool:
+        """False while a change of the in-sync set is under way."""
+        return not self._wanted
+
+    def note_fetch(self, node: int, offset: Offset, leader_end: Offset, now_ms: float) -> None:
+        """A follower has everything below `offset`."""
+        known = self._known.get(node)
+        if known is None:
+            known = self._known[node] = Follower(NEVER_MS)
+        known.note_fetch(offset, leader_end, now_ms)
+
+    def retain(self, replicas: Iterable[int]) -> None:
+        """The partition has these replicas: what is known of others is dropped."""
+        kept = set(replicas)
+        for node in [node for node in self._known if node not in kept]:
+            del self._known[node]
 
     def high_watermark(self, leader_end: Offset) -> Offset:
         """What every in-sync replica has, `leader_end` being the leader's own end. Followers not heard of have nothing."""
-        if not self.followers:
-            return leader_end
-        return min(leader_end, *(self._ends.get(node, NOTHING) for node in self.followers))
+        for node in (*self.followers, *self._wanted):
+            known = self._known.get(node)
+            end = NOTHING if known is None else known.end
+            if end < leader_end:
+                leader_end = end
+        return leader_end
+
+    def may_join(self, node: int, high_watermark: Offset, epoch_start: Offset) -> bool:
+        """Whether a follower that is not in sync has caught up: it has all that is committed, and all that the leader
+        had when its term began.
+        """
+        known = self._known.get(node)
+        if known is None or node in self.followers:
+            return False
+        return known.end >= high_watermark and known.end >= epoch_start
+
+    def lagging(self, leader_end: Offset, now_ms: float, lag_ms_max: float) -> tuple[int, ...]:
+        """The followers in sync that have been behind for longer than `lag_ms_max`."""
+        return tuple(
+            node
+            for node in self.followers
+            if (known := self._known.get(node)) is None
+            or (known.end < leader_end and now_ms - known.caught_up_ms > lag_ms_max)
+        )
+
+    def end_of(self, node: int) -> Offset:
+        """What a follower has as far as is known."""
+        known = self._known.get(node)
+        return NOTHING if known is None else known.end
+
+    def is_caught_up(self, node: int, now_ms: float, lag_ms_max: float) -> bool:
+        """Whether a follower had everything not long ago."""
+        known = self._known.get(node)
+        return known is not None and now_ms - known.caught_up_ms <= lag_ms_max
+
+
+def truncation_offset(
+    epochs: LeaderEpochs, log_end: Offset, leaders_epoch: LeaderEpoch, leaders_end: Offset
+) -> Offset:
+    """Where a follower cuts its log when the leader answers that its last epoch ended otherwise there.
+
+    leaders_epoch: the largest epoch of the leader's log that is not above the follower's; leaders_end: where it ended.
+    The logs agree below the smaller of both ends of that epoch. Source: KIP-101, KIP-279, KIP-595.
+    """
+    own = epochs.end_of(leaders_epoch, log_end)
+    if own.epoch < 0:
+        return leaders_end if leaders_epoch >= 0 else NOTHING
+    if own.epoch < leaders_epoch:
+        # This log has nothing of that epoch: it can only agree up to the end of an older one.
+        return min(own.end_offset, leaders_end)
+    return min(own.end_offset, leaders_end, log_end)

@@ -118,6 +118,13 @@ def entity_of(path: str) -> str | None:
     return CONTROLLER if path in (CONTROLLER, CONTROLLER_EPOCH) else None
 
 
+def state_of_path(path: str) -> tuple[str, int] | None:
+    """(topic, partition) of a partition's state node; None for every other path."""
+    parts = path.split("/")
+    is_state = len(parts) == 7 and parts[6] == "state" and path.startswith(TOPICS + "/")
+    return (parts[3], int(parts[5])) if is_state and parts[5].isdecimal() else None
+
+
 def sanitize(name: str) -> str:
     """A user, client id or group as part of a path: everything but letters, digits and -_. is %XX.
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.runtime.entropy import Entropy, SystemEntropy
+
+READ_AHEAD_BYTES: Final = 1 << 20
+"""How much a connection reads before somebody asks for it."""
+
+
+async def _connect_tcp(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(host, port, limit=READ_AHEAD_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +30,7 @@ class Machine:
     """(threads at most, their name) -> a pool, for work that the storage spreads over threads itself."""
     new_socket: Callable[[int, int], Any] = socket.socket
     """(family, kind) -> an unconnected socket to listen on."""
+    connect: Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = _connect_tcp
+    """(host, port) -> a connection to another process. Raises OSError."""
+    open_tree: Callable[[], Awaitable[Any]] | None = None
+    """Opens a session with a metadata tree (coordination.tree) in place of the one that is configured."""

@@ -15,7 +15,6 @@ from barnabas.broker.server import BrokerServer
 from barnabas.config.loader import load
 from barnabas.cores.cluster_image import PartitionImage
 from barnabas.cores.fetch import FetchPartition
-from barnabas.cores.replication import InSyncReplicas
 from barnabas.records.batch import Record, build_batch
 from barnabas.storage.errors import LogDirOffline
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -206,16 +205,3 @@ def test_one_listener_that_fails_does_not_keep_the_news_from_others() -> None:
     promise.time_is_up()
     promise.when_ready(lambda ended: heard.append(ended.error))
     assert heard == [None, None]
-
-
-def test_the_high_watermark_is_the_least_end_in_sync() -> None:
-    replicas = InSyncReplicas(1, (1, 2, 3))
-    assert replicas.high_watermark(10) == 0
-    replicas.note_fetch(2, 8)
-    replicas.note_fetch(3, 12)
-    assert replicas.high_watermark(10) == 8
-    replicas.set((3, 1))
-    assert replicas.high_watermark(10) == 10
-    assert replicas.count == 2
-    replicas.set(())
-    assert (replicas.count, replicas.high_watermark(4)) == (1, 4)

@@ -15,7 +15,7 @@ from barnabas.config.loader import load
 from barnabas.coordination.local import LocalStore, LocalTree
 from barnabas.coordination.tree import ConnectionLost, Result, ZnodeTree
 from barnabas.cores import znode_layout as layout
-from barnabas.cores.cluster_image import ClusterImage, TopicImage
+from barnabas.cores.cluster_image import ClusterImage, PartitionImage, TopicImage
 from barnabas.cores.znode_layout import Assignment, Endpoint
 from barnabas.cores.znode_ops import Create, Op
 from barnabas.runtime.machine import Machine
@@ -31,6 +31,10 @@ class NotedPartitions:
 
     def __init__(self) -> None:
         self.served: dict[str, int] = {}
+        self.roles: dict[tuple[str, int], PartitionImage] = {}
+
+    def update(self, topic: str, index: int, image: PartitionImage) -> None:
+        self.roles[topic, index] = image
 
     def load(self, image: ClusterImage) -> None:
         self.served = {topic.name: len(topic.partitions) for topic in image.topics.values()}
@@ -80,7 +84,7 @@ class Node:
             if holds():
                 return
             await asyncio.sleep(0.005)
-        raise AssertionError(f"{holds} did not come true; {self.image}")
+        raise AssertionError(f"{holds} did not come true; {str(self.image)[:2000]}")
 
     async def loaded(self) -> ClusterImage:
         image = ClusterImage()
@@ -389,13 +393,68 @@ def test_a_second_broker_of_the_same_id_is_refused() -> None:
         ):
             await second.start()
         await second.controller.close()
-        third = Node(node.store, node_id=7)
-        with pytest.raises(OSError, match="broker 1 is registered in the same place"):
-            await third.start()
-        await third.controller.close()
-        await node.until(lambda: list(node.image.brokers) == [1])
         await node.create("t")
         await node.check()
+
+    run(scenario)
+
+
+def test_brokers_come_and_go_and_the_controller_elects_leaders() -> None:
+    async def scenario(node: Node) -> None:
+        second = await Node(node.store, node_id=2).start()
+        third = await Node(node.store, node_id=3).start()
+        await node.until(lambda: sorted(node.image.brokers) == [1, 2, 3])
+        await node.controller.create_topic("t", -1, -1, {0: (2, 3, 1), 1: (3, 1, 2), 2: (1, 2, 3)}, {})
+        await third.until(lambda: "t" in third.image.topics)
+        await third.check()
+        with pytest.raises(ApiError) as refused:
+            await second.create("u")
+        assert refused.value.code == ErrorCode.NOT_CONTROLLER
+        await second.controller.close()
+        await third.until(lambda: third.image.topics["t"].partitions[0].leader == 3)
+        assert [p.isr for p in third.image.topics["t"].partitions.values()] == [(3, 1), (3, 1), (1, 3)]
+        # The controller goes: another one takes over, and what it led has another leader.
+        await node.controller.close()
+        await third.until(lambda: third.image.topics["t"].partitions[2].leader == 3)
+        assert third.image.controller_id == 3
+        assert third.image.controller_epoch == 2
+        assert third.partitions.roles["t", 2].leader == 3
+        await third.create("u")
+        await third.check()
+        await third.controller.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("chunk", range(3))
+def test_a_controller_that_dies_in_the_middle_is_followed_by_one_that_goes_on(chunk: int) -> None:
+    """Of three brokers the controller dies while it elects leaders for a broker that died just before."""
+
+    async def scenario(node: Node) -> None:
+        second = await Node(node.store, node_id=2).start()
+        third = await Node(node.store, node_id=3).start()
+        await node.until(lambda: sorted(node.image.brokers) == [1, 2, 3])
+        await node.controller.create_topic("t", -1, -1, dict.fromkeys(range(1_400), (2, 1, 3)), {})
+        await third.until(lambda: "t" in third.image.topics)
+        tree = node.controller.tree
+        multi, left = tree.multi, chunk
+
+        async def until_dead(ops: Sequence[Op]) -> list[Result]:
+            nonlocal left
+            if left == 0:
+                node.store.expire(tree.session_id)
+                await asyncio.sleep(3600)
+            left -= 1
+            return await multi(ops)
+
+        tree.multi = until_dead  # type: ignore[method-assign]
+        await second.controller.close()
+        await third.until(
+            lambda: {p.leader for p in third.image.topics["t"].partitions.values()} == {3}
+            and third.image.controller_id == 3
+        )
+        await third.check()
+        await third.controller.close()
 
     run(scenario)
 

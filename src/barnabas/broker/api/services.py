@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from barnabas.broker.api.telemetry import Telemetry
     from barnabas.broker.cluster.controller import Controller
     from barnabas.broker.cluster.features import Features
+    from barnabas.broker.cluster.in_sync import InSync
     from barnabas.broker.cluster.producer_ids import ProducerIds
     from barnabas.broker.coordinators.groups import GroupCoordinator
     from barnabas.broker.coordinators.shares import Shares
     from barnabas.broker.coordinators.transactions import Transactions
     from barnabas.broker.net.listeners import Listeners
+    from barnabas.broker.net.peers import Peers
     from barnabas.broker.partitions.moving import Moving
     from barnabas.broker.partitions.registry import Partitions
+    from barnabas.broker.partitions.replicating import Replication
     from barnabas.config.loader import BrokerConfig
     from barnabas.cores.cluster_image import ClusterImage
     from barnabas.cores.fetch import SessionCache
@@ -52,6 +55,9 @@ class Services:
     apis: AnnouncedApis
     endpoints: Endpoints
     listeners: Listeners
+    peers: Peers
+    replication: Replication
+    in_sync: InSync
     fetch_bytes_max: int
     """fetch.max.bytes: read for every fetch."""
 

@@ -10,15 +10,15 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.broker.cluster import loggers
 from barnabas.broker.cluster.configs import ConfigEntry, Configs
 from barnabas.broker.cluster.executor import Executor
 from barnabas.broker.cluster.internal_topics import INTERNAL, creation
 from barnabas.broker.cluster.trees import WAIT_SHARE, copies_of, tree_opener
-from barnabas.config import broker_log
+from barnabas.config import broker_log, broker_zookeeper
 from barnabas.config.option import ConfigError
 from barnabas.coordination.local import LocalTree
 from barnabas.coordination.tree import NodeExists, TreeError, ZnodeTree
@@ -36,14 +36,14 @@ from barnabas.cores.controller import (
     require_new_name,
     require_topic,
 )
-from barnabas.cores.elections import decide_elections, decide_unclean_restart
+from barnabas.cores.elections import decide_elections, decide_unclean_restart, elect
 from barnabas.cores.quota_entities import Entity, altered_quotas, entity_config
 from barnabas.cores.znode_layout import (
     Broker,
     Endpoint,
     broker_path,
     encode_broker,
-    entity_of,
+    state_of_path,
     uuid_text,
 )
 from barnabas.cores.znode_ops import Op, Set, chunks
@@ -59,11 +59,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.controller")
 
+T = TypeVar("T")
 Charge = Callable[[int], None]
 """Counts partitions that a client has made or deleted; raises ApiError when it must wait."""
 
 AlteredConfig = tuple[str, str, dict[str, str]]
 REGISTER_POLL_S: Final = 0.1
+HEARD_OF_MS_MAX: Final = 10_000
 LARGE_TOPIC_PARTITIONS: Final = 1_000
 BOOTSTRAP_ATTEMPTS: Final = 5
 
@@ -95,8 +97,20 @@ class Controller:
         self._entropy = machine.entropy
         self._partitions = partitions
         self._patience_s = patience_s
-        self._executor = Executor(self.image, open_tree, machine.entropy.uuid, patience_s=patience_s)
+        self._executor = Executor(
+            self.image,
+            open_tree,
+            machine.entropy.uuid,
+            patience_s=patience_s,
+            in_office=lambda: self.in_office,
+        )
         self._registration: Broker | None = None
+        self._has_taken_up = False
+        """Whether the partitions that the metadata give to this broker are served."""
+        self.create_elsewhere: Callable[[str, int, int, Mapping[str, str | None]], Awaitable[None]] | None = (
+            None
+        )
+        """Asks the controller to create a topic, where that is another broker: (name, partitions, replicas, options)."""
         self._levels = loggers.Levels(config.logger_levels)
 
     @classmethod
@@ -144,53 +158,99 @@ class Controller:
     # --- registration ----------------------------------------------------------------------------------
 
     async def register(self, endpoints: Sequence[Endpoint], rack: str | None) -> None:
-        """Become a live broker and the controller, and take up the partitions that this broker leads.
+        """Become a live broker, and the controller where there is none; take up the partitions that are to be here.
 
         Raises OSError: somebody else is registered under this node's id, or the tree cannot be used.
         """
         self._registration = Broker(self.node_id, tuple(endpoints), rack, self._clock.now_ms())
-        self._executor.followers = self
         try:
-            await self.settle()
+            await self._be_registered()
+            await self._executor.load()  # others may have changed things since the first look
             if self._partitions.recovered_unclean:
                 await self._executor.change(lambda: decide_unclean_restart(self.image, self.node_id))
+            self._executor.followers = self
+            await self.settle()
             self._partitions.load(self.image)
+            self._has_taken_up = True
             await self._executor.finish_interrupted()
         except (TreeError, ApiError) as error:
             raise OSError(str(error)) from error
         self._executor.start()
 
+    @property
+    def in_office(self) -> bool:
+        """Whether this broker is the controller, as far as it knows; the tree refuses one that was replaced."""
+        return self.image.controller_id == self.node_id
+
     async def settle(self) -> None:
-        """Be registered, be the controller, and give partitions the leaders that live brokers can be.
+        """Be registered, be the controller where there is none; the controller gives partitions live leaders.
 
         Called at start, and whenever the session, the controller or the live brokers may have changed. Raises OSError.
         """
-        self._refuse_company()
         await self._be_registered()
-        self._refuse_company()  # both may have looked before either was registered
-        if self.image.controller_id != self.node_id:
+        if self.image.controller_id < 0:
             await self._executor.change(self._controller_ops)
-        touched: set[str] = set()
+            if self.in_office:
+                log.info("this broker is the controller", extra={"epoch": self.image.controller_epoch})
+                if self._has_taken_up:  # what the one before left half done is finished
+                    self._executor.reload_soon()
+        if self.in_office:
+            await self.change_states(lambda: decide_elections(self.image, self._unclean_topics()))
 
-        def elections() -> Iterator[Op | None]:
-            for op in decide_elections(self.image):
-                if isinstance(op, Set):
-                    touched.add(entity_of(op.path) or "")
+    async def change_states(self, decide: Callable[[], Iterable[Op | None]]) -> None:
+        """Change leaders and in-sync replicas, in the executor's turn. Raises ApiError."""
+        touched: dict[tuple[str, int], None] = {}
+
+        def noting() -> Iterator[Op | None]:
+            for op in decide():
+                partition = state_of_path(op.path) if isinstance(op, Set) else None
+                if partition is not None:
+                    touched[partition] = None
                 yield op
 
-        await self._executor.change(elections)
-        for name in {entity.rpartition("/")[2] for entity in touched}:
-            await self.topic_changed(self.image.topics[name])
+        try:
+            await self._executor.change(noting)
+        finally:
+            self._give_roles(touched)
+        if touched:
+            log.info("leaders or in-sync replicas changed", extra={"partitions": len(touched)})
 
-    def _controller_ops(self) -> tuple[Op, ...]:
-        if self.image.controller_id == self.node_id:
-            return ()
-        if self.image.controller_id >= 0:
+    def _give_roles(self, partitions: Iterable[tuple[str, int]]) -> None:
+        if not self._has_taken_up:
+            return  # they get their roles when they are taken up
+        for topic, index in partitions:
+            image = self.image.partition(topic, index)
+            if image is not None:
+                self._partitions.update(topic, index, image)
+
+    def _unclean_topics(self) -> Collection[str]:
+        """The topics that may be led by a replica that is not in sync."""
+        default = self.config.get(broker_log.UNCLEAN_LEADER_ELECTION_ENABLE)
+        name = broker_log.UNCLEAN_LEADER_ELECTION_ENABLE.name
+        return {
+            topic
+            for topic in self.image.topics
+            if self.image.config("topics", topic).get(name, str(default)).lower() == "true"
+        }
+
+    def require_office(self) -> None:
+        """Raises ApiError NOT_CONTROLLER; the client asks for the controller's address and tries there."""
+        if not self.in_office:
             raise ApiError(
                 ErrorCode.NOT_CONTROLLER,
-                f"broker {self.image.controller_id} is the controller of this cluster",
+                f"broker {self.image.controller_id} is the controller of this cluster"
+                if self.image.controller_id >= 0
+                else "the cluster has no controller at this moment",
             )
+
+    def _controller_ops(self) -> tuple[Op, ...]:
+        if self.image.controller_id >= 0:
+            return ()  # another was quicker
         return decide_controller(self.image, self.node_id, self._clock.now_ms())
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """The result of `work`, called when nothing else changes metadata. Raises ApiError."""
+        return await self._executor.run(work)
 
     async def _be_registered(self) -> None:
         """Make this broker's ephemeral node; wait while an earlier session's is there. Raises OSError, TreeError."""
@@ -224,19 +284,23 @@ class Controller:
         data, stat = await self.tree.get(path)
         self.image.put(path, data, stat.version, stat.czxid)
 
-    def _refuse_company(self) -> None:
-        """Raises OSError when other brokers are alive: nothing here copies records to them yet."""
-        others = sorted(self.image.brokers.keys() - {self.node_id})
-        if others and self.image.controller_id != self.node_id:
-            raise OSError(
-                f"broker {others[0]} is registered in the same place; this version runs one broker for each "
-                "zookeeper.connect: choose another chroot (HOST:PORT/NAME) for this one"
-            )
-
     # --- what the executor calls -----------------------------------------------------------------------
+
+    def partitions_changed(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Others have changed leaders or in-sync replicas."""
+        self._give_roles(partitions)
+        if self.in_office and any(self._wants_election(*partition) for partition in partitions):
+            self._executor.settle_soon()
+
+    def _wants_election(self, topic: str, index: int) -> bool:
+        """Whether a partition was given to a broker that has died meanwhile."""
+        image = self.image.partition(topic, index)
+        return image is not None and elect(image, self.image.brokers.keys(), False) is not image
 
     async def topic_changed(self, topic: TopicImage) -> None:
         """A topic is new, or its partitions have changed."""
+        if not self._has_taken_up:
+            return
         large = len(topic.partitions) >= LARGE_TOPIC_PARTITIONS
         with lasting_objects() if large else contextlib.nullcontext():
             await self._partitions.create(topic)
@@ -308,6 +372,7 @@ class Controller:
 
         def decide() -> Iterable[Op | None]:
             nonlocal decided
+            self.require_office()
             if topic_id not in self.image.by_id:
                 require_new_name(self.image, name)  # of two mistakes, Kafka names this one
             event = CreateTopic(
@@ -348,7 +413,10 @@ class Controller:
             await self.ensure_internal_topic(name)
             return
         try:
-            await self.create_topic(name, -1, -1, {}, {}, clamp_replication=True, charge=charge)
+            may_clamp = not self._is_in_cluster or not self.config.is_set(
+                broker_log.DEFAULT_REPLICATION_FACTOR
+            )
+            await self._create_here_or_elsewhere(name, -1, -1, {}, clamp=may_clamp, charge=charge)
         except ApiError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
@@ -357,14 +425,54 @@ class Controller:
         """Create an internal topic unless it is there; returns its partition count. Raises ApiError."""
         topic = self.image.topics.get(name)
         if topic is None:
-            partitions, replicas, configs = creation(self.config, name)
+            partitions, replicas, configs, may_clamp = creation(self.config, name)
             try:
-                await self.create_topic(name, partitions, replicas, {}, configs, clamp_replication=True)
+                await self._create_here_or_elsewhere(name, partitions, replicas, configs, clamp=may_clamp)
             except ApiError as error:
                 if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise
-            topic = self.image.topics[name]
+            topic = await self._await_topic(name)
         return len(topic.partitions)
+
+    @property
+    def _is_in_cluster(self) -> bool:
+        """Whether other brokers may come, so that a topic does not get fewer replicas than it should have."""
+        return bool(self.config.get(broker_zookeeper.ZOOKEEPER_CONNECT))
+
+    async def _create_here_or_elsewhere(
+        self,
+        name: str,
+        partitions: int,
+        replicas: int,
+        configs: Mapping[str, str | None],
+        *,
+        clamp: bool,
+        charge: Charge = no_charge,
+    ) -> None:
+        """Create a topic that this broker wants itself; the controller does it, wherever it is. Raises ApiError."""
+        if self.in_office or self.create_elsewhere is None:
+            await self.create_topic(
+                name, partitions, replicas, {}, configs, clamp_replication=clamp, charge=charge
+            )
+            return
+        if clamp:
+            default = self.config.get(broker_log.DEFAULT_REPLICATION_FACTOR)
+            replicas = min(replicas if replicas > 0 else default, max(len(self.image.brokers), 1))
+        charge(max(partitions, 1))
+        await self.create_elsewhere(name, partitions, replicas, configs)
+        await self._await_topic(name)
+
+    async def _await_topic(self, name: str) -> TopicImage:
+        """A topic that was made on another broker, once this one has heard of it. Raises ApiError LEADER_NOT_AVAILABLE."""
+        deadline_ms = self._clock.monotonic_ms() + HEARD_OF_MS_MAX
+        while name not in self.image.topics:
+            if self._clock.monotonic_ms() > deadline_ms:
+                raise ApiError(
+                    ErrorCode.LEADER_NOT_AVAILABLE,
+                    f"{name} was created, and this broker has not heard of it yet",
+                )
+            await asyncio.sleep(REGISTER_POLL_S / 5)
+        return self.image.topics[name]
 
     async def delete_topic(self, name: str, *, charge: Charge = no_charge) -> UUID:
         """Delete a topic with its logs; returns the id it had. Raises ApiError."""
@@ -375,6 +483,7 @@ class Controller:
 
         def decide() -> Iterable[Op]:
             nonlocal topic
+            self.require_office()
             if topic is not None and name not in self.image.topics:
                 return ()  # the mark was made, and only the answer lost
             topic = require_topic(self.image, name)
@@ -412,6 +521,7 @@ class Controller:
 
         def decide() -> Iterable[Op]:
             nonlocal decided
+            self.require_office()
             topic = self.image.topics.get(name)
             if decided and topic is not None and len(topic.partitions) == count:
                 return ()  # the change was made, and only the answer lost

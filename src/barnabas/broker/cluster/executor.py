@@ -53,6 +53,7 @@ Decide = Callable[[], Iterable[Op | None]]
 WATCHED: Final = ("/brokers", "/config", "/admin", layout.CONTROLLER, layout.CONTROLLER_EPOCH)
 DECISIONS_MAX: Final = 5
 NODES_PER_TURN: Final = 500
+STATES_PER_READ: Final = 250
 REOPEN_PAUSE_S: Final = 1.0
 OTHERS_WERE_QUICKER: Final = (BadVersion, NodeExists, NoNode, NotEmpty)
 
@@ -68,6 +69,9 @@ class Followers(Protocol):
 
     def config_changed(self, kind: str, name: str) -> None:
         """The options of an entity have changed."""
+
+    def partitions_changed(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Partitions of topics that are shown have other leaders or in-sync replicas."""
 
     async def settle(self) -> None:
         """The session, the controller or the live brokers may have changed: be registered, be the controller, elect."""
@@ -96,9 +100,12 @@ class Executor:
         fresh_uuid: Callable[[], UUID],
         *,
         patience_s: float = 20.0,
+        in_office: Callable[[], bool] = lambda: True,
     ) -> None:
-        """open_tree: a new session. patience_s: how long requests wait for a tree that does not answer."""
+        """open_tree: a new session. patience_s: how long requests wait for a tree that does not answer. in_office: whether
+        this broker is the controller, which completes and removes topics."""
         self.image = image
+        self._in_office = in_office
         self.followers: Followers | None = None
         self._open_tree = open_tree
         self._fresh_uuid = fresh_uuid
@@ -111,6 +118,7 @@ class Executor:
         self._lost = False
         self._reload = False
         self._settling = False
+        self._settles = False
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -160,6 +168,11 @@ class Executor:
             raise _unreachable("the request was not begun")
         result: T = await request.result
         return result
+
+    def settle_soon(self) -> None:
+        """Have the followers settle when the current work is done."""
+        self._settles = True
+        self._woken.set()
 
     def reload_soon(self) -> None:
         """Read everything again, and finish what was interrupted, when the current work is done."""
@@ -222,6 +235,9 @@ class Executor:
             await self.recover()
         elif self._heard:
             await self._follow_others()
+        elif self._settles:
+            self._settles = False
+            await self._settle()
         elif self._requests:
             await self._carry_out(self._requests.popleft())
         else:
@@ -248,17 +264,55 @@ class Executor:
                 request.result.set_result(result)
 
     async def _follow_others(self) -> None:
-        """Read again what others have changed."""
+        """Read again what others have changed. Of a topic that is shown, only the states that have changed."""
         heard, self._heard = self._heard, set()
         changed: set[str] = set()
+        states: list[tuple[str, int]] = []
         for path in heard:
-            if self._unexplained.get(path, 0) > 0:
-                del self._unexplained[path]
-                entity = layout.entity_of(path)
-                if entity is not None:
-                    changed.add(entity)
+            if self._unexplained.get(path, 0) <= 0:
+                continue
+            del self._unexplained[path]
+            partition = layout.state_of_path(path)
+            if partition is not None and self._is_shown(*partition):
+                states.append(partition)
+                continue
+            entity = layout.entity_of(path)
+            if entity is not None:
+                changed.add(entity)
+        # Brokers before partitions: a partition's new leader may have come just now.
         for entity in sorted(changed):
             await self.refresh(entity)
+        if states:
+            await self._refresh_states(sorted(states))
+
+    def _is_shown(self, topic: str, index: int) -> bool:
+        partition = self.image.partition(topic, index)
+        return partition is not None and partition.partition_epoch >= 0
+
+    async def _refresh_states(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Read the leaders and in-sync replicas of single partitions."""
+        for begin in range(0, len(partitions), STATES_PER_READ):
+            part = partitions[begin : begin + STATES_PER_READ]
+            paths = [layout.state_path(*partition) for partition in part]
+            found = await asyncio.gather(*map(self._read, paths))
+            changed: list[tuple[str, int]] = []
+            for partition, path, nodes in zip(part, paths, found, strict=True):
+                known = self.image.partition(*partition)
+                if path not in nodes or known is None:
+                    await self.refresh(layout.topic_path(partition[0]))
+                    continue
+                data, stat = nodes[path]
+                if stat.version > known.partition_epoch:
+                    self._put(path, data, stat)
+                    changed.append(partition)
+            if self.followers is not None and changed:
+                self.followers.partitions_changed(changed)
+
+    def _put(self, path: str, data: bytes, stat: Stat) -> None:
+        try:
+            self.image.put(path, data, stat.version, stat.czxid)
+        except (layout.BadPayload, ValueError) as error:
+            log.error("a node of the metadata tree is passed over", extra={"reason": str(error)})
 
     # --- changing --------------------------------------------------------------------------------------
 
@@ -384,7 +438,9 @@ class Executor:
                 await self.show(topic)
 
     async def finish_interrupted(self) -> None:
-        """Complete topics whose making, and remove those whose deletion was interrupted. Needs the controller's office."""
+        """Complete topics whose making, and remove those whose deletion was interrupted: the controller's work."""
+        if not self._in_office():
+            return
         for name in sorted(self.image.deleting):
             await self.refresh(layout.topic_path(name))
         for topic in [topic for topic in self.image.topics.values() if not topic.is_complete]:
@@ -412,12 +468,15 @@ class Executor:
         elif entity.startswith(layout.BROKER_IDS + "/"):
             broker_id = int(entity.rpartition("/")[2])
             fresh = await self._replayed(await self._read(entity))
-            if broker_id in fresh.brokers:
-                self.image.brokers[broker_id] = fresh.brokers[broker_id]
-            else:
-                self.image.brokers.pop(broker_id, None)
+            was = self.image.brokers.pop(broker_id, None)
             self.image.changes += 1
-            await self._settle()
+            now = fresh.brokers.get(broker_id)
+            if was is not None and (now is None or now.epoch != was.epoch):
+                await self._settle()  # also where it came back at once: it may have lost records
+            if now is not None:
+                self.image.brokers[broker_id] = now
+                self.image.changes += 1
+                await self._settle()
         else:
             await self._refresh_controller()
             await self._settle()
@@ -460,7 +519,10 @@ class Executor:
         nodes = await self.tree.subtree(layout.topic_path(name))
         if await self.tree.exists(layout.deletion_path(name)) is not None:
             self.image.deleting.add(name)
-            await self.remove_topic(name)
+            if self._in_office():
+                await self.remove_topic(name)
+            elif name in self.image.topics:
+                await self._hide(self.image.topics[name])
             return
         self.image.deleting.discard(name)
         was = self.image.topics.get(name)
@@ -471,8 +533,10 @@ class Executor:
             return
         if topic != was:
             await self._refresh_config("topics", name)
-        if not topic.is_complete:
+        if not topic.is_complete and self._in_office():
             topic = await self._completed(topic, nodes)
+        elif not topic.is_complete and was is None:
+            return  # whoever makes it, or the controller, comes to the end, and that is heard of
         if topic != was:
             await self.show(topic)
 

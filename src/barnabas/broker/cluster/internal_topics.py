@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from barnabas.config import broker_groups, broker_share
+from barnabas.config import broker_groups, broker_share, broker_zookeeper
 from barnabas.config.option import Option
 
 if TYPE_CHECKING:
@@ -49,12 +49,17 @@ INTERNAL: Final[Mapping[str, InternalTopic]] = {
 }
 
 
-def creation(config: BrokerConfig, name: str) -> tuple[int, int, dict[str, Any]]:
-    """(partitions, replication factor, options) that an internal topic is created with."""
+def creation(config: BrokerConfig, name: str) -> tuple[int, int, dict[str, Any], bool]:
+    """(partitions, replication factor, options, whether fewer replicas will do) that an internal topic is created with.
+
+    Fewer replicas than configured will do on a broker without ZooKeeper, which is alone, and where the factor was not set.
+    """
     topic = INTERNAL[name]
     segment_bytes = str(config.get(topic.segment_bytes))
+    is_alone = not config.get(broker_zookeeper.ZOOKEEPER_CONNECT)
     return (
         config.get(topic.partitions),
         config.get(topic.replication_factor),
         {**topic.configs, "segment.bytes": segment_bytes},
+        is_alone or not config.is_set(topic.replication_factor),
     )

@@ -32,6 +32,8 @@ def tree_opener(config: BrokerConfig, machine: Machine) -> tuple[OpenTree, float
     Opening raises TreeError. Raises OSError when ZooKeeper is asked for and its client is not installed.
     """
     session_timeout_s = config.get(broker_zookeeper.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000
+    if machine.open_tree is not None:
+        return machine.open_tree, session_timeout_s
     hosts = config.get(broker_zookeeper.ZOOKEEPER_CONNECT)
     if hosts:
         return _zookeeper(config, hosts, session_timeout_s), session_timeout_s

@@ -90,7 +90,7 @@ class MarkerWriter:
         self, topic: str, index: int, producer: Producer, commit: bool, coordinator_epoch: int, version: int
     ) -> Acknowledgement:
         """Write one marker. Raises ApiError with nothing written."""
-        partition = self._partitions.require(topic, index)
+        partition = self._partitions.require_leader(topic, index)
 
         def write(partition: Partition) -> Acknowledgement:
             return partition.append_marker(producer, commit, CoordinatorEpoch(coordinator_epoch), version)

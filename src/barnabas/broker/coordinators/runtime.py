@@ -39,6 +39,12 @@ log = logging.getLogger("barnabas.coordinators")
 RELOAD_DELAY_S: Final = 1.0
 RELOAD_DELAY_S_MAX: Final = 60.0
 
+AS_COORDINATORS_SAY: Final[Mapping[ErrorCode, ErrorCode]] = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""Why a change was not written, in errors after which a client tries again or looks for the coordinator."""
+
 MakeEvent = Callable[[Any, int], Any]
 """(token, now_ms) -> event."""
 
@@ -132,6 +138,7 @@ class CoordinatorRuntime(Generic[C]):
         self._timers = KeyedTimers(loop, clock, self._fire)
         self._preparing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._follows_roles = False
         self.partition_count = 0
         """Of the topic; 0 while it does not exist or is not loaded."""
 
@@ -151,21 +158,49 @@ class CoordinatorRuntime(Generic[C]):
 
     def _prepared(self, task: asyncio.Task[None]) -> None:
         self._preparing = None
-        if not task.cancelled() and task.exception() is not None:
+        if task.cancelled():
+            return
+        if task.exception() is not None:
             log.error(
                 "a coordinator's topic cannot be prepared",
                 extra={"topic": self._kind.topic, "reason": str(task.exception())},
             )
+        self.roles_changed()
 
     async def load_existing(self) -> None:
         """At start: load what an earlier run left."""
         await self._load_all(self._partitions.count(self._kind.topic))
+        self._follows_roles = True
+        self.roles_changed()
+
+    def roles_changed(self) -> None:
+        """This broker leads other partitions of the topic than before: load those that are new, leave the others."""
+        if not self._follows_roles or self._preparing is not None:
+            return  # whoever loads them looks again afterwards
+        for index, seat in list(self._seats.items()):
+            if not self._is_led(seat):
+                del self._seats[index]
+                self._leave(seat)
+                log.info("a coordinator is on another broker now", extra=self._place(index))
+        self.partition_count = self._partitions.count(self._kind.topic)
+        for index in range(self.partition_count):
+            partition = self._partitions.get(self._kind.topic, index)
+            if partition is not None and partition.is_leader and index not in self._seats:
+                log.info("a coordinator is on this broker now", extra=self._place(index))
+                self._load_soon(self._take_seat(index, partition))
+
+    def _is_led(self, seat: Seat[C]) -> bool:
+        partition = self._partitions.get(self._kind.topic, seat.index)
+        return partition is seat.partition and partition.is_leader
+
+    def _place(self, index: int) -> dict[str, object]:
+        return {"topic": self._kind.topic, "partition": index}
 
     async def _load_all(self, count: int) -> None:
         loaded = []
         for index in range(count):
             partition = self._partitions.get(self._kind.topic, index)
-            if partition is not None:
+            if partition is not None and partition.is_leader and index not in self._seats:
                 seat = self._take_seat(index, partition)
                 await self._replay(seat)
                 loaded.append(seat)
@@ -214,6 +249,9 @@ class CoordinatorRuntime(Generic[C]):
         if seat.is_gone:
             return
         seat.is_loaded = True
+        if seat.partition.high_watermark < seat.partition.log_end_offset:
+            # What a new leader has found may not be committed yet: no answer shows it before it is.
+            self._hold(seat, seat.partition.promise_end(), Decision())
         try:
             for decision in seat.core.on_loaded(self.clock.now_ms()):
                 self._append_and_carry_out(seat, decision)
@@ -244,10 +282,12 @@ class CoordinatorRuntime(Generic[C]):
             return
         self._leave(seat)
         if self._seats.get(seat.index) is seat:
-            again = self._take_seat(seat.index, seat.partition)
-            task = self.loop.create_task(self._load_again(again))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._load_soon(self._take_seat(seat.index, seat.partition))
+
+    def _load_soon(self, seat: Seat[C]) -> None:
+        task = self.loop.create_task(self._load_again(seat))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _load_again(self, seat: Seat[C]) -> None:
         delay_s = RELOAD_DELAY_S
@@ -355,6 +395,11 @@ class CoordinatorRuntime(Generic[C]):
         return token
 
     @property
+    def is_whole(self) -> bool:
+        """Whether this broker keeps every partition of the topic, so that what is not found here is nowhere."""
+        return len(self._seats) == self.partition_count
+
+    @property
     def is_loading(self) -> bool:
         """Whether some partition is not served yet, so that what is not found may still come."""
         return any(not seat.is_loaded for seat in self._seats.values())
@@ -421,12 +466,13 @@ class CoordinatorRuntime(Generic[C]):
             try:
                 acknowledgement = self._append(seat, decision)
             except ApiError as error:
-                if not seat.partition.is_deleted:  # else `topic_deleted` is about to come, and says so
+                if seat.partition.is_leader:  # else the partition is about to be left, which is logged
                     log.error(
                         "a coordinator's change was not written",
                         extra={"topic": self._kind.topic, "partition": seat.index, "reason": error.message},
                     )
-                decision = seat.core.abandon([decision], error.code, self.clock.now_ms())
+                code = AS_COORDINATORS_SAY.get(error.code, error.code)
+                decision = seat.core.abandon([decision], code, self.clock.now_ms())
         for timer in decision.timers:
             if timer.deadline_ms is None:
                 seat.armed.discard(timer.key)
@@ -456,8 +502,8 @@ class CoordinatorRuntime(Generic[C]):
         """Give out what waited, as far as the high watermark has come."""
         while seat.held and seat.held[0][0].is_ready and not seat.is_gone:
             acknowledgement, decision = seat.held.popleft()
-            if acknowledgement.error is not None and seat.partition.is_deleted:
-                self._leave(seat)
+            if acknowledgement.error is not None and not seat.partition.is_leader:
+                self._leave(seat)  # the topic was deleted, or another broker leads
                 return
             if acknowledgement.error is not None:
                 log.error(

@@ -184,6 +184,8 @@ class Transactions:
             if self.runtime.is_loading:
                 # What older clients try again, whatever they make of the coordinator's own errors.
                 raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "the state of transactions is being loaded")
+            if not self.runtime.is_whole:
+                return False  # the transaction's coordinator is another broker
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE, f"no transactional id has producer id {header.producer_id}"
             )

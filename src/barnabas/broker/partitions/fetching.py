@@ -31,7 +31,10 @@ class Reading:
         min_bytes: int,
         max_bytes: int,
         read_committed: bool,
+        by_replica: bool = False,
     ) -> None:
+        """by_replica: a follower asks, which gets what is above the high watermark as well."""
+        self.by_replica = by_replica
         self.plan = plan
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
@@ -62,7 +65,7 @@ class Reading:
             if number % PIECE == 0:
                 yield
             last = next(before, None)
-            if last is not None and _nothing_since(last):
+            if last is not None and _nothing_since(last, self.by_replica):
                 reads.append(last)
                 continue
             partition, error = self._find(asked)
@@ -71,7 +74,11 @@ class Reading:
                 answer_now = True
                 continue
             read = partition.read(
-                asked, min(left_bytes, asked.max_bytes), self.read_committed, at_least_one=total_bytes == 0
+                asked,
+                min(left_bytes, asked.max_bytes),
+                self.read_committed,
+                at_least_one=total_bytes == 0,
+                by_replica=self.by_replica,
             )
             reads.append(read)
             if read.records is not None:
@@ -84,13 +91,21 @@ class Reading:
         self.answerable = answer_now or total_bytes >= self.min_bytes
 
 
-def _nothing_since(last: PartitionRead) -> bool:
+def _nothing_since(last: PartitionRead, by_replica: bool) -> bool:
     """Whether a reader who stood at the end still does: what a parked fetch finds of nearly all its partitions
     whenever one of them wakes it."""
     partition = last.partition
     if partition is None or partition.offline is not None or last.error or last.diverging is not None:
         return False
     core = partition.log.core
+    if by_replica:
+        return (
+            last.records is None
+            and last.asked.fetch_offset == core.log_end_offset
+            and last.log_start_offset == core.log_start_offset
+            and last.leader_epoch == partition.leader_epoch
+            and partition.is_leader
+        )
     return (
         last.asked.fetch_offset == last.high_watermark == core.high_watermark
         and last.log_start_offset == core.log_start_offset

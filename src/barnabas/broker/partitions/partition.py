@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.broker.partitions.acknowledgement import Acknowledgement
 from barnabas.broker.partitions.odd_batches import alone, numbers_above, refusal_of
+from barnabas.cores.cluster_image import PartitionImage
 from barnabas.cores.epochs import EpochEnd
 from barnabas.cores.fetch import FetchPartition
 from barnabas.cores.partition import Origin
@@ -40,7 +41,6 @@ from barnabas.wire.errors import ApiError, ErrorCode
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from barnabas.cores.cluster_image import PartitionImage
     from barnabas.cores.decision import Producer
     from barnabas.runtime.clock import Clock
     from barnabas.storage.config import LogConfig
@@ -57,6 +57,9 @@ CODECS: Final = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
+
+
+NO_IMAGE: Final = PartitionImage(())
 
 
 class RecordsRefused(ApiError):
@@ -102,7 +105,8 @@ class PartitionRead:
 class Surroundings:
     """What all partitions of a broker share.
 
-    wake: called when a partition has something new for the fetches that wait on it. run_in_thread: runs what may block.
+    wake: called when a partition has something new for the fetches that wait on it. in_sync_changed: called when the
+    in-sync replicas of a partition should be `partition.wanted_in_sync`. run_in_thread: runs what may block.
     write_failed: called when a log could not be written. check_transaction: raises ApiError unless a producer's
     transactional batch belongs to a transaction that this partition was added to; True when its first batch here
     must have sequence 0.
@@ -114,14 +118,15 @@ class Surroundings:
     run_in_thread: Callable[[Callable[[], object]], asyncio.Future[object]]
     write_failed: Callable[[Partition, LogDirOffline], None]
     check_transaction: Callable[[Partition, BatchHeader], bool]
+    in_sync_changed: Callable[[Partition], None] = lambda partition: None
 
 
 class Partition:
     """See the module. All calls come from the broker's loop."""
 
     __slots__ = (
-        "_flushing", "_pending", "_replicas", "_surroundings", "index", "is_deleted", "is_leader", "leader_epoch", "log",
-        "offline", "topic", "topic_id", "waiters",
+        "_epoch_start", "_flushing", "_pending", "_replicas", "_surroundings", "image", "index", "is_deleted", "is_leader",
+        "leader_epoch", "log", "offline", "topic", "topic_id", "waiters", "wanted_in_sync",
     )  # fmt: skip
 
     def __init__(
@@ -143,6 +148,11 @@ class Partition:
         self.log = log
         self.leader_epoch = LeaderEpoch(-1)
         self.is_leader = False
+        self.image = NO_IMAGE
+        """What the metadata say of the partition."""
+        self.wanted_in_sync: tuple[int, ...] = ()
+        """The in-sync set that the metadata have been asked for; empty where no change is under way."""
+        self._epoch_start = Offset(0)
         self.offline: str | None = None
         """Why nobody can use the partition: its log cannot be written, or its topic was deleted."""
         self.is_deleted = False
@@ -154,21 +164,95 @@ class Partition:
 
     # --- role ------------------------------------------------------------------------------------------
 
-    def take_role(self, image: PartitionImage) -> None:
-        """Lead or follow, as the cluster's metadata says; called whenever it has changed."""
+    def take_role(self, image: PartitionImage) -> bool:
+        """Lead or follow, as the cluster's metadata says; called whenever it has changed. True when the role is new."""
+        was, self.image = self.image, image
+        if image.partition_epoch != was.partition_epoch:
+            self.wanted_in_sync = ()  # what was asked for is in the metadata, or came too late
+            self._replicas.settled()
         was_leader, self.is_leader = self.is_leader, image.leader == self._surroundings.node_id
+        is_new = self.leader_epoch != image.leader_epoch or was.leader != image.leader
         self.leader_epoch = LeaderEpoch(image.leader_epoch)
         if self.is_leader:
-            self._replicas.set(image.isr)
+            if is_new or not was_leader:
+                self._epoch_start = self.log_end_offset
+                self._replicas.begin(image.isr, self._surroundings.clock.monotonic_ms())
+            else:
+                self._replicas.set(image.isr)
+            self._replicas.retain(image.replicas)
             self._advance()
-        elif was_leader:
+            if image.partition_epoch != was.partition_epoch and len(image.replicas) > 1:
+                self._consider_followers()
+        else:
             self._fail_pending(self._not_leader())
-            self._surroundings.wake(self)
+            if was_leader:
+                self._surroundings.wake(self)
+        return is_new or was_leader != self.is_leader
+
+    def note_replica_fetch(self, follower: int, asked: FetchPartition) -> None:
+        """A follower asks for records: unless its log differs from this one, it has everything below."""
+        core = self.log.core
+        if not self.is_leader or not core.log_start_offset <= asked.fetch_offset <= core.log_end_offset:
+            return
+        if asked.last_fetched_epoch >= 0:
+            end = self.end_of_epoch(LeaderEpoch(asked.last_fetched_epoch))
+            if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
+                return
+        self.note_fetch(follower, Offset(asked.fetch_offset))
 
     def note_fetch(self, follower: int, offset: Offset) -> None:
         """A follower has asked for `offset`, so it has everything below."""
-        self._replicas.note_fetch(follower, offset)
-        self._advance()
+        core, replicas = self.log.core, self._replicas
+        replicas.note_fetch(follower, offset, core.log_end_offset, self._surroundings.clock.monotonic_ms())
+        if replicas.followers:
+            self._advance()
+        self._consider(follower)
+
+    def _consider(self, follower: int) -> None:
+        """Ask for a follower to be in sync when it has caught up."""
+        if self.wanted_in_sync or follower in self._replicas.followers:
+            return
+        if self._replicas.may_join(follower, self.high_watermark, self._epoch_start):
+            self._want_in_sync((*self.image.isr, follower))
+
+    def _consider_followers(self) -> None:
+        for replica in self.image.replicas:
+            self._consider(replica)
+
+    def shrink_in_sync(self, lag_ms_max: float) -> None:
+        """Ask for the followers to leave the in-sync set that have been behind for longer than `lag_ms_max`."""
+        if not self.is_leader or self.wanted_in_sync or not self._replicas.followers:
+            return
+        now_ms = self._surroundings.clock.monotonic_ms()
+        lagging = self._replicas.lagging(self.log_end_offset, now_ms, lag_ms_max)
+        if lagging:
+            self._want_in_sync(tuple(node for node in self.image.isr if node not in lagging))
+
+    def _want_in_sync(self, in_sync: tuple[int, ...]) -> None:
+        self.wanted_in_sync = in_sync
+        self._replicas.want(in_sync)
+        self._surroundings.in_sync_changed(self)
+
+    def in_sync_settled(self, wanted: tuple[int, ...]) -> None:
+        """The change of the in-sync set to `wanted` is in the metadata, or was refused."""
+        if self.wanted_in_sync == wanted:
+            self.wanted_in_sync = ()
+            self._replicas.settled()
+            if self.is_leader:
+                self._advance()
+
+    def follow_leader(self, high_watermark: Offset, log_start_offset: Offset) -> None:
+        """What the leader says of its log; a follower's high watermark is never above its own end."""
+        core = self.log.core
+        if core.advance_high_watermark(min(high_watermark, core.log_end_offset)) and self.waiters:
+            self._surroundings.wake(self)
+        if core.log_start_offset < log_start_offset <= core.high_watermark:
+            self.log.advance_log_start(log_start_offset)
+
+    @property
+    def high_watermark_is_known(self) -> bool:
+        """False while a new leader has not yet heard from its followers whether all that it began with is committed."""
+        return self.high_watermark >= self._epoch_start or not self._replicas.followers
 
     def _not_leader(self) -> ApiError:
         return ApiError(
@@ -208,6 +292,12 @@ class Partition:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
+    def leader_error(self, current_leader_epoch: int) -> ErrorCode:
+        """The same, where only the leader answers."""
+        if self.offline is None and not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return self.epoch_error(current_leader_epoch)
+
     def epoch_at(self, offset: Offset) -> LeaderEpoch:
         """The leader epoch under which the record at `offset` was (or will be) written."""
         if offset >= self.log_end_offset:
@@ -227,11 +317,7 @@ class Partition:
         if size_bytes != len(records):
             records = alone(records, size_bytes)
         if acks_all and self._replicas.count < config.min_insync_replicas:
-            raise ApiError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic}-{self.index} has {self._replicas.count} in-sync replica(s); "
-                f"min.insync.replicas is {config.min_insync_replicas}",
-            )
+            raise self._too_few_replicas(ErrorCode.NOT_ENOUGH_REPLICAS)
         if attributes & CODEC_MASK == ZSTD and not zstd_allowed:
             raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer")
         seen = core.decide_append(header)
@@ -251,6 +337,8 @@ class Partition:
     def append_built(self, batch: bytes) -> Acknowledgement:
         """Append a batch that this broker made itself (a coordinator's). Raises ApiError with nothing appended."""
         self._require_leader()
+        if self._replicas.count < self.config.min_insync_replicas:
+            raise self._too_few_replicas(ErrorCode.NOT_ENOUGH_REPLICAS)
         records = memoryview(bytearray(batch))
         header = check_batch(records)
         self._require_fits_segment(header.size_bytes, self.config)
@@ -279,11 +367,22 @@ class Partition:
         base_offset = self._write(records, header, now_ms)
         return self._promise(base_offset, self.log.core.log_end_offset, -1, True)
 
+    def promise_end(self) -> Acknowledgement:
+        """Ready when everything that is in the log now is committed."""
+        return self._promise(self.log_end_offset, self.log_end_offset, -1, True)
+
     def _require_leader(self) -> None:
         if self.offline is not None:
             raise self.unavailable()
         if not self.is_leader:
             raise self._not_leader()
+
+    def _too_few_replicas(self, code: ErrorCode) -> ApiError:
+        return ApiError(
+            code,
+            f"{self.topic}-{self.index} has {self._replicas.count} in-sync replica(s); "
+            f"min.insync.replicas is {self.config.min_insync_replicas}",
+        )
 
     def unavailable(self) -> ApiError:
         """The error with which requests for a partition that is `offline` are answered."""
@@ -302,6 +401,8 @@ class Partition:
         if log.must_flush_now:
             self._flush_soon()
         self._advance()
+        if self._replicas.followers and self.waiters:
+            self._surroundings.wake(self)  # followers read past the high watermark
         return base_offset
 
     # --- acknowledging ---------------------------------------------------------------------------------
@@ -332,7 +433,7 @@ class Partition:
         end = core.log_end_offset
         if self._flushing is not None:
             end = min(end, Offset(self.log.recovery_point))
-        if self._replicas.followers:
+        if self._replicas.followers or not self._replicas.is_settled:
             end = self._replicas.high_watermark(end)
         if core.advance_high_watermark(end) and self.waiters:
             self._surroundings.wake(self)
@@ -346,8 +447,11 @@ class Partition:
             if not promise.is_ready:
                 (held if self._holds(promise) else left).append(promise)
         self._pending = left
+        error: ApiError | None = None
+        if self._replicas.count < self.config.min_insync_replicas:
+            error = self._too_few_replicas(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         for promise in held:
-            promise.finish()
+            promise.finish(error if promise.wants_replicas else None)
 
     def _fail_pending(self, error: ApiError) -> None:
         failed, self._pending = self._pending, []
@@ -478,17 +582,31 @@ class Partition:
         self._fail_pending(self.unavailable())
         self._surroundings.wake(self)
 
+    def move_away(self) -> None:
+        """This broker has no replica any more: whoever waits asks again elsewhere."""
+        self.is_leader = False
+        self.image = NO_IMAGE
+        self._fail_pending(self._not_leader())
+        self._surroundings.wake(self)
+
     def close(self) -> None:
         """The topic was deleted: answer everybody who waits; the next request finds no partition."""
         self.is_deleted = True
+        self.is_leader = False
         self.go_offline("the topic was deleted")
 
     # --- reading ---------------------------------------------------------------------------------------
 
     def read(
-        self, asked: FetchPartition, max_bytes: int, read_committed: bool, *, at_least_one: bool
+        self,
+        asked: FetchPartition,
+        max_bytes: int,
+        read_committed: bool,
+        *,
+        at_least_one: bool,
+        by_replica: bool = False,
     ) -> PartitionRead:
-        """What a consumer gets from `asked.fetch_offset` on; never past what it may see."""
+        """What a consumer gets from `asked.fetch_offset` on, never past what it may see; a replica gets all there is."""
         core = self.log.core
         read = PartitionRead(asked, self)
         read.high_watermark = core.high_watermark
@@ -502,7 +620,7 @@ class Partition:
             return read
         in_range = core.log_start_offset <= asked.fetch_offset <= core.log_end_offset
         if asked.last_fetched_epoch >= 0:
-            end = self._end_of_epoch(LeaderEpoch(asked.last_fetched_epoch))
+            end = self.end_of_epoch(LeaderEpoch(asked.last_fetched_epoch))
             is_beyond = end.end_offset < asked.fetch_offset or end.epoch < asked.last_fetched_epoch
             if end.epoch >= 0 and is_beyond and asked.fetch_offset >= core.log_start_offset:
                 read.diverging = (end.epoch, end.end_offset)
@@ -510,16 +628,19 @@ class Partition:
             in_range = in_range and end.epoch >= 0
         if not in_range:
             read.error = ErrorCode.OFFSET_OUT_OF_RANGE
-            read.high_watermark = read.last_stable_offset = read.log_start_offset = -1
+            if not by_replica:  # which begins again at the log's start
+                read.high_watermark = read.last_stable_offset = read.log_start_offset = -1
             return read
         upper = core.last_stable_offset if read_committed else core.high_watermark
+        if by_replica:
+            upper = core.log_end_offset
         try:
             read.records = self.log.read(
                 Offset(asked.fetch_offset),
                 max_bytes,
                 at_least_one=at_least_one,
                 upper_offset=upper,
-                skip_empty=True,
+                skip_empty=not by_replica,
             )
             if read_committed:
                 found = read.records
@@ -529,12 +650,15 @@ class Partition:
             read.records = None
         return read
 
-    def _end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
-        """Where a leader epoch ended; the one under way, which an empty log does not hold yet, ends with the log."""
-        core = self.log.core
+    def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
+        """The largest epoch not above `epoch` and where it ended; (-1, -1) when neither is known."""
+        epochs, end = self.log.core.epochs, self.log_end_offset
         if epoch == self.leader_epoch:
-            return EpochEnd(epoch, core.log_end_offset)
-        return core.epochs.end_of(epoch, core.log_end_offset)
+            return EpochEnd(epoch, end)
+        if 0 <= epochs.latest <= epoch < self.leader_epoch:
+            # This leader has written nothing yet: the last epoch that wrote ended where the log ends.
+            return EpochEnd(epochs.latest, end)
+        return epochs.end_of(epoch, end)
 
     def read_bytes(self, offset: Offset, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset`, up to the log's end; at least one."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.partitions.partition import Partition, Surroundings
 from barnabas.config import broker_network, broker_share
-from barnabas.cores.cluster_image import ClusterImage, TopicImage
+from barnabas.cores.cluster_image import ClusterImage, PartitionImage, TopicImage
 from barnabas.records.batch import BatchHeader
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
@@ -53,6 +53,12 @@ class Partitions:
         self._names: dict[UUID, str] = {}
         self._ids: dict[str, UUID] = {}
         self._offline: dict[str, set[int]] = {}
+        self._counts: dict[str, int] = {}
+        """How many partitions the topics have, on all brokers."""
+        self.on_roles_changed: Callable[[Sequence[Partition]], None] = lambda partitions: None
+        """Called with partitions that lead, follow, or follow somebody else, since now, or are not here any more."""
+        self.in_sync_changed: Callable[[Partition], None] = lambda partition: None
+        """See Surroundings."""
         self.topology = 0
         """Counts the changes of which partitions there are, and which of them are online."""
         self.checking = asyncio.Lock()
@@ -84,6 +90,7 @@ class Partitions:
             lambda work: loop.run_in_executor(None, work),
             self.write_failed,
             lambda partition, header: self.check_transaction(partition, header),
+            lambda partition: self.in_sync_changed(partition),
         )
         self.logs.claim(image.cluster_id, node_id)
         now_ms = self._clock.now_ms()
@@ -103,11 +110,17 @@ class Partitions:
                 topic is None
                 or name.partition not in topic.partitions
                 or kept_id not in (None, topic.topic_id)
+                or self._node_id not in topic.partitions[name.partition].replicas
             ):
                 self.logs.set_aside(name.topic, name.partition)
         for topic in image.topics.values():
             for _ in self._taking_up(topic, new=False):
                 pass
+
+    @property
+    def _node_id(self) -> int:
+        assert self._surroundings is not None, "open() comes first"
+        return self._surroundings.node_id
 
     def close(self) -> None:
         """Close every log and mark the dirs as cleanly shut down."""
@@ -117,7 +130,8 @@ class Partitions:
     # --- topics ----------------------------------------------------------------------------------------
 
     async def create(self, topic: TopicImage) -> None:
-        """Take up the partitions of a topic that are not served yet, making their logs; give the others their role.
+        """Take up the partitions of a topic that are to be here and are not served yet, making their logs; give the
+        others their role; drop those that have moved to other brokers.
 
         A few at a time, so that other requests come between; all of them become visible at the end, in one turn.
         """
@@ -125,19 +139,34 @@ class Partitions:
             if made % LOGS_MADE_PER_TURN == 0:
                 await asyncio.sleep(0)
 
+    def update(self, topic: str, index: int, image: PartitionImage) -> None:
+        """A partition has another leader or in-sync set; its replicas are the same."""
+        partition = self.get(topic, index)
+        if partition is not None and partition.take_role(image):
+            self.on_roles_changed((partition,))
+
     def _taking_up(self, topic: TopicImage, *, new: bool) -> Iterator[int]:
         """The work of `create`, one partition a step; what was made becomes visible after the last one.
 
         new: its logs cannot be anywhere. The log of one that is not new may lie in a dir that is offline; an empty
         one beside it would be a loss when that dir comes back.
         """
+        surroundings = self._surroundings
+        assert surroundings is not None, "open() comes before create()"
         served = dict(self._by_topic.get(topic.name, {}))
         now_ms = self._clock.now_ms()
+        changed: list[Partition] = []
+        moved: list[Partition] = []
         without: list[int] = []
         reason: LogDirOffline | None = None
         for index, image in topic.partitions.items():
+            if surroundings.node_id not in image.replicas:
+                if index in served:
+                    moved.append(served.pop(index))
+                continue
             if index in served:
-                served[index].take_role(image)
+                if served[index].take_role(image):
+                    changed.append(served[index])
                 yield index
                 continue
             fresh = new and index not in self.offline_of(topic.name)
@@ -147,10 +176,22 @@ class Partitions:
                 without.append(index)
                 reason = error
                 continue
-            assert self._surroundings is not None, "open() comes before create()"
-            served[index] = Partition(self._surroundings, topic.name, index, topic.topic_id, opened, image)
+            served[index] = Partition(surroundings, topic.name, index, topic.topic_id, opened, image)
+            changed.append(served[index])
             yield index
         self._publish(topic, served, without, reason)
+        for partition in moved:
+            self._drop(partition)
+        if changed or moved:
+            self.on_roles_changed([*changed, *moved])
+
+    def _drop(self, partition: Partition) -> None:
+        """A partition has moved to other brokers: this one needs its log no longer."""
+        partition.move_away()
+        try:
+            self.logs.delete(partition.topic, partition.index)
+        except LogDirOffline as error:
+            log.error("a log that has moved stays on disk", extra={"reason": str(error)})
 
     def _publish(
         self,
@@ -162,6 +203,7 @@ class Partitions:
         self._names[topic.topic_id] = topic.name
         self._ids[topic.name] = topic.topic_id
         self._by_topic[topic.name] = served
+        self._counts[topic.name] = len(topic.partitions)
         self.topology += 1
         offline_dirs = self.logs.offline_dirs
         for index, partition in served.items():
@@ -183,6 +225,7 @@ class Partitions:
         self._names.pop(topic.topic_id, None)
         self._ids.pop(topic.name, None)
         self._offline.pop(topic.name, None)
+        self._counts.pop(topic.name, None)
         for count, (index, partition) in enumerate(dropped.items(), 1):
             partition.close()
             try:
@@ -191,6 +234,7 @@ class Partitions:
                 log.error("a deleted log stays on disk", extra={"topic": topic.name, "reason": str(error)})
             if count % LOGS_MADE_PER_TURN == 0:
                 await asyncio.sleep(0)
+        self.on_roles_changed(list(dropped.values()))
 
     def reconfigure(self, topic: str) -> None:
         """The options of a topic have changed."""
@@ -208,16 +252,33 @@ class Partitions:
         return self._by_topic.get(topic, {})
 
     def require(self, topic: str, index: int) -> Partition:
-        """Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR where its dir is offline."""
+        """Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where other brokers have it, or
+        KAFKA_STORAGE_ERROR where its dir is offline."""
         partition = self.get(topic, index)
         if partition is None:
             raise ApiError(self.why_missing(topic, index), f"there is no {topic}-{index} on this broker")
         return partition
 
+    def require_leader(self, topic: str, index: int) -> Partition:
+        """The same, and NOT_LEADER_OR_FOLLOWER where another broker leads the partition."""
+        partition = self.require(topic, index)
+        if not partition.is_leader and partition.offline is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {partition}")
+        return partition
+
+    def led(self) -> Iterator[Partition]:
+        """Every partition that this broker leads."""
+        for served in list(self._by_topic.values()):
+            for partition in served.values():
+                if partition.is_leader:
+                    yield partition
+
     def why_missing(self, topic: str, index: int) -> ErrorCode:
         """What to answer where `get` finds nothing."""
         if index in self.offline_of(topic):
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.exists(topic, index):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def offline_of(self, topic: str) -> Collection[int]:
@@ -225,12 +286,12 @@ class Partitions:
         return self._offline.get(topic, ())
 
     def exists(self, topic: str, index: int) -> bool:
-        """Whether the partition is served here."""
-        return self.get(topic, index) is not None
+        """Whether there is such a partition, here or on other brokers."""
+        return 0 <= index < self.count(topic)
 
     def count(self, topic: str) -> int:
-        """All partitions of a topic, those too that are offline: what belongs to which is found by this number."""
-        return len({*self._by_topic.get(topic, ()), *self.offline_of(topic)})
+        """All partitions of a topic, on all brokers: what belongs to which is found by this number."""
+        return self._counts.get(topic, 0)
 
     def name_of(self, topic_id: UUID) -> str | None:
         """The name of the topic with this id, or None."""

@@ -118,7 +118,7 @@ class DeadLetters:
             refused = f"{name} does not allow it; set {ALLOWED_BY_TOPIC}=true on the topic"
         if refused is not None or topic is None:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(refused))
-        return self._partitions.require(name, source_index % len(topic.partitions))
+        return self._partitions.require_leader(name, source_index % len(topic.partitions))
 
     def _refused_name(self, name: str) -> str | None:
         prefix = self._config.get(broker_share.DEADLETTERQUEUE_TOPIC_NAME_PREFIX)

@@ -133,7 +133,7 @@ class Shares:
         name = partitions.name_of(key.topic_id)
         if name is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {key.topic_id}")
-        partition = partitions.require(name, key.partition)
+        partition = partitions.require_leader(name, key.partition)
         if partition.offline is not None:
             raise partition.unavailable()
         options = self.options_of(key.group_id)

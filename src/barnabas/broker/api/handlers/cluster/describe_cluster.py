@@ -26,7 +26,7 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
     operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_UNKNOWN
     return DescribeClusterResponse(
         cluster_id=services.controller.cluster_id,
-        controller_id=services.controller.node_id,
+        controller_id=services.image.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
             for node in services.endpoints.all(context.connection)

@@ -8,6 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.api.context import Context
+from barnabas.broker.api.endpoints import Endpoint
+from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
+from barnabas.records.partitioner import partition_for_name
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.find_coordinator import (
     Coordinator,
@@ -18,6 +21,7 @@ from barnabas.wire.messages.find_coordinator import (
 MANY_FROM: Final = 4
 TRANSACTION: Final = 1
 SHARE: Final = 2
+TOPICS: Final = {0: OFFSETS_TOPIC, TRANSACTION: TRANSACTION_TOPIC, SHARE: SHARE_STATE_TOPIC}
 KINDS: Final = {0: "group", 1: "transaction", 2: "share"}
 
 
@@ -46,6 +50,20 @@ async def _prepare_share(context: Context, key: str) -> None:
     await context.services.shares.states.prepare()
 
 
+def _leader(context: Context, topic: str, key: str) -> Endpoint:
+    """The broker that leads the partition which keeps `key`. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
+    services = context.services
+    known = services.image.topics.get(topic)
+    if known is not None and known.partitions:
+        index = partition_for_name(key, len(known.partitions))
+        endpoint = services.endpoints.of(known.partitions[index].leader, context.connection)
+        if endpoint is not None:
+            return endpoint
+    raise ApiError(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of {topic} that keeps {key!r} has no leader"
+    )
+
+
 async def _find(context: Context, kind: int, key: str) -> Coordinator:
     try:
         if kind not in KINDS:
@@ -56,11 +74,11 @@ async def _find(context: Context, kind: int, key: str) -> Coordinator:
             await context.services.transactions.prepare()
         else:
             await context.services.groups.prepare()
+        node = _leader(context, TOPICS[kind], key)
     except ApiError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
         )
-    node = context.services.endpoints.own(context.connection)
     return Coordinator(
         key=key,
         node_id=node.node_id,

@@ -49,7 +49,7 @@ def _delete(context: Context, topic: str, asked: DeleteRecordsPartition) -> Dele
 
 def _move_start(context: Context, topic: str, index: int, offset: int) -> int:
     """The log start offset afterwards, which is above `offset` where the log began above it already."""
-    partition = context.services.partitions.require(topic, index)
+    partition = context.services.partitions.require_leader(topic, index)
     if topic in INTERNAL_TOPICS:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
     if partition.offline is not None:

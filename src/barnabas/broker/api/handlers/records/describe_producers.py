@@ -30,7 +30,7 @@ def _described(context: Context, topic: str, index: int) -> PartitionResponse:
         illegal = context.services.controller.name_error(topic)
         if illegal is not None:
             raise ApiError(illegal, f"{topic!r} is no name that a topic can have")
-        partition = context.services.partitions.require(topic, index)
+        partition = context.services.partitions.require_leader(topic, index)
     except ApiError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
     return PartitionResponse(

@@ -59,12 +59,17 @@ def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable
         connection.call_when_closed(
             services.fetch_sessions, lambda: services.fetch_sessions.owner_gone(connection)
         )
+    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
+    find = _finder(services, replica_id, zstd=context.version >= ZSTD_FROM)
+    if replica_id >= 0:
+        _note_follower(plan, find, replica_id)
     reading = Reading(
         plan,
-        _finder(services, request, zstd=context.version >= ZSTD_FROM),
+        find,
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, services.fetch_bytes_max),
         read_committed=request.isolation_level == READ_COMMITTED,
+        by_replica=replica_id >= 0,
     )
     if len(plan.partitions) > PARTITIONS_AT_ONCE_MAX:
         return _in_pieces(plan, reading, request.max_wait_ms, by_topic_id)
@@ -110,9 +115,16 @@ def _forgotten(request: FetchRequest, by_topic_id: bool) -> Iterator[Key]:
 Find = Callable[[FetchPartition], tuple["Partition | None", ErrorCode]]
 
 
-def _finder(services: Services, request: FetchRequest, *, zstd: bool) -> Find:
-    """What finds the partitions of one request."""
-    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
+def _note_follower(plan: FetchPlan, find: Find, replica_id: int) -> None:
+    """What a follower asks for says what it has. Before reading, so that the answer carries the new high watermark."""
+    for asked in plan.partitions:
+        partition, error = find(asked)
+        if partition is not None and not error:
+            partition.note_replica_fetch(replica_id, asked)
+
+
+def _finder(services: Services, replica_id: int, *, zstd: bool) -> Find:
+    """What finds the partitions of one request. replica_id: of the follower that asks, -1 for a consumer."""
     if replica_id < 0:
         return lambda asked: find_partition(services, asked, zstd=zstd)
 
@@ -127,9 +139,7 @@ def _finder(services: Services, request: FetchRequest, *, zstd: bool) -> Find:
 
 def _is_follower(services: Services, partition: Partition, replica_id: int) -> bool:
     """Whether a broker is one that copies the partition from this one."""
-    topic = services.image.topics.get(partition.topic)
-    known = topic.partitions.get(partition.index) if topic is not None else None
-    return known is not None and replica_id in known.replicas and replica_id != services.controller.node_id
+    return replica_id in partition.image.replicas and replica_id != services.controller.node_id
 
 
 def find_partition(

@@ -41,7 +41,10 @@ def _answer(context: Context, topic: str, asked: ListOffsetsPartition) -> ListOf
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, old_style_offsets=[])
     partition = context.services.partitions.get(topic, asked.partition_index)
     if partition is None:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_code = context.services.partitions.why_missing(topic, asked.partition_index)
+        return answer
+    if not partition.is_leader:
+        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return answer
     try:
         found = offsets_before(partition, asked.timestamp, context.services.clock.now_ms())

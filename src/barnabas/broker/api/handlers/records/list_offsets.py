@@ -30,6 +30,7 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 READ_COMMITTED: Final = 1
+NOT_AVAILABLE_FROM: Final = 5
 NOWHERE: Final = (-1, -1)
 SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
@@ -76,13 +77,14 @@ def _answer(
     if partition is None:
         answer.error_code = context.services.partitions.why_missing(topic, index)
         return answer
-    answer.error_code = partition.epoch_error(asked.current_leader_epoch)
+    answer.error_code = partition.leader_error(asked.current_leader_epoch)
     if answer.error_code:
         return answer
     try:
         answer.timestamp, answer.offset = _look_up(partition, asked.timestamp, read_committed)
     except ApiError as error:
-        answer.error_code = error.code
+        is_new = error.code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < NOT_AVAILABLE_FROM
+        answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE if is_new else error.code
         return answer
     if answer.offset >= 0 and context.version >= 4:  # the field came with version 4
         answer.leader_epoch = partition.epoch_at(Offset(answer.offset))
@@ -96,6 +98,11 @@ def _is_known(version: int, timestamp_ms: int) -> bool:
 
 def _look_up(partition: Partition, timestamp_ms: int, read_committed: bool) -> tuple[int, int]:
     """(timestamp, offset) for what was asked; (-1, -1) where there is none. Raises ApiError."""
+    if timestamp_ms == LATEST and not partition.high_watermark_is_known:
+        raise ApiError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"{partition} has a new leader, which does not know yet how far the others have come",
+        )
     if timestamp_ms == LATEST:
         return -1, partition.last_stable_offset if read_committed else partition.high_watermark
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):

@@ -7,8 +7,6 @@ answered too, 2 the client says which leader epoch it knows, 3 which replica it 
 from __future__ import annotations
 
 from barnabas.broker.api.context import Context
-from barnabas.broker.partitions.partition import Partition
-from barnabas.cores.epochs import EpochEnd
 from barnabas.records.units import LeaderEpoch
 from barnabas.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -37,19 +35,8 @@ def _answer(context: Context, topic: str, asked: OffsetForLeaderPartition) -> Ep
     if partition is None:
         answer.error_code = context.services.partitions.why_missing(topic, asked.partition)
         return answer
-    answer.error_code = partition.epoch_error(asked.current_leader_epoch)
+    answer.error_code = partition.leader_error(asked.current_leader_epoch)
     if not answer.error_code:
-        end = end_of_epoch(partition, LeaderEpoch(asked.leader_epoch))
+        end = partition.end_of_epoch(LeaderEpoch(asked.leader_epoch))
         answer.leader_epoch, answer.end_offset = end.epoch, end.end_offset
     return answer
-
-
-def end_of_epoch(partition: Partition, epoch: LeaderEpoch) -> EpochEnd:
-    """The largest epoch not above `epoch` and where it ended; (-1, -1) when neither is known."""
-    epochs, end = partition.log.core.epochs, partition.log_end_offset
-    if epoch == partition.leader_epoch:
-        return EpochEnd(epoch, end)
-    if 0 <= epochs.latest <= epoch < partition.leader_epoch:
-        # This leader has written nothing yet: the last epoch that wrote ended where the log ends.
-        return EpochEnd(epochs.latest, end)
-    return epochs.end_of(epoch, end)

@@ -198,7 +198,7 @@ def _answer(
             for node in services.endpoints.all(context.connection)
         ],
         cluster_id=services.controller.cluster_id,
-        controller_id=services.controller.node_id,
+        controller_id=services.image.controller_id,
         topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_UNKNOWN

@@ -1,0 +1,146 @@
+"""Which followers are in sync: what the leaders of this broker find, written to the partitions' states.
+
+A leader changes the in-sync set of its partition itself, as leaders did before AlterPartition: the state's version lets its
+change through only if nobody else has changed the partition since. What happened to a change that was not
+answered is unknown: it stays wanted, and so counts for the high watermark, until the tree has answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.config import broker_replication
+from barnabas.cores.elections import AlterIsr, decide_alter_isr
+from barnabas.cores.znode_ops import Check, Op
+from barnabas.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.cluster.controller import Controller
+    from barnabas.broker.partitions.partition import Partition
+    from barnabas.broker.partitions.registry import Partitions
+    from barnabas.config.loader import BrokerConfig
+
+log = logging.getLogger("barnabas.replication")
+
+RETRY_S: Final = 0.5
+PARTITIONS_PER_TURN: Final = 1_000
+
+
+class _Wish(NamedTuple):
+    """What a leader wants of its partition, and the epochs that it knows."""
+
+    partition: Partition
+    in_sync: tuple[int, ...]
+    event: AlterIsr
+
+
+class InSync:
+    """See the module. `change_soon` for a partition that wants another set; `start`, `close`."""
+
+    def __init__(self, config: BrokerConfig, controller: Controller, partitions: Partitions) -> None:
+        self._config = config
+        self._controller = controller
+        self._partitions = partitions
+        self._waiting: dict[Partition, None] = {}
+        self._woken = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Look after the followers from now on."""
+        self._tasks = [asyncio.ensure_future(self._change()), asyncio.ensure_future(self._look())]
+
+    async def close(self) -> None:
+        """Change nothing any more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def change_soon(self, partition: Partition) -> None:
+        """The partition's `wanted_in_sync` is to be written."""
+        self._waiting[partition] = None
+        self._woken.set()
+
+    async def _look(self) -> None:
+        """From time to time, look for followers that have stayed behind."""
+        while True:
+            lag_ms = self._config.get(broker_replication.REPLICA_LAG_TIME_MAX_MS)
+            await asyncio.sleep(max(lag_ms / 2, 10) / 1000)
+            for count, partition in enumerate(self._partitions.led(), 1):
+                partition.shrink_in_sync(lag_ms)
+                if count % PARTITIONS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+
+    async def _change(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            waiting, self._waiting = self._waiting, {}
+            try:
+                await self._change_all(list(waiting))
+            except Exception:
+                log.exception("a change of in-sync replicas met a bug; it is tried again")
+                self._again(waiting)
+
+    def _again(self, partitions: dict[Partition, None]) -> None:
+        for partition in partitions:
+            if partition.wanted_in_sync:
+                self._waiting[partition] = None
+        asyncio.get_running_loop().call_later(RETRY_S, self._woken.set)
+
+    async def _change_all(self, partitions: list[Partition]) -> None:
+        wishes = [
+            _Wish(
+                partition,
+                partition.wanted_in_sync,
+                AlterIsr(
+                    self._controller.node_id,
+                    partition.topic_id,
+                    partition.index,
+                    partition.leader_epoch,
+                    partition.image.partition_epoch,
+                    partition.wanted_in_sync,
+                ),
+            )
+            for partition in partitions
+            if partition.wanted_in_sync and partition.is_leader
+        ]
+        refused: dict[Partition, ApiError] = {}
+
+        def decide() -> Iterator[Op]:
+            guarded = False
+            for wish in wishes:
+                try:
+                    ops = decide_alter_isr(self._controller.image, wish.event)
+                except ApiError as error:
+                    refused[wish.partition] = error
+                    continue
+                for op in ops:
+                    if not isinstance(op, Check):
+                        yield op
+                    elif not guarded:
+                        guarded = True
+                        yield op
+
+        try:
+            await self._controller.run(lambda: self._controller.change_states(decide))
+        except ApiError as error:
+            if error.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR):
+                log.warning(
+                    "in-sync replicas could not be changed; it is tried again",
+                    extra={"partitions": len(wishes), "reason": error.message},
+                )
+                self._again(dict.fromkeys(wish.partition for wish in wishes))
+                return
+            with contextlib.suppress(IndexError):
+                refused.setdefault(wishes[0].partition, error)
+        for wish in wishes:
+            if wish.partition not in refused:
+                log.info(
+                    "in-sync replicas changed",
+                    extra={"partition": str(wish.partition), "in_sync": list(wish.in_sync)},
+                )
+            wish.partition.in_sync_settled(wish.in_sync)

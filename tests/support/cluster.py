@@ -1,0 +1,108 @@
+"""Several `barnabas start` over one ZooKeeper, as three `server.properties` describe them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from confluent_kafka.admin import AdminClient, TopicMetadata
+
+from tests.support.process import BrokerProcess, free_port
+from tests.support.zookeeper import ZooKeeperServer
+
+T = TypeVar("T")
+DEADLINE_S = 120
+
+
+def until(look: Callable[[], T], what: str, deadline_s: float = DEADLINE_S) -> T:
+    """What `look` returns as soon as that is true. An error of it counts as false; the last one is shown."""
+    end = time.monotonic() + deadline_s
+    last: object = None
+    while time.monotonic() < end:
+        try:
+            found = look()
+        except Exception as error:
+            last = error
+        else:
+            if found:
+                return found
+            last = found
+        time.sleep(0.1)
+    raise AssertionError(f"not within {deadline_s:g} s: {what}; last: {last!r}")
+
+
+class Cluster:
+    """Brokers 1 to n. `start`, then anything to any of them; `close` ends them all."""
+
+    def __init__(
+        self,
+        folder: Path,
+        zookeeper: ZooKeeperServer,
+        brokers: int = 3,
+        *,
+        chroot: str = "/cluster",
+        options: dict[str, str] | None = None,
+        racks: dict[int, str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.brokers: dict[int, BrokerProcess] = {}
+        for broker_id in range(1, brokers + 1):
+            port = free_port()
+            texts = {
+                "broker.id": str(broker_id),
+                "zookeeper.connect": f"{zookeeper.address}{chroot}",
+                "zookeeper.session.timeout.ms": "4000",
+                "replica.lag.time.max.ms": "3000",
+                "offsets.topic.num.partitions": "5",
+                "offsets.topic.replication.factor": str(min(brokers, 3)),
+                "transaction.state.log.num.partitions": "5",
+                "transaction.state.log.replication.factor": str(min(brokers, 3)),
+                "transaction.state.log.min.isr": "1",
+                "group.initial.rebalance.delay.ms": "0",
+                **(options or {}),
+            }
+            if racks:
+                texts["broker.rack"] = racks[broker_id]
+            self.brokers[broker_id] = BrokerProcess(folder / f"b{broker_id}", options=texts, port=port)
+
+    def start(self) -> Cluster:
+        for broker in self.brokers.values():
+            broker.start()
+        return self
+
+    def close(self) -> None:
+        for broker in self.brokers.values():
+            broker.kill()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 10_000})
+
+    def topic(self, name: str, admin: AdminClient | None = None) -> TopicMetadata:
+        """What the cluster says of a topic."""
+        found = (admin or self.admin()).list_topics(name, timeout=10).topics[name]
+        assert found.error is None, found.error
+        return found
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        return int(self.topic(topic).partitions[partition].leader)
+
+    def in_sync(self, topic: str, partition: int = 0) -> list[int]:
+        return sorted(self.topic(topic).partitions[partition].isrs)
+
+    def until_in_sync(self, topic: str, brokers: list[int]) -> None:
+        """Wait until every partition of a topic has these in-sync replicas, and one of them as its leader."""
+        admin = self.admin()
+
+        def look() -> bool:
+            found = self.topic(topic, admin).partitions.values()
+            return bool(found) and all(
+                sorted(partition.isrs) == brokers and partition.leader in brokers for partition in found
+            )
+
+        until(look, f"in-sync replicas of {topic} are {brokers}")
