@@ -334,7 +334,9 @@ def test_a_start_without_zookeeper_ends_with_one_line(tmp_path: Path) -> None:
     )
 
 
-def test_a_second_broker_of_the_same_id_is_refused_with_one_line(zookeeper_address: str, tmp_path: Path) -> None:
+def test_a_second_broker_of_the_same_id_is_refused_with_one_line(
+    zookeeper_address: str, tmp_path: Path
+) -> None:
     tree = Tree(tmp_path, zookeeper_address)
     try:
         broker = tree.broker()

@@ -450,8 +450,10 @@ def test_a_controller_that_dies_in_the_middle_is_followed_by_one_that_goes_on(ch
         tree.multi = until_dead  # type: ignore[method-assign]
         await second.controller.close()
         await third.until(
-            lambda: {p.leader for p in third.image.topics["t"].partitions.values()} == {3}
-            and third.image.controller_id == 3
+            lambda: (
+                {p.leader for p in third.image.topics["t"].partitions.values()} == {3}
+                and third.image.controller_id == 3
+            )
         )
         await third.check()
         await third.controller.close()
