@@ -11,12 +11,12 @@ from barnabas.cli.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.cli.output import count_of, print_json, print_table
 from barnabas.cli.runner import example, new_app
 
-app = new_app("Show brokers, topics and leaders of a cluster.")
+app = new_app("Show a cluster; start and stop one on this machine.")
 
 
 @app.callback()
 def cluster() -> None:
-    """Show brokers, topics and leaders of a cluster."""
+    """Show a cluster; start and stop one on this machine, ZooKeeper included."""
 
 
 @app.command(epilog=example("barnabas cluster info", "barnabas cluster info --json | jq .brokers"))

@@ -63,7 +63,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
     return (name,) if base is None else (name, base)
 
 
-_ZOOKEEPER: Final = "connections to ZooKeeper are plain TCP, without authentication"
+_ZOOKEEPER: Final = "the options of docs/configuration.md are known, and this is none of them"
 _OLD_FORMAT: Final = "batches are always kept in format 2"
 
 # Options of older Kafka that are still found in property files, with what to know about each.

@@ -66,3 +66,51 @@ ZOOKEEPER_DIGEST_LOGIN: Final = ZOOKEEPER.password(
     check=_digest_login,
     mark=Mark.WORKS,
 )
+
+ZOOKEEPER_SSL_CLIENT_ENABLE: Final = ZOOKEEPER.boolean(
+    "zookeeper.ssl.client.enable", False, "Whether connections to ZooKeeper use TLS.", mark=Mark.WORKS
+)
+ZOOKEEPER_SSL_KEYSTORE_LOCATION: Final = ZOOKEEPER.string_or_null(
+    "zookeeper.ssl.keystore.location",
+    "File with the certificate that the broker shows to ZooKeeper, and its key: PEM, PKCS12 or JKS.",
+    mark=Mark.WORKS,
+)
+ZOOKEEPER_SSL_KEYSTORE_PASSWORD: Final = ZOOKEEPER.password(
+    "zookeeper.ssl.keystore.password", "Password of that file and of its key.", mark=Mark.WORKS
+)
+ZOOKEEPER_SSL_TRUSTSTORE_LOCATION: Final = ZOOKEEPER.string_or_null(
+    "zookeeper.ssl.truststore.location",
+    "File with the certificates that ZooKeeper's servers are checked against; the system's own when it is not set.",
+    mark=Mark.WORKS,
+)
+ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD: Final = ZOOKEEPER.password(
+    "zookeeper.ssl.truststore.password", "Password of that file.", mark=Mark.WORKS
+)
+ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM: Final = ZOOKEEPER.string(
+    "zookeeper.ssl.endpoint.identification.algorithm",
+    "HTTPS",
+    "HTTPS checks that the server's certificate is for the host that was asked for; empty does not.",
+    mark=Mark.WORKS,
+)
+ZOOKEEPER_SSL_ENABLED_PROTOCOLS: Final = ZOOKEEPER.strings(
+    "zookeeper.ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), "TLS versions that are used.", mark=Mark.WORKS
+)
+_FILE_TELLS: Final = "Format of that file; its first bytes tell it in any case."
+for _name, _doc in (
+    ("zookeeper.ssl.keystore.type", _FILE_TELLS),
+    ("zookeeper.ssl.truststore.type", _FILE_TELLS),
+    ("zookeeper.clientCnxnSocket", "Java class of connections; Barnabas's client needs none for TLS."),
+    ("zookeeper.ssl.protocol", "Highest TLS version; zookeeper.ssl.enabled.protocols says which are used."),
+):
+    ZOOKEEPER.string_or_null(_name, _doc, mark=Mark.IGNORED)
+for _name, _doc in (
+    (
+        "zookeeper.ssl.crl.enable",
+        "Whether revocation lists are asked for; those in the truststore count in any case.",
+    ),
+    ("zookeeper.ssl.ocsp.enable", "Whether servers' certificates are checked with OCSP."),
+):
+    ZOOKEEPER.boolean(_name, False, _doc, mark=Mark.IGNORED)
+ZOOKEEPER.strings_or_null(
+    "zookeeper.ssl.cipher.suites", "Cipher suites; OpenSSL's own choice is used.", mark=Mark.IGNORED
+)

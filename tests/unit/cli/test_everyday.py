@@ -136,15 +136,25 @@ def test_a_newer_meta_properties_is_refused(tmp_path: Path) -> None:
     assert "version 2 was written by a newer release" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["zookeeper-server-start", "zookeeper-server-stop.sh", "zkServer.sh"])
-def test_the_books_zookeeper(name: str) -> None:
-    script = Path(sys.executable).parent / name
-    code = f"import sys; sys.argv = [{str(script)!r}, 'start']; from barnabas.cli.kafka.zookeeper import script; script()"
-    done = subprocess.run(
+@pytest.mark.parametrize("name", ["zookeeper-server-start", "zkServer.sh start"])
+def test_one_broker_needs_no_zookeeper(name: str) -> None:
+    done = run_zookeeper_script(*name.split())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "one broker needs no ZooKeeper" in done.stdout
+
+
+def test_a_missing_zookeeper_file_is_named() -> None:
+    done = run_zookeeper_script("zookeeper-server-start.sh", "-daemon", "/none/zookeeper.properties")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "zookeeper-server-start: there is no file /none/zookeeper.properties\n"
+
+
+def run_zookeeper_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    words = [name, *arguments]
+    code = f"import sys; sys.argv = {words!r}; from barnabas.cli.kafka.zookeeper import script; script()"
+    return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.returncode == 0
-    assert "no ZooKeeper" in done.stdout
 
 
 def test_the_log_goes_where_it_is_told(tmp_path: Path) -> None:

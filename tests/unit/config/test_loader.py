@@ -119,14 +119,14 @@ def test_a_bad_value_says_where_and_what_is_allowed(tmp_path: Path) -> None:
 def test_unknown_and_retired_options_only_warn(tmp_path: Path) -> None:
     path = write(
         tmp_path,
-        "zookeeper.ssl.client.enable=true\nlog.segmnet.bytes=9\ninter.broker.protocol.version=3.4\nxyz=1\n"
+        "zookeeper.sync.time.ms=2000\nlog.segmnet.bytes=9\ninter.broker.protocol.version=3.4\nxyz=1\n"
         "num.partitions=2\nnum.partitions=3\nlisteners=A://:1\nlistener.security.protocol.map=A:PLAINTEXT\n",
     )
     config = load(path)
     assert config["num.partitions"] == 3
     warnings = [warning.removeprefix(f"{path}:") for warning in config.warnings]
     assert warnings == [
-        "1: zookeeper.ssl.client.enable has no effect: connections to ZooKeeper are plain TCP, without authentication",
+        "1: zookeeper.sync.time.ms has no effect: the options of docs/configuration.md are known, and this is none of them",
         "2: log.segmnet.bytes is not a known option and has no effect; did you mean log.segment.bytes?",
         "3: inter.broker.protocol.version has no effect: brokers agree on versions by themselves",
         "4: xyz is not a known option and has no effect",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.cluster.zookeeper_tls import zookeeper_tls
 from barnabas.config import broker_zookeeper as options
 from barnabas.config import jaas
+from barnabas.config.option import ConfigError
 from barnabas.extras import how_to_install
 
 if TYPE_CHECKING:
@@ -25,17 +27,21 @@ def access_from(config: BrokerConfig) -> Access:
 
     try:
         sasl = _sasl_login()
+        tls = zookeeper_tls(config)
     except jaas.JaasError as error:
         raise OSError(f"the login to ZooKeeper cannot be used: {error}") from None
+    except ConfigError as error:
+        raise OSError(str(error)) from None
     digest = config.get(options.ZOOKEEPER_DIGEST_LOGIN)
     protect = config.get(options.ZOOKEEPER_SET_ACL)
-    if protect and sasl is None and digest is None:
+    has_certificate = tls is not None and config.get(options.ZOOKEEPER_SSL_KEYSTORE_LOCATION) is not None
+    if protect and sasl is None and digest is None and not has_certificate:
         raise OSError(
             "zookeeper.set.acl is true, and the broker has no login in ZooKeeper that its nodes could belong to; set "
-            "zookeeper.digest.login=USER:PASSWORD, or name a JAAS file with a section Client in KAFKA_OPTS "
-            "(-Djava.security.auth.login.config=FILE)"
+            "zookeeper.digest.login=USER:PASSWORD or zookeeper.ssl.keystore.location, or name a JAAS file with a section "
+            "Client in KAFKA_OPTS (-Djava.security.auth.login.config=FILE)"
         )
-    return Access(digest, sasl, None, protect)
+    return Access(digest, sasl, tls, protect)
 
 
 def _sasl_login() -> SaslLogin | None:
