@@ -1,5 +1,5 @@
-"""`barnabas verify`: a producer and a consumer that say, in a line of JSON each, all that happens to them; and a look at
-every batch that the brokers hold, for damage.
+"""`barnabas verify`: a producer and a consumer that say, in a line of JSON each, all that happens to them; transactions that
+are judged by what is read of them; and a look at every batch that the brokers hold, for damage.
 
 What the producer says was acknowledged must be what the consumer says it read: that is how losses and repeats are found
 while brokers are stopped and started. The lines are those of Kafka's VerifiableProducer and VerifiableConsumer.
@@ -8,6 +8,8 @@ while brokers are stopped and started. The lines are those of Kafka's Verifiable
 from __future__ import annotations
 
 import sys
+import time
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -86,6 +88,48 @@ def consume(
     with Progress(topic, "record", count if count > 0 else None, shown=not sys.stdout.isatty()) as progress:
         run = Run(consumer, topic, count, records, watching=progress.update)
         return EXIT_OK if run.run() else EXIT_FAILED
+
+
+@app.command(
+    epilog=example(
+        "barnabas verify transactions orders payments --for 60", "barnabas verify transactions check --json"
+    )
+)
+def transactions(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)],
+    seconds: Annotated[
+        float, typer.Option("--for", min=0.1, metavar="SECONDS", help="How long transactions are written.")
+    ] = 30.0,
+    writers: Annotated[
+        int, typer.Option("--writers", min=1, metavar="N", help="Transactional ids that write at a time.")
+    ] = 4,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of what writers do by chance.")] = 0,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    verbose: Verbose = False,
+    json: AsJson = False,
+) -> int:
+    """Write transactions to topics of yours, read them as committed, and look for what may not be: records lost, doubled,
+    out of order or of aborted transactions, transactions read in part or without their offsets, a last stable offset that
+    goes back, a producer that commits though it is fenced. Stop and start brokers meanwhile. The records stay in the topics.
+    Exit code 1 when a rule is broken."""
+    from barnabas.cli.verify_transactions import Run
+
+    run = Run(connect(bootstrap, properties, verbose), topics, writers, seed)
+    run.start()
+    give_up = time.monotonic() + seconds
+    with Progress("verify transactions", "transaction") as progress, suppress(KeyboardInterrupt):
+        while (left := give_up - time.monotonic()) > 0:
+            progress.update(len(run.history.txns))
+            time.sleep(min(left, 0.2))
+    verified = run.finish()
+    if json:
+        print_json(verified.as_json())
+    else:
+        for violation in verified.violations:
+            print(violation)
+        print(verified)
+    return EXIT_FAILED if verified.violations else EXIT_OK
 
 
 @app.command(epilog=example("barnabas verify log", "barnabas verify log orders:0,3 --json"))

@@ -206,7 +206,7 @@ class BlockingClient:
             request = ListOffsetsRequest(
                 replica_id=-1, isolation_level=int(read_committed), topics=topics, timeout_ms=30_000
             )
-            answer = self._call(self.cluster.node(leader), request, ListOffsetsResponse)
+            answer = self.call(self.cluster.node(leader), request, ListOffsetsResponse)
             for topic in answer.topics:
                 for row in topic.partitions:
                     if row.error_code:
@@ -224,7 +224,7 @@ class BlockingClient:
         def attempt() -> dict[TopicPartition, int]:
             connection = self.coordinator(group)
             request = _offset_fetch(connection.version_for(OffsetFetchRequest), group, wanted)
-            answer = self._call(connection, request, OffsetFetchResponse)
+            answer = self.call(connection, request, OffsetFetchResponse)
             groups = answer.groups or [answer]
             self._check_group(groups[0].error_code, group, "reading offsets of group")
             found = {}
@@ -256,7 +256,7 @@ class BlockingClient:
         request = OffsetCommitRequest(group_id=group, topics=topics)
 
         def attempt() -> None:
-            answer = self._call(self.coordinator(group), request, OffsetCommitResponse)
+            answer = self.call(self.coordinator(group), request, OffsetCommitResponse)
             for topic in answer.topics:
                 for row in topic.partitions:
                     if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -282,12 +282,20 @@ class BlockingClient:
                 if version >= 4
                 else FindCoordinatorRequest(key=key, key_type=kind)
             )
-            answer = self._call(connection, request, FindCoordinatorResponse)
+            answer = self.call(connection, request, FindCoordinatorResponse)
             row = answer.coordinators[0] if answer.coordinators else answer
             if row.error_code:
                 raise BrokerError(row.error_code, f"looking for the coordinator of {key}", row.error_message)
             address = self._coordinators[kind, key] = (row.host, row.port)
         return self.cluster.connect(address)
+
+    def coordinator_address(self, key: str, kind: int = GROUP) -> tuple[str, int] | None:
+        """Where `coordinator` has found it last."""
+        return self._coordinators.get((kind, key))
+
+    def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
+        """Look for it again next time."""
+        self._coordinators.pop((kind, key), None)
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -342,7 +350,7 @@ class BlockingClient:
                 connection = self.cluster.any()
             else:
                 connection = self.coordinator(transactional_id, TRANSACTION)
-            answer = self._call(connection, request, InitProducerIdResponse)
+            answer = self.call(connection, request, InitProducerIdResponse)
             if answer.error_code:
                 self._coordinators.pop((TRANSACTION, transactional_id or ""), None)
                 raise BrokerError(answer.error_code, "asking for a producer id")
@@ -352,7 +360,8 @@ class BlockingClient:
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def _call(self, connection: Connection, request: Message, response: type[Message]) -> Any:
+    def call(self, connection: Connection, request: Message, response: type[Message]) -> Any:
+        """One request on a connection, which is closed when it fails."""
         try:
             return connection.call(request, response)
         except BrokerUnavailable:
@@ -360,7 +369,7 @@ class BlockingClient:
             raise
 
     def _retry_on(self, choose: Callable[[], Connection], request: Message, response: type[Message]) -> Any:
-        return self.cluster.retry(lambda: self._call(choose(), request, response))
+        return self.cluster.retry(lambda: self.call(choose(), request, response))
 
     def _on_controller(
         self, build: Callable[[int], Message], response: type[Message], kind: type[Message]
@@ -369,7 +378,7 @@ class BlockingClient:
             self.cluster.refresh()
             controller = self.cluster.controller
             connection = self.cluster.node(controller) if controller >= 0 else self.cluster.any()
-            answer = self._call(connection, build(connection.version_for(kind)), response)
+            answer = self.call(connection, build(connection.version_for(kind)), response)
             rows = getattr(answer, "topics", None) or getattr(answer, "responses", None) or ()
             if any(row.error_code == ErrorCode.NOT_CONTROLLER for row in rows):
                 raise BrokerError(ErrorCode.NOT_CONTROLLER, "asking the controller")

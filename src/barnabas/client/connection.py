@@ -35,9 +35,10 @@ RESPONSE_BYTES_MAX: Final = 1 << 30
 UNSUPPORTED_VERSION: Final = 35
 TLS_ALERT: Final = 0x15
 """First byte of what a TLS listener answers to plain text; as a length it would be 350 MB."""
-VERSION_CAPS: Final = {0: 12, 1: 12, 8: 9, 9: 9, 22: 5}
-"""Versions above these name topics by id (Produce, Fetch, OffsetCommit, OffsetFetch), where this client asks by
-name, or are not settled (InitProducerId)."""
+VERSION_CAPS: Final = {0: 11, 1: 12, 8: 9, 9: 9, 22: 5, 24: 3, 26: 4, 28: 4}
+"""Versions above these name topics by id (Fetch, OffsetCommit, OffsetFetch), where this client asks by name, are not
+settled (InitProducerId), are for brokers alone (AddPartitionsToTxn), or speak KIP-890's protocol of transactions (Produce,
+EndTxn, TxnOffsetCommit), which only brokers with transaction.version 2 take."""
 
 
 class Pending(NamedTuple):

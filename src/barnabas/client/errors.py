@@ -45,6 +45,7 @@ _HINTS: Final[dict[str, str]] = {
     "OFFSET_OUT_OF_RANGE": "the offset is before the log's start or after its end",
     "TOPIC_AUTHORIZATION_FAILED": "not authorized for this topic",
     "GROUP_AUTHORIZATION_FAILED": "not authorized for this group",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "not authorized for this transactional id",
     "CLUSTER_AUTHORIZATION_FAILED": "not authorized for this cluster",
     "MESSAGE_TOO_LARGE": "the batch is larger than the topic's max.message.bytes",
     "RECORD_LIST_TOO_LARGE": "the batch is larger than a log segment",

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.connection import Connection
@@ -29,6 +29,9 @@ from barnabas.wire.messages.produce import (
     TopicProduceData,
 )
 
+if TYPE_CHECKING:
+    from barnabas.client.transactions import Joined
+
 BytesLike: TypeAlias = bytes | bytearray | memoryview | Buffer
 
 ACKS_ALL: Final = -1
@@ -39,11 +42,18 @@ _REFUSED_FOR_ORDER: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,)
 
 
 def _request(
-    topic: str, parts: Iterable[tuple[int, BytesLike]], acks: int, timeout_ms: int
+    topic: str,
+    parts: Iterable[tuple[int, BytesLike]],
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None = None,
 ) -> ProduceRequest:
     data = [PartitionProduceData(index=partition, records=memoryview(batch)) for partition, batch in parts]
     return ProduceRequest(
-        acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[TopicProduceData(name=topic, partition_data=data)],
     )
 
 
@@ -55,10 +65,16 @@ def _check(row: PartitionProduceResponse, topic: str) -> int:
 
 
 def produce_one(
-    cluster: Cluster, topic: str, partition: int, batch: BytesLike, acks: int, timeout_ms: int
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    batch: BytesLike,
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None = None,
 ) -> int:
     """Sends one batch to its leader and waits, with retries. Gives the base offset."""
-    request = _request(topic, [(partition, batch)], acks, timeout_ms)
+    request = _request(topic, [(partition, batch)], acks, timeout_ms, transactional_id)
 
     def attempt() -> int:
         connection = cluster.node(cluster.leader(topic, partition))
@@ -85,20 +101,27 @@ class _InFlight:
 class ProduceStream:
     """Sends batches of one idempotent producer with acks=all, several requests under way.
 
-    records, bytes: what was acknowledged so far. Order per partition is the order of `send`. An error
-    that cannot pass is raised by `send` or `flush`; nothing may be sent afterwards.
+    records, bytes: what was acknowledged so far. ends: the offset after the last acknowledged batch of each partition.
+    Order per partition is the order of `send`. An error that cannot pass is raised by `send` or `flush`; nothing may be
+    sent afterwards. joined: the transaction that the batches belong to.
     """
 
-    def __init__(self, cluster: Cluster, *, timeout_ms: int = 30_000) -> None:
+    def __init__(self, cluster: Cluster, *, timeout_ms: int = 30_000, joined: Joined | None = None) -> None:
         self.cluster = cluster
         self.timeout_ms = timeout_ms
+        self.joined = joined
         self.records = 0
         self.bytes = 0
+        self.ends: dict[tuple[str, int], int] = {}
+        self._transactional_id = None if joined is None else joined.producer.transactional_id
         self._in_flight: deque[_InFlight] = deque()
         self._lanes: dict[int, Connection] = {}
 
     def send(self, topic: str, batches: Iterable[EncodedBatch]) -> None:
         """Sends finished batches, at most one per partition in a request; waits while many are under way."""
+        if self.joined is not None:
+            batches = list(batches)
+            self.joined.add(topic, (batch.partition for batch in batches))
         group: list[EncodedBatch] = []
         leader = -1
         size = 0
@@ -122,7 +145,8 @@ class ProduceStream:
     def _send(self, leader: int, topic: str, batches: list[EncodedBatch]) -> None:
         while len(self._in_flight) >= IN_FLIGHT_MAX:
             self._receive()
-        request = _request(topic, [(b.partition, b.data) for b in batches], ACKS_ALL, self.timeout_ms)
+        parts = [(b.partition, b.data) for b in batches]
+        request = _request(topic, parts, ACKS_ALL, self.timeout_ms, self._transactional_id)
         try:
             # One connection per broker for the whole stream: requests on two could overtake each other.
             connection = self._lanes.get(leader)
@@ -154,15 +178,17 @@ class ProduceStream:
             if row.error_code in RETRIABLE or row.error_code in _REFUSED_FOR_ORDER:
                 failed.append(batch)
             else:
-                _check(row, oldest.topic)
-                self._acknowledged(batch)
+                self._acknowledged(oldest.topic, batch, _check(row, oldest.topic))
         self._in_flight.popleft()
         if failed:
             self._recover([(oldest.topic, failed), *self._take_all()])
 
-    def _acknowledged(self, batch: EncodedBatch) -> None:
+    def _acknowledged(self, topic: str, batch: EncodedBatch, base_offset: int) -> None:
         self.records += batch.records
         self.bytes += len(batch.data)
+        # A repeated batch that its broker already has may be answered without its offset.
+        end = max(base_offset, 0) + batch.records
+        self.ends[topic, batch.partition] = max(end, self.ends.get((topic, batch.partition), 0))
 
     def _recover(self, held: list[tuple[str, list[EncodedBatch]]]) -> None:
         """Sends these again one by one, in order, each until it is acknowledged or the deadline passes."""
@@ -171,5 +197,13 @@ class ProduceStream:
         time.sleep(self.cluster.options.backoff_s)
         for topic, batches in held:
             for batch in batches:
-                produce_one(self.cluster, topic, batch.partition, batch.data, ACKS_ALL, self.timeout_ms)
-                self._acknowledged(batch)
+                base_offset = produce_one(
+                    self.cluster,
+                    topic,
+                    batch.partition,
+                    batch.data,
+                    ACKS_ALL,
+                    self.timeout_ms,
+                    self._transactional_id,
+                )
+                self._acknowledged(topic, batch, base_offset)

@@ -99,7 +99,14 @@ SINK_NAMES: Final = _by_name(
         "where rows go that their topic will never take; without it they fail the query",
         in_files=False,
     ),
+    Named(
+        "exactlyOnce",
+        "false: a micro-batch that is repeated after a failure is written again; true needs checkpointLocation or "
+        "kafka.transactional.id",
+    ),
     Named("pipeline", "the pipeline's name, for dead letters", internal=True),
+    Named("batchId", "the micro-batch that foreachBatch is at", internal=True),
+    Named("queryId", "the query that foreachBatch belongs to", internal=True),
     Named("replay", "true: the rows are replayed records, and dead letters of them say so", internal=True),
     Named("ownTopics", "topics whose absence fails the query", internal=True),
     Named("includeHeaders", "accepted; headers are written when the column is there", in_files=False),
@@ -244,7 +251,9 @@ def _timed(client: ClientOptions, options: Mapping[str, str]) -> ClientOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Everything the writers need; picklable. batch_bytes: uncompressed bytes of one record batch."""
+    """Everything the writers need; picklable. batch_bytes: uncompressed bytes of one record batch. exactly_once: None
+    leaves it to the sink. transactional_id: what transactional ids begin with. batch: query and number of the micro-batch
+    in foreachBatch."""
 
     client: ClientOptions
     topic: str | None
@@ -255,6 +264,11 @@ class SinkOptions:
     pipeline: str | None = None
     own_topics: tuple[str, ...] = ()
     replay: bool = False
+    exactly_once: bool | None = None
+    transactional_id: str | None = None
+    transaction_timeout_ms: int | None = None
+    checkpoint: str | None = None
+    batch: tuple[str, int] | None = None
 
 
 def sink_options(raw: Mapping[str, str]) -> SinkOptions:
@@ -279,6 +293,13 @@ def sink_options(raw: Mapping[str, str]) -> SinkOptions:
         pipeline=options.get("pipeline"),
         replay=options.get("replay") == "true",
         own_topics=tuple(name for name in options.get("owntopics", "").split(",") if name),
+        exactly_once=_flag(options, "exactlyonce", "exactlyOnce", True) if "exactlyonce" in options else None,
+        transactional_id=options.get("kafka.transactional.id") or None,
+        transaction_timeout_ms=_number(
+            options, "kafka.transaction.timeout.ms", "kafka.transaction.timeout.ms", None
+        ),
+        checkpoint=options.get("checkpointlocation") or None,
+        batch=(options["queryid"], int(options["batchid"])) if "batchid" in options else None,
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import ClientError
@@ -102,10 +103,11 @@ def source_settings(
 
 
 def sink_settings(spec: PipelineSpec, query: Query, bootstrap: str) -> dict[str, str]:
-    """The options of a query's sink."""
+    """The options of a query's sink, as it writes outside of micro-batches."""
+    chosen = {n: v for n, v in query.output.options.items() if n.lower() != "exactlyonce"}
     return {
         **connection_options(spec, bootstrap),
-        **query.output.options,
+        **chosen,
         "deadLetters": spec.dead_letters,
         "pipeline": spec.name,
         "ownTopics": ",".join([*(t for output in query.outputs for t in output.topics()), spec.dead_letters]),
@@ -212,9 +214,24 @@ def start_query(
             settings=settings,
         )
         return writer.foreachBatch(deliver).start()
+    settings |= exactly_once_settings(spark, query, name, place)
     if query.adds_only:
         return writer.format("barnabas").options(**settings).start()
     return writer.foreachBatch(write_each_batch(settings)).start()
+
+
+def exactly_once_settings(spark: SparkSession, query: Query, name: str, place: str) -> dict[str, str]:
+    """The options with which a query's sink writes each row once, unless its output says otherwise. What its transactional
+    ids begin with is noted in its checkpoint: it goes wherever that goes, and no other query has it."""
+    chosen = {n.lower(): v for n, v in query.output.options.items()}
+    wanted = chosen.get("exactlyonce", "true")
+    if wanted.lower() != "true" or "kafka.transactional.id" in chosen:
+        return {"exactlyOnce": wanted}
+    folder = Folder(spark, place)
+    note = "barnabas-sink.json"
+    if not folder.exists(note):
+        folder.write_note(note, {"transactional.id": f"barnabas-{name}-{uuid4().hex[:12]}"})
+    return {"exactlyOnce": "true", "kafka.transactional.id": folder.read_note(note)["transactional.id"]}
 
 
 def source_loader(
@@ -259,10 +276,16 @@ def _keep_order(spark: SparkSession, place: str, names: list[str]) -> None:
 
 
 def write_each_batch(settings: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
-    """For `foreachBatch` of queries in update mode, which a Python sink cannot take directly."""
+    """For `foreachBatch` of queries in update mode, which a Python sink cannot take directly. settings: options of the sink,
+    with `kafka.transactional.id` to write each row exactly once."""
+    lowered = {name.lower() for name in settings}
 
-    def write(rows: DataFrame, _: int) -> None:
-        rows.write.format("barnabas").options(**settings).mode("append").save()
+    def write(rows: DataFrame, batch_id: int) -> None:
+        options = dict(settings)
+        if "kafka.transactional.id" in lowered and settings.get("exactlyOnce") != "false":
+            query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            options |= {"batchId": str(batch_id), "queryId": query}
+        rows.write.format("barnabas").options(**options).mode("append").save()
 
     return write
 
@@ -307,6 +330,8 @@ _OURS: Final = (
     "OffsetOutOfRange",
     "DeliveryError",
     "AuthenticationFailed",
+    "TransactionLost",
+    "SinkError",
 )
 _WRAPPERS: Final = (
     "StreamingQueryException",

@@ -2,27 +2,44 @@
 
 Columns: value (string or binary), and where they are there key, headers (array<struct<key,value>>), topic,
 partition (int), timestamp, origin (see ORIGIN_DDL). The topic option stands for the column. A null value is a tombstone,
-a null topic an error. Written with acks=all by an idempotent producer: a request that is repeated is stored once. A Spark
-task that fails and runs again writes its rows again (at least once). What a topic will never take becomes a dead letter,
-see refusing.py.
+a null topic an error. Written with acks=all by an idempotent producer: a request that is repeated is stored once. A
+streaming query writes in transactions, each row exactly once (exactly_once.py); others write the rows of a task that fails
+and runs again once more. What a topic will never take becomes a dead letter, see refusing.py.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.client.blocking import BlockingClient
-from barnabas.client.errors import UnknownTopic
+from barnabas.client.errors import BrokerError, UnknownTopic
 from barnabas.client.producing import ProduceStream
+from barnabas.client.transactions import LOST, Joined, TransactionLost, Transactions, TxnProducer
 from barnabas.pipelines.columns import append_batch
+from barnabas.pipelines.exactly_once import (
+    Batch,
+    Opened,
+    Part,
+    abort_batch,
+    check_rows,
+    commit_batch,
+    mark,
+    open_batch,
+    prefix_of,
+    rows_before,
+    task_id,
+)
 from barnabas.pipelines.options import OptionError, SinkOptions, sink_options
 from barnabas.pipelines.refusing import (
     DeadLetters,
@@ -34,6 +51,7 @@ from barnabas.pipelines.refusing import (
     gate_of,
     letter_of,
 )
+from barnabas.pipelines.source import shared_client
 from barnabas.pipelines.workers import settle
 from barnabas.records.columnar_encoder import BatchEncoder
 
@@ -85,27 +103,37 @@ def _is_headers(kind: str) -> bool:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task wrote."""
+    """What one task wrote. part: its share of a micro-batch that is written exactly once."""
 
     records: int
     bytes: int
+    part: Part | None = None
 
 
 class Producer:
-    """One producer id of a worker process with an encoder per topic; lives on from task to task.
+    """The connections of a worker process with an encoder per topic; lives on from task to task.
 
-    A new id for each task would leave the broker with thousands of producers to remember. After an error
-    its sequences are not known any more: it is thrown away.
+    One producer id serves them all: a new one for each task would leave the broker with thousands of producers to
+    remember. A transaction has its own (`begin`). After an error the sequences are not known any more: the producer is
+    thrown away.
     """
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, *, transactional: bool = False) -> None:
         self.options = options
         self.client = BlockingClient(options.client)
-        self.producer_id, self.epoch = self.client.init_producer_id()
+        self.transaction: TxnProducer | None = None
+        self.producer_id, self.epoch = (-1, -1) if transactional else self.client.init_producer_id()
         self.encoders: dict[str, BatchEncoder] = {}
         self.gates: dict[str, Gate] = {}
         self._refused: dict[str, str] = {}
         self._checked = self._gates_checked = time.monotonic()
+
+    def begin(self, transactional_id: str, timeout_ms: int) -> TxnProducer:
+        """Begins a transaction, to which everything that is written next belongs."""
+        self.transaction = Transactions(self.client).begin(transactional_id, timeout_ms)
+        _, self.producer_id, self.epoch = self.transaction
+        self.encoders.clear()  # sequences begin anew with the epoch
+        return self.transaction
 
     def refresh(self) -> bool:
         """Whether the topics still have the partitions that the encoders know; looked at once a second. What they take is
@@ -123,7 +151,9 @@ class Producer:
     def encoder(self, topic: str) -> BatchEncoder:
         found = self.encoders.get(topic)
         if found is None:
-            gate = self.gates[topic] = gate_of(self.client, topic)
+            gate = self.gates.get(topic)
+            if gate is None:
+                gate = self.gates[topic] = gate_of(self.client, topic)
             found = self.encoders[topic] = BatchEncoder(
                 len(self.client.partitions(topic)),
                 producer_id=self.producer_id,
@@ -132,12 +162,14 @@ class Producer:
                 level=self.options.level,
                 batch_bytes_max=gate.encoder_bytes(self.options.batch_bytes),
                 first_sticky=os.getpid(),
+                transactional=self.transaction is not None,
             )
         return found
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, batches: Iterable[pa.RecordBatch]) -> ProduceStream:
         """Writes all rows; returns once the brokers have acknowledged them."""
-        stream = ProduceStream(self.client.cluster)
+        joined = None if self.transaction is None else Joined(Transactions(self.client), self.transaction)
+        stream = ProduceStream(self.client.cluster, joined=joined)
         for batch in batches:
             now_ms = int(time.time() * 1000)
             for topic, rows in _by_topic(batch, self.options.topic):
@@ -147,7 +179,7 @@ class Producer:
         for topic, encoder in self.encoders.items():
             stream.send(topic, encoder.flush())
         stream.flush()
-        return Written(stream.records, stream.bytes)
+        return stream
 
     def _write_rows(
         self, stream: ProduceStream, topic: str, rows: pa.RecordBatch, now_ms: int
@@ -227,43 +259,149 @@ def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, p
         yield name, batch if len(names) == 1 else batch.filter(pc.equal(column, name))
 
 
-_producers: dict[SinkOptions, Producer] = {}
+_producers: dict[tuple[SinkOptions, bool], Producer] = {}
 
 
-def write_batches(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Written:
-    """Writes Arrow record batches with this process's producer for these options."""
-    settle()
-    producer = _producers.pop(options, None)
+@contextmanager
+def kept_producer(options: SinkOptions, *, transactional: bool = False) -> Iterator[Producer]:
+    """This process's producer for these options; closed after an error, kept for the next task otherwise."""
+    key = (replace(options, batch=None), transactional)
+    producer = _producers.pop(key, None)
     if producer is not None and not producer.refresh():
         producer.client.close()
         producer = None
     if producer is None:
-        producer = Producer(options)
+        producer = Producer(options, transactional=transactional)
     try:
-        written = producer.write(batches)
+        yield producer
     except BaseException:
         producer.client.close()
         raise
-    _producers[options] = producer
-    return written
+    _producers[key] = producer
+
+
+def write_batches(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Written:
+    """Writes Arrow record batches; when the task is repeated, they are written again."""
+    settle()
+    with kept_producer(options) as producer:
+        stream = producer.write(batches)
+        return Written(stream.records, stream.bytes)
+
+
+def write_part(options: SinkOptions, opened: Opened, batches: Iterator[pa.RecordBatch]) -> Written:
+    """Writes a task's share of a micro-batch in a transaction, which the driver commits. See exactly_once.py.
+
+    All rows are taken in any case: operators before the sink keep their state at the end of them, and they are counted.
+    """
+    settle()
+    context = TaskContext.get()
+    assert context is not None, "write_part runs in a Spark task"
+    number = context.partitionId()
+    batch = _batch_of(options, context)
+    rows = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal rows
+        for piece in batches:
+            if piece.num_rows:
+                rows += piece.num_rows
+                yield piece
+
+    before = rows_before(opened, batch, number)
+    if before is not None:
+        for _ in counted():
+            pass
+        check_rows(opened, number, before, rows)
+        return Written(0, 0, Part(opened, batch, is_left_out=True))
+    pieces = counted()
+    first = next(pieces, None)
+    if first is None:
+        return Written(0, 0, Part(opened, batch))
+    with kept_producer(options, transactional=True) as producer:
+        transaction = producer.begin(task_id(opened.prefix, number), opened.timeout_ms)
+        try:
+            stream = producer.write(chain([first], pieces))
+            transactions = Transactions(producer.client)
+            prepared = mark(transactions, transaction, batch, number, rows, stream.ends)
+        except BrokerError as error:
+            if error.code in LOST:
+                raise TransactionLost(transaction.transactional_id, str(error)) from error
+            raise
+    return Written(stream.records, stream.bytes, Part(opened, batch, prepared))
+
+
+def _batch_of(options: SinkOptions, context: TaskContext) -> Batch:
+    if options.batch is not None:
+        return Batch(*options.batch)
+    query = context.getLocalProperty("sql.streaming.queryId")
+    number = context.getLocalProperty("streaming.sql.batchId")
+    assert query is not None, "Spark tells tasks of their query"
+    assert number is not None, "Spark tells tasks of their micro-batch"
+    return Batch(query, int(number))
+
+
+def open_sink(options: SinkOptions) -> Opened | None:
+    """Begins a micro-batch in the driver; None for a query that writes at least once. Raises OptionError when it shall
+    write exactly once and cannot."""
+    if options.exactly_once is False:
+        return None
+    prefix = prefix_of(options)
+    if prefix is None:
+        if options.exactly_once:
+            raise OptionError(
+                "exactlyOnce=true needs to know the query: set the option checkpointLocation, or kafka.transactional.id "
+                "to a name that no other query has"
+            )
+        return None
+    return open_batch(shared_client(options.client), prefix, options.transaction_timeout_ms)
+
+
+def _parts(messages: Iterable[WriterCommitMessage | None]) -> list[Part]:
+    return [m.part for m in messages if isinstance(m, Written) and m.part is not None]
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write.format("barnabas")`."""
+    """`df.write.format("barnabas")`. For the batches of `foreachBatch` see `write_each_batch`."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
+        if options.batch is None and options.exactly_once:
+            raise OptionError(
+                "exactlyOnce=true is for streaming queries; in foreachBatch use barnabas.pipelines.queries.write_each_batch"
+            )
+        self.opened = None if options.batch is None else open_sink(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return write_batches(self.options, iterator)
+        if self.opened is None:
+            return write_batches(self.options, iterator)
+        return write_part(self.options, self.opened, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self.options.batch is not None:
+            commit_batch(shared_client(self.options.client), _parts(messages), self.options.batch[1])
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        abort_batch(shared_client(self.options.client), _parts(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream.format("barnabas")`, append mode. For update mode see `write_each_batch`."""
+    """`df.writeStream.format("barnabas")`, append mode. For update mode see `write_each_batch`.
 
-    def __init__(self, options: SinkOptions) -> None:
-        settle()  # Spark makes one for each micro-batch to plan it, and one to commit it
+    Spark makes one in the driver for each micro-batch, which goes to the tasks (is_planned), and another to commit it.
+    """
+
+    def __init__(self, options: SinkOptions, *, is_planned: bool) -> None:
+        settle()
         self.options = options
+        self.opened = open_sink(options) if is_planned else None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return write_batches(self.options, iterator)
+        if self.opened is None:
+            return write_batches(self.options, iterator)
+        return write_part(self.options, self.opened, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        commit_batch(shared_client(self.options.client), _parts(messages), batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        abort_batch(shared_client(self.options.client), _parts(messages))

@@ -246,6 +246,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class BarnabasSource(DataSource):
     """The data source that Spark knows as `barnabas`."""
 
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._is_shipped = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_is_shipped": True}
+
     @classmethod
     def name(cls) -> str:
         return "barnabas"
@@ -267,7 +274,8 @@ class BarnabasSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         from barnabas.pipelines.sink import StreamWriter, check_schema
 
-        return StreamWriter(check_schema(self.options, schema))
+        # To plan a micro-batch Spark makes the data source anew; to commit it, it ships the one of the query's start.
+        return StreamWriter(check_schema(self.options, schema), is_planned=not self._is_shipped)
 
 
 def register(spark: SparkSession) -> None:

@@ -33,6 +33,7 @@ class BatchEncoder:
         level: int | None = None,
         batch_bytes_max: int = 900_000,
         first_sticky: int = 0,
+        transactional: bool = False,
     ) -> None: ...
     def append(
         self,

@@ -20,6 +20,9 @@ from barnabas.records.checksum import crc32c
 from barnabas.records.compression import Codec, compress
 
 
+cdef int TRANSACTIONAL = 1 << 4  # bit 4 of a batch's attributes
+
+
 cdef uint32_t murmur2_c(const uint8_t* p, Py_ssize_t length) noexcept nogil:
     """Java's murmur2 with Kafka's seed. Source: org.apache.kafka.common.utils.Utils.murmur2."""
     cdef uint32_t m = 0x5BD1E995
@@ -150,7 +153,8 @@ cdef class BatchEncoder:
 
     partitions: of the topic. batch_bytes_max: uncompressed size after which a batch is closed; one record
     that is larger gets a batch of its own. With a producer id, batches carry sequences that count up from 0
-    per partition, in the order in which `take` and `flush` give them out.
+    per partition, in the order in which `take` and `flush` give them out. transactional: batches say that they belong to
+    the producer's transaction under way.
     A record goes to its given partition, else by murmur2 of its key as Java's producer does, else, without
     a key, to one partition until that one's batch is full (sticky), then to the next.
     """
@@ -161,6 +165,7 @@ cdef class BatchEncoder:
     cdef readonly Py_ssize_t open_bytes
     cdef Py_ssize_t batch_bytes_max
     cdef int codec
+    cdef int attributes
     cdef object level
     cdef int32_t sticky
     cdef OpenBatch* open
@@ -179,6 +184,7 @@ cdef class BatchEncoder:
         level=None,
         Py_ssize_t batch_bytes_max=900_000,
         int32_t first_sticky=0,
+        bint transactional=False,
     ):
         if partitions < 1:
             raise ValueError(f"a topic with {partitions} partitions takes no records")
@@ -188,6 +194,7 @@ cdef class BatchEncoder:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.codec = Codec(codec)
+        self.attributes = self.codec | (TRANSACTIONAL if transactional else 0)
         self.level = level
         self.batch_bytes_max = max(batch_bytes_max, HEADER_BYTES + 1)
         self.sticky = abs(first_sticky) % partitions
@@ -282,7 +289,7 @@ cdef class BatchEncoder:
         store_u32(p + 8, <uint32_t> (batch.size - LOG_OVERHEAD))
         store_u32(p + 12, 0xFFFFFFFF)
         p[16] = 2
-        store_u16(p + 21, self.codec)
+        store_u16(p + 21, self.attributes)
         store_u32(p + 23, batch.records - 1)
         store_u64(p + 27, <uint64_t> batch.base_timestamp)
         store_u64(p + 35, <uint64_t> batch.max_timestamp)
