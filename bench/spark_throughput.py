@@ -116,6 +116,7 @@ class Bench:
         self.plan = plan
         self.results = SparkResults(list(formats))
         self.stamp = time.time_ns()
+        self.sink_options: dict[str, str] = {}
 
     def topic(self, name: str) -> str:
         return f"bench-{name}-{self.stamp}"
@@ -228,6 +229,7 @@ class Bench:
             rows = self.source(name, there, streaming=True).select("key", "value")
             writer = rows.writeStream.format(name).option("kafka.bootstrap.servers", self.bootstrap)
             writer = writer.option("topic", back).option("checkpointLocation", f"{folder}/checkpoint")
+            writer = writer.options(**self.sink_options)
             query = writer.trigger(processingTime=TRIGGER).start()
             try:
                 with Listener(self.bootstrap, back) as listener:

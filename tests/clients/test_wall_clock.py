@@ -11,6 +11,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from barnabas.client.blocking import BlockingClient, NewTopic
+from barnabas.client.transactions import TransactionLost, Transactions
 from barnabas.runtime.clock import SystemClock
 from barnabas.testing import Broker
 from barnabas.wire.errors import ErrorCode
@@ -155,3 +157,23 @@ def test_flushes_and_deletions_keep_their_delays(broker: Broker, clock: SteppedC
         assert time.monotonic() - begun_s < TIMEOUT_S, "its files are not removed"
         time.sleep(0.02)
     assert time.monotonic() - begun_s >= 2, "its files were removed too early"
+
+
+@pytest.mark.parametrize("by_ms", [-HOUR_MS, HOUR_MS], ids=["back", "forward"])
+def test_transactions_keep_their_time_out(broker: Broker, clock: SteppedClock, by_ms: int) -> None:
+    with BlockingClient(broker.bootstrap) as client:
+        client.create_topics([NewTopic("t", 1)])
+        transactions = Transactions(client)
+        long = transactions.begin("long", HOUR_MS // 8)
+        transactions.add_partitions(long, "t", [0])
+        begun_s = time.monotonic()
+        short = transactions.begin("short", SESSION_MS)
+        transactions.add_partitions(short, "t", [0])
+        clock.by_ms = by_ms
+        while transactions.open_ids("short"):
+            assert time.monotonic() - begun_s < TIMEOUT_S, "the transaction does not time out"
+            time.sleep(0.02)
+        assert time.monotonic() - begun_s >= SESSION_MS / 1000, "the transaction has timed out too early"
+        with pytest.raises(TransactionLost):
+            transactions.end(short, commit=True)
+        transactions.end(long, commit=True)

@@ -372,6 +372,10 @@ class CoordinatorRuntime(Generic[C]):
             if seat.is_loaded:
                 yield index, seat.core
 
+    def leader_epoch_of(self, index: int) -> int:
+        """Of a partition whose core is here."""
+        return max(self._seats[index].partition.leader_epoch, 0)
+
     def request(self, name: str, make_event: MakeEvent) -> asyncio.Future[Any]:
         """The reply to an event about one name. On a single node it is there when this returns, unless the core waits."""
         if not self.partition_count:

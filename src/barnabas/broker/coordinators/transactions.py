@@ -64,6 +64,8 @@ class Transactions:
         self._producer_ids = producer_ids
         self._names: dict[int, str] = {}
         """Producer id -> the transactional id that had it when it last wrote: where to look first."""
+        self._orphans: set[WriteMarkers] = set()
+        """Ends of transactions whose coordinator's topic was deleted."""
         self._verifies = True
         self.configure()
         self.markers = MarkerWriter(loop, clock, partitions, groups, lambda: controller.image)
@@ -93,9 +95,21 @@ class Transactions:
         await self.runtime.load_existing()
 
     def on_topics_deleted(self, topics: frozenset[str]) -> None:
-        """All transactional ids end with the topic that keeps them."""
-        if TRANSACTION_TOPIC in topics:
-            self.runtime.topic_deleted()
+        """All transactional ids end with the topic that keeps them. What they had under way is ended first, or readers of
+        committed records would wait for it for ever."""
+        if TRANSACTION_TOPIC not in topics:
+            return
+        now_ms = self._clock.now_ms()
+        left = [
+            (effect, self.runtime.leader_epoch_of(index))
+            for index, core in self.runtime.cores()
+            for effect in core.last_markers(now_ms)
+        ]
+        self.runtime.topic_deleted()
+        self._names.clear()
+        for effect, coordinator_epoch in left:
+            self._orphans.add(effect)
+            self.markers.write_soon(effect, coordinator_epoch)
 
     def poll_timers(self) -> None:
         """Fire what is due now; for tests that move the clock."""
@@ -235,6 +249,8 @@ class Transactions:
 
     def _is_ending(self, effect: WriteMarkers) -> bool:
         """Whether the transaction still waits for its markers, as far as can be known."""
+        if effect in self._orphans:
+            return True
         if not self.runtime.partition_count:
             return False
         core = self.runtime.core_of(effect.transactional_id)
@@ -247,6 +263,9 @@ class Transactions:
 
     def _on_written(self, effect: WriteMarkers) -> bool:
         """The transaction is complete; False while that could not be written."""
+        if effect in self._orphans:
+            self._orphans.discard(effect)
+            return True
         if not self._is_ending(effect):
             return True
         done = self.runtime.request(

@@ -436,6 +436,15 @@ class TransactionCore:
                 self.deadlines[known.transactional_id] = deadline
                 yield Decision(timers=(Timer(known.transactional_id, deadline),))
 
+    def last_markers(self, now_ms: int) -> Iterator[WriteMarkers]:
+        """What remains to be written when the log of this core is deleted: the ends that were decided, and aborts of all
+        else that is under way."""
+        for known in self.transactions.values():
+            if known.state in ENDING:
+                yield _markers(known)
+            elif known.state is TxnState.ONGOING:
+                yield from self._abort(known, now_ms, "its coordinator's topic was deleted").effects
+
     def export(self, name: str, now_ms: int) -> Iterator[Any]:
         """No version has ever kept a transactional id in another partition than Kafka does."""
         return iter(())
