@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.api import telemetry
 from barnabas.broker.api.announced import AnnouncedApis
+from barnabas.broker.api.authorizer import Authorizer
 from barnabas.broker.api.conversion import Conversions
 from barnabas.broker.api.dispatch import Dispatcher
 from barnabas.broker.api.endpoints import Endpoints
@@ -40,7 +41,7 @@ from barnabas.broker.partitions.cleaning import Cleaning
 from barnabas.broker.partitions.moving import Moving
 from barnabas.broker.partitions.registry import Partitions
 from barnabas.broker.partitions.replicating import Replication
-from barnabas.config import broker_identity, broker_network
+from barnabas.config import broker_identity, broker_network, broker_security
 from barnabas.config.option import ConfigError
 from barnabas.cores.fetch import SessionCache
 from barnabas.runtime.machine import Machine
@@ -164,6 +165,13 @@ class BrokerServer:
         groups = GroupCoordinator(config, loop, clock, controller, partitions)
         producer_ids = ProducerIds(lambda: controller.tree, controller.node_id)
         pushed_metrics = telemetry.Telemetry(config, clock)
+        listeners = Listeners(
+            turn,
+            ConnectionLimits(config, quotas.core, clock),
+            config.get(broker_network.SOCKET_REQUEST_MAX_BYTES),
+            _socket_buffers(config),
+            self.machine.new_socket,
+        )
         return Services(
             config=config,
             loop=loop,
@@ -186,15 +194,22 @@ class BrokerServer:
             peers=peers,
             replication=Replication(config, clock, controller.node_id, partitions, peers),
             in_sync=InSync(config, controller, partitions),
-            listeners=Listeners(
-                turn,
-                ConnectionLimits(config, quotas.core, clock),
-                config.get(broker_network.SOCKET_REQUEST_MAX_BYTES),
-                _socket_buffers(config),
-                self.machine.new_socket,
-            ),
+            listeners=listeners,
+            authorizer=self._authorizer(controller, listeners),
             fetch_bytes_max=config.get(broker_network.FETCH_MAX_BYTES),
         )
+
+    def _authorizer(self, controller: Controller, listeners: Listeners) -> Authorizer | None:
+        """None unless the configuration asks for one."""
+        if not self.config.get(broker_security.AUTHORIZER_CLASS_NAME):
+            return None
+        authorizer = Authorizer(self.config, lambda: listeners.connections)
+        acls = controller.image.acls
+        authorizer.set_rules(acls.items())
+        controller.on_acls_changed = lambda resources: authorizer.set_rules(
+            [(resource, acls.get(resource, frozenset())) for resource in resources]
+        )
+        return authorizer
 
     def _listen(self) -> None:
         backlog = self.config.get(broker_network.SOCKET_LISTEN_BACKLOG_SIZE)

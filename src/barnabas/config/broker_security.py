@@ -14,13 +14,13 @@ PER_BROKER: Final = Mode.PER_BROKER
 _JAVA: Final = "Java class; cannot run here."
 
 AUTHORIZER_CLASS_NAME: Final = SECURITY.string(
-    "authorizer.class.name", "", "Any authorizer's name switches access control on."
+    "authorizer.class.name", "", "Any authorizer's name switches access control on.", mark=WORKS
 )
 SUPER_USERS: Final = SECURITY.string(
-    "super.users", "", "Principals that may do everything, as User:a;User:b."
+    "super.users", "", "Principals that may do everything, as User:a;User:b.", mark=WORKS
 )
 ALLOW_EVERYONE_IF_NO_ACL_FOUND: Final = SECURITY.boolean(
-    "allow.everyone.if.no.acl.found", False, "Let everybody use what no ACL names."
+    "allow.everyone.if.no.acl.found", False, "Let everybody use what no ACL names.", mark=WORKS
 )
 SECURITY.class_name(
     "principal.builder.class",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
+from barnabas.cores import acl
 from barnabas.cores import znode_layout as layout
 from barnabas.cores.znode_layout import Assignment, Broker, PartitionState
 from barnabas.cores.znode_ops import Check, Create, Delete, Op
@@ -99,6 +100,8 @@ class ClusterImage:
     by_id: dict[UUID, TopicImage] = field(default_factory=dict)
     configs: dict[ConfigKey, Mapping[str, str]] = field(default_factory=dict)
     config_versions: dict[ConfigKey, int] = field(default_factory=dict, compare=False)  # of their znodes
+    acls: dict[acl.Resource, frozenset[acl.Rule]] = field(default_factory=dict)
+    acl_versions: dict[acl.Resource, int] = field(default_factory=dict, compare=False)  # of their znodes
     deleting: set[str] = field(default_factory=set)
     changes: int = field(default=0, compare=False)  # grows with each node that is replayed
 
@@ -115,6 +118,15 @@ class ClusterImage:
         else:
             self.configs.pop(key, None)
             self.config_versions.pop(key, None)
+
+    def take_acls(self, resource: acl.Resource, source: ClusterImage) -> bool:
+        """Have a resource's access rules as another image has them; whether they differ from those of before."""
+        was, now = self.acls.pop(resource, None), source.acls.get(resource)
+        self.acl_versions.pop(resource, None)
+        if now is not None:
+            self.acls[resource], self.acl_versions[resource] = now, source.acl_versions[resource]
+        self.changes += 1
+        return was != now
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
         """A partition, or None."""
@@ -163,6 +175,10 @@ class ClusterImage:
             self.brokers[broker_id] = layout.decode_broker(broker_id, data, czxid)
         elif parts[:2] == ["admin", "delete_topics"] and len(parts) == 3:
             self.deleting.add(parts[2])
+        elif parts[0] in acl.ROOTS and (resource := acl.resource_of(path)) is not None:
+            # What cannot be read must not be taken for no rule: nobody may do anything then.
+            self.acls[resource], self.acl_versions[resource] = acl.DENY_ALL, version
+            self.acls[resource] = acl.decode_rules(path, data)
         elif path == layout.CONTROLLER:
             self.controller_id = layout.decode_controller(data)
         elif path == layout.CONTROLLER_EPOCH:
@@ -211,6 +227,9 @@ class ClusterImage:
             self.brokers.pop(int(parts[2]), None)
         elif parts[:2] == ["admin", "delete_topics"] and len(parts) == 3:
             self.deleting.discard(parts[2])
+        elif parts[0] in acl.ROOTS and (resource := acl.resource_of(path)) is not None:
+            self.acls.pop(resource, None)
+            self.acl_versions.pop(resource, None)
         elif path == layout.CONTROLLER:
             self.controller_id = -1
 

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from barnabas.cores import acl
+
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
 CONFIG_CHANGES: Final = "/config/changes"
@@ -29,8 +31,6 @@ PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
 ISR_CHANGES: Final = "/isr_change_notification"
 ISR_CHANGE_PREFIX: Final = "/isr_change_notification/isr_change_"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
-ACLS: Final = "/kafka-acl"
-ACL_CHANGES: Final = "/kafka-acl-changes"
 DELEGATION_TOKENS: Final = "/delegation_token"
 FEATURE: Final = "/feature"
 DEFAULT_ENTITY: Final = "<default>"
@@ -54,6 +54,7 @@ PERSISTENT: Final = (
     ISR_CHANGES,
     LOG_DIR_EVENTS,
     PRODUCER_ID_BLOCK,
+    *acl.PARENTS,
 )
 
 _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
@@ -115,6 +116,8 @@ def entity_of(path: str) -> str | None:
         return path
     if parts[0] == "config" and len(parts) >= 3 and parts[1] in CONFIG_TYPES:
         return path
+    if parts[0] in acl.ROOTS:
+        return path if acl.resource_of(path) is not None else None
     return CONTROLLER if path in (CONTROLLER, CONTROLLER_EPOCH) else None
 
 

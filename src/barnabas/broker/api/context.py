@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.cores.acl import CLUSTER_NAME, SUPPORTED, Operation, ResourceType
+
 if TYPE_CHECKING:
     from barnabas.broker.api.services import Services
     from barnabas.broker.net.connection import Connection
@@ -46,6 +48,28 @@ class Context:
     def principal(self) -> str:
         """Who asks, as quotas and access rules name them: "User:alice"."""
         return self.connection.principal
+
+    def allows(self, operation: Operation, kind: ResourceType, name: str, *, quietly: bool = False) -> bool:
+        """Whether the peer may do this; always where there is no authorizer. quietly: a denial is nobody's mistake."""
+        authorizer = self.services.authorizer
+        return authorizer is None or authorizer.allows(
+            self.connection, operation, kind, name, quietly=quietly
+        )
+
+    def allows_cluster(self, operation: Operation, *, quietly: bool = False) -> bool:
+        """The same for the cluster as a whole."""
+        return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME, quietly=quietly)
+
+    def sees_topic(self, name: str) -> bool:
+        """Whether the peer may know of a topic."""
+        return self.allows(Operation.DESCRIBE, ResourceType.TOPIC, name, quietly=True)
+
+    def operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """What the peer may do with a resource, as bits."""
+        authorizer = self.services.authorizer
+        if authorizer is None:
+            return sum(1 << operation for operation in SUPPORTED[kind])
+        return authorizer.operations(self.connection, kind, name)
 
     async def answer_of(self, waiter: ParkedFetch[R]) -> R:
         """What a parked fetch finds. It is given up when its connection closes meanwhile."""

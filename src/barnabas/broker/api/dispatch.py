@@ -15,9 +15,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.api import access
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.produce_lane import ProduceLanes
 from barnabas.broker.cluster.loggers import REQUESTS
+from barnabas.cores.acl import Operation, ResourceType
 from barnabas.wire.apis import BY_KEY, Api
 from barnabas.wire.errors import ApiError, ErrorCode, shortened
 from barnabas.wire.header import Encoded, decode_request_header, encode_response
@@ -87,14 +89,28 @@ class Dispatcher:
         connection.api_versions[key] = version
         if key == PRODUCE_KEY:
             assert isinstance(request, ProduceRequest)
-            _lanes_of(connection).learn(frame, version, request, self._partitions)
+            if self._services.authorizer is None:
+                _lanes_of(connection).learn(frame, version, request, self._partitions)
         context = Context(self._services, connection, version, correlation_id, header.client_id)
+        if key == PRODUCE_KEY and self._services.authorizer is not None:
+            self._learn_allowed(context, frame, request)
         if self._logs_requests:
             self._log_request(api, context, len(frame))
         if self.quotas is None:
             self._run(api, context, request)
         else:
             self._run_counted(self.quotas, api, context, request, len(frame))
+
+    def _learn_allowed(self, context: Context, frame: memoryview, request: Message) -> None:
+        """A short way for a producer that may write; it is forgotten when rules change (Authorizer)."""
+        assert isinstance(request, ProduceRequest)
+        if request.transactional_id is not None and not context.allows(
+            Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id, quietly=True
+        ):
+            return
+        names = {access.name_of(context, topic) or "" for topic in request.topic_data}
+        if all(context.allows(Operation.WRITE, ResourceType.TOPIC, name, quietly=True) for name in names):
+            _lanes_of(context.connection).learn(frame, context.version, request, self._partitions)
 
     @staticmethod
     def _log_request(api: Api, context: Context, size_bytes: int) -> None:
@@ -154,7 +170,10 @@ class Dispatcher:
 
     def _run(self, api: Api, context: Context, request: Message) -> None:
         try:
-            answer = self._handler(api, context.version)(context, request)
+            if self._services.authorizer is None:
+                answer = self._handler(api, context.version)(context, request)
+            else:
+                answer = self._run_allowed(api, context, request)
         except Exception as error:
             answer = self._failed(api, context, request, error)
             if answer is None:
@@ -171,6 +190,26 @@ class Dispatcher:
         context.connection.wait()
         self._tasks.add(future)
         future.add_done_callback(lambda done: self._finish_later(api, context, request, done))
+
+    def _run_allowed(self, api: Api, context: Context, request: Message) -> Answer | Awaitable[Answer]:
+        """The handler's answer to what is allowed of a request. Raises ApiError where nothing of it is."""
+        refused = access.check(api, context, request)
+        if refused is None:
+            return self._handler(api, context.version)(context, request)
+        if access.nothing_left(api, request, context.version):
+            answer: Answer | Awaitable[Answer] = api.response()
+            if isinstance(request, ProduceRequest) and not request.acks:
+                answer = None
+        else:
+            answer = self._handler(api, context.version)(context, request)
+        if isinstance(answer, Message):
+            return refused.join(answer)
+        if answer is None:
+            # A producer that wants no answer notices only that its connection closes.
+            context.connection.close("a produce request with acks=0 was refused")
+            return None
+        assert not isinstance(answer, Encoded), "no API with rows of its own answers with bytes"
+        return _joined(answer, refused)
 
     def _finish_later(
         self, api: Api, context: Context, request: Message, future: asyncio.Future[Answer]
@@ -243,6 +282,11 @@ class Dispatcher:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _joined(answer: Awaitable[Answer], refused: access.Refused) -> Answer:
+    found = await answer
+    return refused.join(found) if isinstance(found, Message) else found
 
 
 def _encoded(answer: Message | Encoded, context: Context) -> list[Any]:

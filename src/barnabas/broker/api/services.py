@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from barnabas.broker.api.announced import AnnouncedApis
+    from barnabas.broker.api.authorizer import Authorizer
     from barnabas.broker.api.conversion import Conversions
     from barnabas.broker.api.endpoints import Endpoints
     from barnabas.broker.api.quotas import Quotas
@@ -58,6 +59,8 @@ class Services:
     peers: Peers
     replication: Replication
     in_sync: InSync
+    authorizer: Authorizer | None
+    """None where everybody may do everything."""
     fetch_bytes_max: int
     """fetch.max.bytes: read for every fetch."""
 

@@ -23,6 +23,7 @@ from barnabas.config.option import ConfigError
 from barnabas.coordination.local import LocalTree
 from barnabas.coordination.tree import NodeExists, TreeError, ZnodeTree
 from barnabas.cores import topic_names
+from barnabas.cores.acl import Resource, Rule, Rules, decide_acls
 from barnabas.cores.cluster_image import ClusterImage, TopicImage
 from barnabas.cores.controller import (
     CreatePartitions,
@@ -92,6 +93,7 @@ class Controller:
         self.node_id = config.node_id
         self.configs = Configs(config, self.image)
         self.on_topics_deleted: Callable[[frozenset[str]], None] = lambda names: None
+        self.on_acls_changed: Callable[[Iterable[Resource]], None] = lambda resources: None
         self.on_configs_changed: Callable[[str, str], None] = lambda kind, entity: None
         self._clock = machine.clock
         self._entropy = machine.entropy
@@ -329,6 +331,10 @@ class Controller:
                 self._partitions.reconfigure(topic)
         self.on_configs_changed(kind, name)
         log.info("options changed", extra={"kind": kind, "entity": name})
+
+    def acls_changed(self, resources: Iterable[Resource]) -> None:
+        """The access rules of resources have changed."""
+        self.on_acls_changed(resources)
 
     async def keep_copies(self) -> None:
         """Keep a checked copy of the tree in every log dir, where the tree is a file of ours."""
@@ -595,6 +601,21 @@ class Controller:
             return kind, name, alter(dict(self.image.config(kind, name)))
 
         await self._change_config(altered, validate_only=False)
+
+    async def alter_acls(self, alter: Callable[[Rules], Mapping[Resource, frozenset[Rule]]]) -> None:
+        """Change access rules. alter: which resources have which rules afterwards, of the rules of now. Raises ApiError."""
+        changed: Mapping[Resource, frozenset[Rule]] = {}
+
+        def decide() -> Iterable[Op]:
+            nonlocal changed
+            changed = alter(self.image.acls)
+            return decide_acls(self.image.acl_versions, changed)
+
+        async def change() -> None:
+            await self._executor.change(decide)
+            self.acls_changed(changed)
+
+        await self._executor.run(change)
 
     async def _change_config(self, altered: Callable[[], AlteredConfig], validate_only: bool) -> None:
         """altered: (kind, entity, its texts after the change), decided anew each time."""

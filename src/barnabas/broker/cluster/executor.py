@@ -33,6 +33,7 @@ from barnabas.coordination.tree import (
     Stat,
     TreeError,
 )
+from barnabas.cores import acl
 from barnabas.cores import znode_layout as layout
 from barnabas.cores.cluster_image import ClusterImage, TopicImage
 from barnabas.cores.controller import decide_completion, decide_removal
@@ -50,7 +51,9 @@ T = TypeVar("T")
 Nodes = Mapping[str, tuple[bytes, Stat]]
 Decide = Callable[[], Iterable[Op | None]]
 
-WATCHED: Final = ("/brokers", "/config", "/admin", layout.CONTROLLER, layout.CONTROLLER_EPOCH)
+WATCHED: Final = (
+    "/brokers", "/config", "/admin", layout.CONTROLLER, layout.CONTROLLER_EPOCH, acl.LITERAL_ROOT, acl.EXTENDED_ROOT,
+)  # fmt: skip
 DECISIONS_MAX: Final = 5
 NODES_PER_TURN: Final = 500
 STATES_PER_READ: Final = 250
@@ -72,6 +75,9 @@ class Followers(Protocol):
 
     def partitions_changed(self, partitions: Sequence[tuple[str, int]]) -> None:
         """Partitions of topics that are shown have other leaders or in-sync replicas."""
+
+    def acls_changed(self, resources: Iterable[acl.Resource]) -> None:
+        """The access rules of resources have changed."""
 
     async def settle(self) -> None:
         """The session, the controller or the live brokers may have changed: be registered, be the controller, elect."""
@@ -431,6 +437,7 @@ class Executor:
         image.changes += 1
         for kind, name in image.configs.keys() | fresh.configs.keys():
             self._take_config(kind, name, fresh)
+        self._take_acls(image.acls.keys() | fresh.acls.keys(), fresh)
         for topic in [topic for topic in image.topics.values() if topic.name not in fresh.topics]:
             await self._hide(topic)
         for topic in fresh.topics.values():
@@ -465,6 +472,8 @@ class Executor:
             _, kind, name = entity[1:].split("/", 2)
             fresh = await self._replayed(await self._read(entity))
             self._take_config(kind, name, fresh)
+        elif (resource := acl.resource_of(entity)) is not None:
+            self._take_acls((resource,), await self._replayed(await self._read(entity)))
         elif entity.startswith(layout.BROKER_IDS + "/"):
             broker_id = int(entity.rpartition("/")[2])
             fresh = await self._replayed(await self._read(entity))
@@ -512,6 +521,11 @@ class Executor:
         self.image.changes += 1
         if self.followers is not None:
             self.followers.config_changed(kind, name)
+
+    def _take_acls(self, resources: Iterable[acl.Resource], fresh: ClusterImage) -> None:
+        changed = [resource for resource in resources if self.image.take_acls(resource, fresh)]
+        if changed and self.followers is not None:
+            self.followers.acls_changed(changed)
 
     # --- topics ----------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from typing import Any, Final, Protocol
 
 from barnabas.broker.net.buffers import SEND_BUFFER_BYTES, SHARED_BUFFER_BYTES, Buffers
 from barnabas.broker.net.senders import Job, Senders
-from barnabas.broker.net.transports import MORE, Buffer, Transport
+from barnabas.broker.net.transports import MORE, V4_IN_V6, Buffer, Transport
 from barnabas.broker.net.turn import Turn
 from barnabas.storage.files import FileSlice
 from barnabas.wire.frame import what_begins
@@ -79,7 +79,7 @@ class Connection:
         "_carry", "_closing", "_fd", "_large", "_large_bytes", "_loop", "_on_closed", "_out", "_paused", "_recv_into",
         "_shared", "_slice_away", "_to_flush", "_transport", "_waiting", "_writer_armed", "api_versions", "client_id",
         "client_software", "closed", "connected_s", "frame_bytes_max", "handler", "kept", "last_active_s", "listener",
-        "principal", "sasl", "serial",
+        "principal", "rights", "sasl", "serial",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, listener: str, handler: FrameHandler, shared: Shared) -> None:
@@ -98,6 +98,8 @@ class Connection:
         self.api_versions: dict[int, int] = {}
         """The version last used of each API key."""
         self.principal = "User:ANONYMOUS"
+        self.rights: dict[Any, bool] = {}
+        """What the authorizer has answered for this peer."""
         self.sasl: Any = None
         """How far the peer has come with logging in; None on listeners without a login."""
         self.frame_bytes_max = shared.request_bytes_max
@@ -128,6 +130,11 @@ class Connection:
     def host(self) -> str:
         """The peer's address alone."""
         return self._transport.peer.rpartition(":")[0]
+
+    @property
+    def plain_host(self) -> str:
+        """The same as access rules name it: an IPv4 peer of a socket for both families is no ::ffff: there."""
+        return self.host.removeprefix(V4_IN_V6)
 
     @property
     def local_host(self) -> str:

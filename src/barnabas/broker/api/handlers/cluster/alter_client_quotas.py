@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from barnabas.broker.api.access import refuse
 from barnabas.broker.api.context import Context
+from barnabas.cores.acl import Operation
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -29,6 +31,8 @@ async def _alter(context: Context, entry: EntryData, validate_only: bool) -> Ent
         ],
     )
     try:
+        if not context.allows_cluster(Operation.ALTER_CONFIGS):
+            raise refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         await context.services.controller.alter_quotas(
             {part.entity_type: part.entity_name for part in entry.entity},
             [(operation.key, None if operation.remove else operation.value) for operation in entry.ops],

@@ -7,6 +7,7 @@ lies calls a move of it off. A partition that is not here yet will be made in th
 from __future__ import annotations
 
 from barnabas.broker.api.context import Context
+from barnabas.cores.acl import Operation
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.errors import LogDirOffline, LogDirUnknown, NameTooLong, PartitionUnknown
 from barnabas.wire.errors import ErrorCode
@@ -30,7 +31,8 @@ def handle(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplic
         row = results.setdefault(name.topic, AlterReplicaLogDirTopicResult(topic_name=name.topic))
         row.partitions.append(
             AlterReplicaLogDirPartitionResult(
-                partition_index=name.partition, error_code=_begin(context, name, path)
+                partition_index=name.partition,
+                error_code=_begin(context, name, path),
             )
         )
     return AlterReplicaLogDirsResponse(results=list(results.values()))
@@ -38,6 +40,8 @@ def handle(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplic
 
 def _begin(context: Context, name: TopicPartition, path: str) -> ErrorCode:
     services = context.services
+    if not context.allows_cluster(Operation.ALTER):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     partition = services.partitions.get(*name)
     if partition is not None and partition.offline is not None:
         return ErrorCode.KAFKA_STORAGE_ERROR

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from barnabas.broker.api.access import refuse
 from barnabas.broker.api.context import Context
+from barnabas.cores.acl import Operation
 from barnabas.security.sasl import scram
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.alter_user_scram_credentials import (
@@ -30,6 +32,8 @@ async def handle(
     for user, wanted in by_user.items():
         result = AlterUserScramCredentialsResult(user=user)
         try:
+            if not context.allows_cluster(Operation.ALTER):
+                raise refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             await context.services.controller.alter_credentials(user, _altered(user, wanted))
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message

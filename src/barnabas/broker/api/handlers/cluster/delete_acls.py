@@ -1,17 +1,61 @@
-"""DeleteAcls (key 31), versions 0 to 3. There is no authorizer, and so there is nothing to delete."""
+"""DeleteAcls (key 31), versions 0 to 3: remove the access rules that match filters. Since 1 of prefixes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from barnabas.broker.api.access import refuse
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.handlers.cluster.describe_acls import NO_AUTHORIZER
-from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+from barnabas.broker.api.handlers.cluster.describe_acls import filter_of, require_authorizer
+from barnabas.cores.acl import Filter, Operation, Resource, Rule, Rules, matching
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+
+Found = list[tuple[Resource, Rule]]
 
 
-def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    return DeleteAclsResponse(
-        filter_results=[
-            DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-            for _ in request.filters
+async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    results = []
+    for row in request.filters:
+        result = DeleteAclsFilterResult(error_message=None)
+        results.append(result)
+        try:
+            require_authorizer(context)
+            if not context.allows_cluster(Operation.ALTER):
+                raise refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            found = await _delete(context, filter_of(row))
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.message
+            continue
+        result.matching_acls = [
+            DeleteAclsMatchingAcl(
+                error_message=None,
+                resource_type=resource.type,
+                resource_name=resource.name,
+                pattern_type=resource.pattern,
+                principal=rule.principal,
+                host=rule.host,
+                operation=rule.operation,
+                permission_type=rule.permission,
+            )
+            for resource, rule in found
         ]
-    )
+    return DeleteAclsResponse(filter_results=results)
+
+
+async def _delete(context: Context, wanted: Filter) -> Found:
+    """Delete what a filter matches; what that was. Raises ApiError."""
+    found: Found = []
+
+    def without(rules: Rules) -> Mapping[Resource, frozenset[Rule]]:
+        matched = dict(matching(rules, wanted))
+        found[:] = [(resource, rule) for resource, gone in matched.items() for rule in gone]
+        return {resource: rules[resource] - set(gone) for resource, gone in matched.items()}
+
+    await context.services.controller.alter_acls(without)
+    return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.handlers.topics.metadata import CLUSTER_OPERATIONS, OPERATIONS_UNKNOWN
+from barnabas.broker.api.handlers.topics.metadata import OPERATIONS_UNKNOWN
+from barnabas.cores.acl import ResourceType
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -23,7 +24,8 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
             error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message="this cluster has brokers only; there are no separate controllers to describe",
         )
-    operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_UNKNOWN
+    wanted = request.include_cluster_authorized_operations
+    operations = context.operations(ResourceType.CLUSTER) if wanted else OPERATIONS_UNKNOWN
     return DescribeClusterResponse(
         cluster_id=services.controller.cluster_id,
         controller_id=services.image.controller_id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from barnabas.broker.api.context import Context
+from barnabas.cores.acl import Operation
 from barnabas.storage.log_manager import DirUsage
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.describe_log_dirs import (
@@ -21,6 +22,8 @@ from barnabas.wire.messages.describe_log_dirs import (
 
 
 def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    if not context.allows_cluster(Operation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}

@@ -11,10 +11,11 @@ from typing import Any, Final
 from uuid import UUID
 
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.handlers.groups.describe_groups import GROUP_OPERATIONS
 from barnabas.broker.api.handlers.topics.metadata import OPERATIONS_UNKNOWN
+from barnabas.cores.acl import ResourceType
 from barnabas.cores.group import ConsumerDescribeReply, DescribeConsumerGroup, DescribedConsumer
 from barnabas.cores.group.consumer.records import by_topic
+from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -32,6 +33,10 @@ async def handle(context: Context, request: ConsumerGroupDescribeRequest) -> Con
     groups, all_allowed = [], request.include_authorized_operations
     for group_id in request.group_ids:
         reply: ConsumerDescribeReply = await context.services.groups.ask(partial(_event, group_id), group_id)
+        if not all(context.sees_topic(name) for member in reply.members for name in member.topics):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            groups.append(DescribedGroup(group_id=group_id, error_code=code))
+            continue
         groups.append(
             DescribedGroup(
                 error_code=reply.error,
@@ -42,7 +47,7 @@ async def handle(context: Context, request: ConsumerGroupDescribeRequest) -> Con
                 assignment_epoch=reply.assignment_epoch,
                 assignor_name=reply.assignor,
                 members=[_member(context, member) for member in reply.members],
-                authorized_operations=GROUP_OPERATIONS
+                authorized_operations=context.operations(ResourceType.GROUP, group_id)
                 if all_allowed and not reply.error
                 else OPERATIONS_UNKNOWN,
             )

@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.broker.api.context import Context
+from barnabas.cores.acl import Operation, ResourceType
 from barnabas.cores.group import ConsumerHeartbeat, ConsumerHeartbeatReply
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.consumer_group_heartbeat import (
@@ -30,6 +31,16 @@ async def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Co
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             error_message="group.coordinator.rebalance.protocols does not name consumer on this broker",
         )
+    refused = next(
+        (
+            name
+            for name in request.subscribed_topic_names or ()
+            if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        ),
+        None,
+    )
+    if refused is not None:
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     groups = context.services.groups
     await groups.match_topics(request.group_id, request.subscribed_topic_regex)
     reply: ConsumerHeartbeatReply = await groups.ask(

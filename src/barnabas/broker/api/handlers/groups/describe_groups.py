@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from barnabas.broker.api.context import Context
+from barnabas.cores.acl import ResourceType
 from barnabas.cores.group.events import DescribeGroup, DescribeReply
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.describe_groups import (
@@ -16,8 +17,6 @@ from barnabas.wire.messages.describe_groups import (
 )
 
 UNKNOWN_IS_ERROR_FROM = 6
-# Every operation bit that Kafka defines for a group: without an authorizer, all are allowed.
-GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8, 10, 11))
 
 
 async def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
@@ -26,7 +25,7 @@ async def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGr
         reply: DescribeReply = await context.services.groups.ask(partial(_event, group_id), group_id)
         described = _described(reply, context.version)
         if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
-            described.authorized_operations = GROUP_OPERATIONS
+            described.authorized_operations = context.operations(ResourceType.GROUP, group_id)
         groups.append(described)
     return DescribeGroupsResponse(groups=groups)
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.broker.api.access import refuse
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.endpoints import Endpoint
 from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
+from barnabas.cores.acl import Operation, ResourceType
 from barnabas.records.partitioner import partition_for_name
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.find_coordinator import (
@@ -69,10 +71,16 @@ async def _find(context: Context, kind: int, key: str) -> Coordinator:
         if kind not in KINDS:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {kind} is none of {KINDS}")
         if kind == SHARE:
+            if not context.allows_cluster(Operation.CLUSTER_ACTION):
+                raise refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             await _prepare_share(context, key)
         elif kind == TRANSACTION:
+            if not context.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+                raise refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             await context.services.transactions.prepare()
         else:
+            if not context.allows(Operation.DESCRIBE, ResourceType.GROUP, key):
+                raise refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             await context.services.groups.prepare()
         node = _leader(context, TOPICS[kind], key)
     except ApiError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.broker.api.context import Context
+from barnabas.cores.acl import Operation, ResourceType
 from barnabas.cores.group.events import ListGroups, ListReply
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -13,6 +14,7 @@ async def handle(context: Context, request: ListGroupsRequest) -> ListGroupsResp
     replies: list[ListReply] = await context.services.groups.ask_all(
         lambda token, now_ms: ListGroups(token, now_ms, states, types)
     )
+    sees_all = context.allows_cluster(Operation.DESCRIBE, quietly=True)
     error = next((reply.error for reply in replies if reply.error), ErrorCode.NONE)
     return ListGroupsResponse(
         error_code=error,
@@ -25,5 +27,7 @@ async def handle(context: Context, request: ListGroupsRequest) -> ListGroupsResp
             )
             for reply in replies
             for group in reply.groups
+            if sees_all
+            or context.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id, quietly=True)
         ],
     )

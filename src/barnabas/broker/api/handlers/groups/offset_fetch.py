@@ -10,11 +10,13 @@ from itertools import islice
 from typing import Final
 
 from barnabas.broker.api.context import Context
+from barnabas.cores.acl import Operation, ResourceType
 from barnabas.cores.group.events import FetchedOffset, FetchOffsets, FetchReply
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -54,6 +56,8 @@ async def _single(context: Context, request: OffsetFetchRequest) -> OffsetFetchR
             row if row.error or row.offset >= 0 else row._replace(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             for row in offsets
         )
+    if request.topics is None:
+        offsets = tuple(row for row in offsets if context.sees_topic(row.topic))
     return OffsetFetchResponse(
         error_code=reply.error,
         topics=[
@@ -84,6 +88,12 @@ async def _group(
     context: Context, group: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     names, unknown = _names(context, group)
+    refused: list[OffsetFetchResponseTopics] = []
+    if group.topics is not None:
+        allowed = [name is None or _is_seen(context, name) for name in names]
+        refused = [_refused(topic) for topic, seen in zip(group.topics, allowed, strict=True) if not seen]
+        group.topics = [topic for topic, seen in zip(group.topics, allowed, strict=True) if seen]
+        names = [name for name, seen in zip(names, allowed, strict=True) if seen]
     asked = None
     if group.topics is not None:
         asked = tuple(
@@ -105,8 +115,34 @@ async def _group(
             for topic, name in zip(group.topics, names, strict=True)
             if name is not None
         ]
-    topics = [_topic(context, name, rows) for name, rows in _by_topic(reply.offsets, counts)]
-    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics + unknown, error_code=reply.error)
+    topics = [
+        _topic(context, name, rows)
+        for name, rows in _by_topic(reply.offsets, counts)
+        if counts is not None or context.sees_topic(name)
+    ]
+    return OffsetFetchResponseGroup(
+        group_id=group.group_id, topics=topics + unknown + refused, error_code=reply.error
+    )
+
+
+def _is_seen(context: Context, name: str) -> bool:
+    return context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _refused(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=-1,
+                metadata="",
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            )
+            for index in topic.partition_indexes
+        ],
+    )
 
 
 def _names(

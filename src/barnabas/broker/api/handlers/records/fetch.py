@@ -14,6 +14,7 @@ from uuid import UUID
 from barnabas.broker.api.context import Context
 from barnabas.broker.partitions.fetching import FetchWaiter, Reading
 from barnabas.broker.partitions.partition import PartitionRead
+from barnabas.cores.acl import Operation, ResourceType
 from barnabas.cores.fetch import INITIAL_EPOCH, FetchPartition, FetchPlan, Key, TopicRef, served_last
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.fetch import (
@@ -60,7 +61,7 @@ def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable
             services.fetch_sessions, lambda: services.fetch_sessions.owner_gone(connection)
         )
     replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
-    find = _finder(services, replica_id, zstd=context.version >= ZSTD_FROM)
+    find = _finder(context, replica_id, zstd=context.version >= ZSTD_FROM)
     if replica_id >= 0:
         _note_follower(plan, find, replica_id)
     reading = Reading(
@@ -123,10 +124,13 @@ def _note_follower(plan: FetchPlan, find: Find, replica_id: int) -> None:
             partition.note_replica_fetch(replica_id, asked)
 
 
-def _finder(services: Services, replica_id: int, *, zstd: bool) -> Find:
+def _finder(context: Context, replica_id: int, *, zstd: bool) -> Find:
     """What finds the partitions of one request. replica_id: of the follower that asks, -1 for a consumer."""
+    services = context.services
     if replica_id < 0:
-        return lambda asked: find_partition(services, asked, zstd=zstd)
+        return consumers_finder(context, zstd=zstd)
+    if not context.allows_cluster(Operation.CLUSTER_ACTION):
+        return lambda asked: (None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def find(asked: FetchPartition) -> tuple[Partition | None, ErrorCode]:
         partition, error = find_partition(services, asked, zstd=zstd)
@@ -140,6 +144,23 @@ def _finder(services: Services, replica_id: int, *, zstd: bool) -> Find:
 def _is_follower(services: Services, partition: Partition, replica_id: int) -> bool:
     """Whether a broker is one that copies the partition from this one."""
     return replica_id in partition.image.replicas and replica_id != services.controller.node_id
+
+
+def consumers_finder(context: Context, *, zstd: bool) -> Find:
+    """What finds partitions for a consumer. Its right to read each is looked at in every fetch, also in a session's."""
+    services = context.services
+    if services.authorizer is None:
+        return lambda asked: find_partition(services, asked, zstd=zstd)
+
+    def find(asked: FetchPartition) -> tuple[Partition | None, ErrorCode]:
+        by_id = isinstance(asked.topic, UUID)
+        name = services.partitions.name_of(asked.topic) if isinstance(asked.topic, UUID) else str(asked.topic)
+        if name is not None and not context.allows(Operation.READ, ResourceType.TOPIC, name):
+            hidden = by_id and not context.sees_topic(name)
+            return None, ErrorCode.UNKNOWN_TOPIC_ID if hidden else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return find_partition(services, asked, zstd=zstd)
+
+    return find
 
 
 def find_partition(

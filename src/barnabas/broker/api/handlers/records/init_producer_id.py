@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.api.context import Context
+from barnabas.cores.acl import Operation, ResourceType
 from barnabas.cores.decision import Producer
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -23,6 +24,8 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
         return _refused(ErrorCode.INVALID_REQUEST)
     try:
         if request.transactional_id is None:
+            if not _may_write(context):
+                return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             producer_id = await context.services.producer_ids.next_id()
             return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
         reply = await context.services.transactions.init_producer(
@@ -37,6 +40,16 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
     if reply.error:
         return _refused(reply.error)
     return InitProducerIdResponse(producer_id=reply.producer_id, producer_epoch=reply.epoch)
+
+
+def _may_write(context: Context) -> bool:
+    """An idempotent producer must be allowed to be one, or to write to some topic (KIP-679)."""
+    authorizer = context.services.authorizer
+    return (
+        authorizer is None
+        or authorizer.allows_some(context.connection, Operation.WRITE, ResourceType.TOPIC)
+        or context.allows_cluster(Operation.IDEMPOTENT_WRITE)
+    )
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.conversion import Converting, known_to_old_clients, message_set_of
-from barnabas.broker.api.handlers.records.fetch import find_partition
+from barnabas.broker.api.handlers.records.fetch import consumers_finder
 from barnabas.broker.partitions.fetching import FetchWaiter, Reading
 from barnabas.broker.partitions.partition import PartitionRead
 from barnabas.cores.fetch import FetchPartition, FetchPlan
@@ -72,7 +72,7 @@ def _reading(context: Context, request: FetchRequest, wanted: list[FetchPartitio
     services = context.services
     return Reading(
         FetchPlan(tuple(wanted), None, True),
-        lambda asked: find_partition(services, asked, zstd=False),
+        consumers_finder(context, zstd=False),
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, services.fetch_bytes_max),
         read_committed=False,

@@ -42,7 +42,9 @@ async def _group(
             group_id=group_id, error_code=reply.error, error_message=reply.message
         )
     if asked.topics is None:
-        wanted = [(name, sorted(indexes)) for _, name, indexes in reply.initialized]
+        wanted = [
+            (name, sorted(indexes)) for _, name, indexes in reply.initialized if context.sees_topic(name)
+        ]
     else:
         wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
     return DescribeShareGroupOffsetsResponseGroup(
@@ -54,7 +56,8 @@ def _topic(
     context: Context, group_id: str, name: str, indexes: list[int]
 ) -> DescribeShareGroupOffsetsResponseTopic:
     topic = DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=[])
-    topic_id = context.services.partitions.id_of(name)
+    is_seen = context.sees_topic(name)
+    topic_id = context.services.partitions.id_of(name) if is_seen else None
     if topic_id is not None:
         topic.topic_id = topic_id
     for index in indexes:
@@ -63,6 +66,9 @@ def _topic(
             partition_index=index, start_offset=UNKNOWN, lag=UNKNOWN
         )
         topic.partitions.append(row)
+        if not is_seen:
+            row.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            continue
         if topic_id is None or partition is None:
             row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             row.error_message = f"there is no {name}-{index}"

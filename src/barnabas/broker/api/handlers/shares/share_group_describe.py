@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any, Final
 
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.handlers.groups.describe_groups import GROUP_OPERATIONS
 from barnabas.broker.api.handlers.topics.metadata import OPERATIONS_UNKNOWN
+from barnabas.cores.acl import ResourceType
 from barnabas.cores.group import DescribedSharer, DescribeShareGroup, ShareDescribeReply
 from barnabas.cores.group.consumer.records import by_topic
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -27,6 +27,10 @@ async def handle(context: Context, request: ShareGroupDescribeRequest) -> ShareG
     groups, all_allowed = [], request.include_authorized_operations
     for group_id in request.group_ids:
         reply = await describe(context, group_id)
+        if not all(context.sees_topic(name) for member in reply.members for name in member.topics):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            groups.append(DescribedGroup(group_id=group_id, error_code=code))
+            continue
         groups.append(
             DescribedGroup(
                 error_code=reply.error,
@@ -37,7 +41,7 @@ async def handle(context: Context, request: ShareGroupDescribeRequest) -> ShareG
                 assignment_epoch=reply.assignment_epoch,
                 assignor_name=ASSIGNOR if reply.error == ErrorCode.NONE else "",
                 members=[_member(context, member) for member in reply.members],
-                authorized_operations=GROUP_OPERATIONS
+                authorized_operations=context.operations(ResourceType.GROUP, group_id)
                 if all_allowed and not reply.error
                 else OPERATIONS_UNKNOWN,
             )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from barnabas.broker.api.context import Context
+from barnabas.cores.acl import Operation, ResourceType
 from barnabas.cores.group import ShareHeartbeat, ShareHeartbeatReply
 from barnabas.cores.group.consumer.records import by_topic
+from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,
@@ -14,6 +16,16 @@ from barnabas.wire.messages.share_group_heartbeat import (
 
 
 async def handle(context: Context, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
+    refused = next(
+        (
+            name
+            for name in request.subscribed_topic_names or ()
+            if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        ),
+        None,
+    )
+    if refused is not None:
+        return ShareGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topics = request.subscribed_topic_names
     reply: ShareHeartbeatReply = await context.services.groups.ask(
         lambda token, now_ms: ShareHeartbeat(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.handlers.topics.metadata import TOPIC_OPERATIONS
 from barnabas.broker.api.handlers.topics.rows import partition_rows
 from barnabas.config import broker_network
+from barnabas.cores.acl import Operation, ResourceType
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.describe_topic_partitions import (
     CursorResponse,
@@ -22,7 +22,7 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Describ
     """Topics in order of name, from the cursor on, until the page is full."""
     image = context.services.image
     cursor = request.cursor
-    names = sorted({topic.name for topic in request.topics} or image.topics)
+    names = sorted({topic.name for topic in request.topics} or filter(context.sees_topic, image.topics))
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
     left = min(
@@ -46,6 +46,10 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Describ
 
 
 def _topic(context: Context, name: str, first: int, limit: int) -> DescribeTopicPartitionsResponseTopic:
+    if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        return DescribeTopicPartitionsResponseTopic(
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name
+        )
     topic = context.services.image.topics.get(name)
     if topic is None:
         error = context.services.controller.name_error(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -54,7 +58,7 @@ def _topic(context: Context, name: str, first: int, limit: int) -> DescribeTopic
         name=name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=context.operations(ResourceType.TOPIC, name),
         partitions=partition_rows(context.services, topic, _row, first, limit),
     )
 

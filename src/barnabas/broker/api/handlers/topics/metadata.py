@@ -17,6 +17,7 @@ from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.once import once
 from barnabas.broker.api.handlers.topics.rows import partition_rows
 from barnabas.config import broker_log
+from barnabas.cores.acl import Operation, ResourceType
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.header import Encoded
 from barnabas.wire.messages.metadata import (
@@ -40,9 +41,6 @@ ANSWERS_KEPT_MAX: Final = 8
 LARGE_ANSWER_PARTITIONS: Final = 1_000
 CREATION_WAIT_S: Final = 2.0
 OPERATIONS_UNKNOWN: Final = -(1 << 31)
-# Every operation bit that Kafka defines for a topic and for the cluster: without an authorizer, all are allowed.
-TOPIC_OPERATIONS: Final = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS: Final = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 
 
 class Key(NamedTuple):
@@ -55,14 +53,15 @@ class Key(NamedTuple):
     endpoints: tuple[object, ...]
     topic_operations: bool
     cluster_operations: bool
+    reader: tuple[str, str]
 
 
 class Answers:
     """Answers that are encoded once: about all topics, and about topics with thousands of partitions.
 
     With 10,000 partitions one takes 20 ms and more to make, in a thread, since nothing else runs on the loop meanwhile.
-    The last few are kept while nothing changes. Everybody may see everything as long as there is no authorizer;
-    what one principal may see has to become part of the key then.
+    The last few are kept while nothing changes. Where there is an authorizer, each principal at each address has answers
+    of its own; `changes` grows with every change of access rules.
     """
 
     def __init__(self) -> None:
@@ -82,6 +81,9 @@ class Answers:
             tuple(services.endpoints.all(context.connection)),
             request.include_topic_authorized_operations,
             request.include_cluster_authorized_operations,
+            ("", "")
+            if services.authorizer is None
+            else (context.connection.principal, context.connection.plain_host),
         )
         found = self._kept.get(key)
         if found is not None:
@@ -134,7 +136,11 @@ def handle(
     services = context.services
     may_create = request.allow_auto_topic_creation or context.version < AUTO_CREATE_SAID_FROM
     if asked is not None and may_create and services.config.get(broker_log.AUTO_CREATE_TOPICS_ENABLE):
-        absent = [topic.name for topic in asked if topic.name and topic.name not in services.image.topics]
+        absent = [
+            topic.name
+            for topic in asked
+            if topic.name and topic.name not in services.image.topics and _may_create(context, topic.name)
+        ]
         if absent:
             return _create_and_answer(context, request, asked, absent)
     # With quotas the answer says how long the client is throttled, so that it cannot be shared.
@@ -149,6 +155,14 @@ def _asked(context: Context, request: MetadataRequest) -> list[MetadataRequestTo
     if not request.topics and context.version < NULL_MEANS_ALL_FROM:
         return None
     return request.topics
+
+
+def _may_create(context: Context, name: str) -> bool:
+    """Whether an unknown topic may be made for the peer, who then must be allowed to know of it as well."""
+    return context.sees_topic(name) and (
+        context.allows_cluster(Operation.CREATE, quietly=True)
+        or context.allows(Operation.CREATE, ResourceType.TOPIC, name, quietly=True)
+    )
 
 
 async def _create_and_answer(
@@ -186,9 +200,10 @@ def _answer(
 ) -> MetadataResponse:
     services = context.services
     image = services.image
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_UNKNOWN
+    operations = request.include_topic_authorized_operations
     if asked is None:
-        topics = [_topic(context, image.topics[name], operations) for name in sorted(image.topics)]
+        names = [name for name in sorted(image.topics) if context.sees_topic(name)]
+        topics = [_topic(context, image.topics[name], operations) for name in names]
     else:
         rows = once(asked, lambda topic: (topic.name, topic.topic_id))
         topics = [_one(context, topic, refused, operations) for topic in rows]
@@ -201,19 +216,23 @@ def _answer(
         controller_id=services.image.controller_id,
         topics=topics,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_UNKNOWN
+            context.operations(ResourceType.CLUSTER)
+            if request.include_cluster_authorized_operations
+            else OPERATIONS_UNKNOWN
         ),
     )
 
 
 def _one(
-    context: Context, asked: MetadataRequestTopic, refused: dict[str, ErrorCode], operations: int
+    context: Context, asked: MetadataRequestTopic, refused: dict[str, ErrorCode], operations: bool
 ) -> MetadataResponseTopic:
     image = context.services.image
     if context.version < IDS_ALONE_FROM and (asked.name is None or asked.topic_id != ZERO_UUID):
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "")
     if asked.name is None or asked.topic_id != ZERO_UUID:
         return _by_id(context, asked.topic_id, operations)
+    if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, asked.name):
+        return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=asked.name)
     topic = image.topics.get(asked.name)
     if topic is not None:
         return _topic(context, topic, operations)
@@ -225,18 +244,20 @@ def _one(
     return MetadataResponseTopic(error_code=error, name=asked.name)
 
 
-def _by_id(context: Context, topic_id: UUID, operations: int) -> MetadataResponseTopic:
+def _by_id(context: Context, topic_id: UUID, operations: bool) -> MetadataResponseTopic:
     topic = context.services.image.by_id.get(topic_id)
-    if topic is None:
+    if topic is None or not context.sees_topic(topic.name):
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
     return _topic(context, topic, operations)
 
 
-def _topic(context: Context, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+def _topic(context: Context, topic: TopicImage, operations: bool) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        topic_authorized_operations=operations,
+        topic_authorized_operations=(
+            context.operations(ResourceType.TOPIC, topic.name) if operations else OPERATIONS_UNKNOWN
+        ),
         partitions=partition_rows(context.services, topic, MetadataResponsePartition),
     )

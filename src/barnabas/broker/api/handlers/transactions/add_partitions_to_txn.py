@@ -11,6 +11,7 @@ from typing import Final
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.once import by_topic
 from barnabas.broker.api.handlers.transactions.answers import closed_as_stale, code_for
+from barnabas.cores.acl import Operation
 from barnabas.cores.decision import Producer
 from barnabas.cores.transactions.state import TV_0, TV_2, TopicPartition
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -55,6 +56,8 @@ async def _one(context: Context, request: AddPartitionsToTxnRequest) -> AddParti
 
 
 async def _many(context: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+    if not context.allows_cluster(Operation.CLUSTER_ACTION):
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return AddPartitionsToTxnResponse(
         error_code=ErrorCode.NONE,
         results_by_transaction=[

@@ -59,7 +59,7 @@ def _described(context: Context, name: str) -> TransactionState:
         transaction_start_time_ms=known.started_ms if known.partitions else -1,
         producer_id=known.producer_id,
         producer_epoch=known.epoch,
-        topics=_topics(known),
+        topics=[topic for topic in _topics(known) if context.sees_topic(topic.topic)],
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from barnabas.broker.api.context import Context
+from barnabas.cores.acl import Operation, ResourceType
 from barnabas.cores.group.consumer.topic_regex import InvalidRegex, compile_topic_regex
 from barnabas.cores.transactions import Transaction, TxnState
 from barnabas.runtime.pace import in_pieces
@@ -45,7 +46,11 @@ async def handle(context: Context, request: ListTransactionsRequest) -> ListTran
             return False
         if request.duration_filter >= 0 and not _runs_longer(known, now_ms, request.duration_filter):
             return False
-        return matches is None or matches(known.transactional_id)
+        if matches is not None and not matches(known.transactional_id):
+            return False
+        return context.allows(
+            Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, known.transactional_id, quietly=True
+        )
 
     rows: list[TransactionState] = []
 

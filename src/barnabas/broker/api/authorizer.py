@@ -1,0 +1,120 @@
+"""Who may do what: asked by the dispatcher and by handlers; answers are kept by connection until rules change.
+
+A connection whose rights were taken away is closed: so a long poll ends, and sessions and short ways that were allowed
+once do not live on. Its client connects again and reads why.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from barnabas.config import broker_security as options
+from barnabas.cores.acl import (
+    CLUSTER_NAME,
+    SUPPORTED,
+    AclIndex,
+    Operation,
+    Resource,
+    ResourceType,
+    Rule,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.net.connection import Connection
+    from barnabas.config.loader import BrokerConfig
+
+audit: Final = logging.getLogger("barnabas.audit")
+log = logging.getLogger("barnabas.authorizer")
+
+KEPT_PER_CONNECTION_MAX: Final = 20_000
+Key = tuple[Operation, ResourceType, str]
+
+
+class Authorizer:
+    """See the module."""
+
+    def __init__(self, config: BrokerConfig, connections: Callable[[], Iterable[Connection]]) -> None:
+        names = config.get(options.SUPER_USERS).split(";")
+        self._super_users = frozenset(name.strip() for name in names if name.strip())
+        self._if_none_found = config.get(options.ALLOW_EVERYONE_IF_NO_ACL_FOUND)
+        self._connections = connections
+        self._index = AclIndex()
+
+    def set_rules(self, changed: Iterable[tuple[Resource, frozenset[Rule]]]) -> None:
+        """Take over the rules of resources; connections forget what they were allowed, or are closed."""
+        for resource, rules in changed:
+            self._index.set(resource, rules)
+        for connection in list(self._connections()):
+            self._review(connection)
+
+    def _review(self, connection: Connection) -> None:
+        kept, connection.rights = connection.rights, {}
+        connection.kept = None  # its short ways: they were learned from requests that were allowed
+        for (operation, kind, name), was_allowed in kept.items():
+            if was_allowed and not self._decide(connection, operation, kind, name):
+                right = f"{operation.name} on {kind.name} {name}"
+                connection.close(f"{connection.principal} may no longer {right}")
+                return
+
+    def allows(
+        self,
+        connection: Connection,
+        operation: Operation,
+        kind: ResourceType,
+        name: str,
+        *,
+        quietly: bool = False,
+    ) -> bool:
+        """Whether the peer of a connection may do this. quietly: a denial only leaves out a row."""
+        key = (operation, kind, name)
+        rights: dict[Key, bool] = connection.rights
+        found = rights.get(key)
+        if found is None:
+            if len(rights) >= KEPT_PER_CONNECTION_MAX:
+                rights.clear()
+            found = rights[key] = self._decide(connection, operation, kind, name)
+            if found:
+                _note(connection, operation, kind, name, allowed=True)
+        if not found and not quietly:
+            _note(connection, operation, kind, name, allowed=False)
+        return found
+
+    def _decide(self, connection: Connection, operation: Operation, kind: ResourceType, name: str) -> bool:
+        principal = connection.principal
+        return principal in self._super_users or self._index.allows(
+            principal, connection.plain_host, operation, kind, name, if_none_found=self._if_none_found
+        )
+
+    def allows_some(self, connection: Connection, operation: Operation, kind: ResourceType) -> bool:
+        """Whether there may be a resource of this type that the peer may do this with."""
+        principal = connection.principal
+        return (
+            principal in self._super_users
+            or self._if_none_found
+            or self._index.allows_any(principal, connection.plain_host, operation, kind)
+        )
+
+    def operations(self, connection: Connection, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """What the peer may do with a resource, as the bits of the protocol's `authorized operations`."""
+        return sum(
+            1 << operation
+            for operation in SUPPORTED[kind]
+            if self.allows(connection, operation, kind, name, quietly=True)
+        )
+
+
+def _note(
+    connection: Connection, operation: Operation, kind: ResourceType, name: str, *, allowed: bool
+) -> None:
+    level = logging.DEBUG if allowed else logging.INFO
+    if audit.isEnabledFor(level):
+        audit.log(
+            level,
+            "allowed" if allowed else "denied",
+            extra={
+                "principal": connection.principal, "operation": operation.name, "host": connection.host,
+                "resource": f"{kind.name}:LITERAL:{name}", "client": connection.client_id,
+            },
+        )  # fmt: skip
