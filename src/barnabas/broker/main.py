@@ -10,13 +10,14 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from barnabas.observe import logs
 from barnabas.runtime import stacks
 from barnabas.runtime.garbage import ShortCollections
 from barnabas.runtime.watchdog import SLOW_TURN_MS, Watchdog
+from barnabas.runtime.workers import WorkerFailed, Workers, call_when_input_ends
 
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
@@ -27,8 +28,17 @@ SLOW_TURN_VARIABLE: Final = "BARNABAS_SLOW_TURN_MS"
 """Environment variable: from how many milliseconds on a turn of the loop is noted in the log."""
 
 
-def run(config: BrokerConfig, log_settings: logs.LogSettings = logs.STANDARD_ERROR) -> int:
-    """Run a broker until SIGTERM or SIGINT; 0 after a clean stop, 1 when it could not start or go on."""
+def run(
+    config: BrokerConfig,
+    log_settings: logs.LogSettings = logs.STANDARD_ERROR,
+    *,
+    workers: Sequence[Sequence[str]] = (),
+    is_worker: bool = False,
+) -> int:
+    """Run a broker until SIGTERM or SIGINT; 0 after a clean stop, 1 when it could not start or go on.
+
+    workers: commands of the other processes of `barnabas start --workers`. is_worker: this is one of them.
+    """
     logs.set_up(log_settings)
     _allow_all_files()
     for name, level in config.logger_levels.items():
@@ -38,7 +48,7 @@ def run(config: BrokerConfig, log_settings: logs.LogSettings = logs.STANDARD_ERR
         log.warning(warning)
     runner = asyncio.Runner(loop_factory=_loop_factory())
     with runner:
-        return runner.run(_serve(config))
+        return runner.run(_serve(config, Workers(workers), is_worker))
 
 
 def _allow_all_files() -> None:
@@ -68,7 +78,7 @@ def _slow_turn_ms() -> float:
         return SLOW_TURN_MS
 
 
-async def _serve(config: BrokerConfig) -> int:
+async def _serve(config: BrokerConfig, workers: Workers, is_worker: bool) -> int:
     from barnabas.broker.server import BrokerServer, StartError
 
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -80,6 +90,8 @@ async def _serve(config: BrokerConfig) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end, 0)
+    if is_worker:
+        call_when_input_ends(lambda: end(0))
     dumps = stacks.StackDumps(loop, config.log_dirs[0] / stacks.FILE)
     broker = BrokerServer(config, on_fatal=lambda: end(1))
     # What start-up allocates stays, millions of objects where there are many partitions: the collector need not look
@@ -98,8 +110,15 @@ async def _serve(config: BrokerConfig) -> int:
     watchdog = Watchdog(loop, _slow_turn_ms())
     watchdog.start()
     dumps.start()
-    print(broker.ready_line(), flush=True)
+    try:
+        await workers.start()
+    except (WorkerFailed, OSError) as error:
+        print(f"barnabas: {error}", file=sys.stderr)
+        end(1)
+    else:
+        print(broker.ready_line(), flush=True)
     code = await ended
+    await workers.stop()
     await broker.stop()
     watchdog.stop()
     dumps.stop()

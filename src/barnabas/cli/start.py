@@ -10,9 +10,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+
+if TYPE_CHECKING:
+    from barnabas.config.loader import BrokerConfig
 
 DEFAULT_PORT: Final = 9092
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -83,6 +86,14 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--log-format", default="text", choices=("text", "json"), help="one line or one JSON object each"
     )
+    made.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="run so many brokers on this machine, one for each core: the next node ids and ports; default 1",
+    )
+    made.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return made
 
 
@@ -123,6 +134,23 @@ def listen_address(text: str) -> str:
     return f"{host or 'localhost'}:{port}"
 
 
+def with_workers(
+    options: argparse.Namespace, overrides: dict[str, str], config: BrokerConfig
+) -> tuple[BrokerConfig, list[list[str]]]:
+    """(the first worker's configuration, the commands of the others). Raises ValueError."""
+    from barnabas.cli import workers
+    from barnabas.config.loader import load
+
+    if not 1 < options.workers <= workers.WORKERS_MAX:
+        raise ValueError(f"--workers {options.workers}: 1 to {workers.WORKERS_MAX} are possible")
+    shared = {**overrides, **workers.shared_options(config)}
+    commands = [
+        workers.command_for(options, {**shared, **workers.other_options(config, number)}, number)
+        for number in range(2, options.workers + 1)
+    ]
+    return load(file=options.config, overrides={**shared, **workers.first_options(config)}), commands
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the broker until a signal stops it; its exit code."""
     try:
@@ -148,8 +176,16 @@ def main(arguments: Sequence[str]) -> int:
     from barnabas.broker.main import run
     from barnabas.observe.logs import LogSettings
 
+    workers: list[list[str]] = []
+    if options.workers != 1:
+        try:
+            config, workers = with_workers(options, overrides, config)
+        except ValueError as error:
+            print(f"barnabas start: {error}", file=sys.stderr)
+            return EXIT_USAGE
+    settings = LogSettings(options.log_level, options.log_file, options.log_format)
     try:
-        code: int = run(config, LogSettings(options.log_level, options.log_file, options.log_format))
+        code: int = run(config, settings, workers=workers, is_worker=options.worker)
     except OSError as error:
         if options.log_file is None or error.filename != str(options.log_file.absolute()):
             raise

@@ -32,6 +32,18 @@ ZOOKEEPER_CONNECT: Final = ZOOKEEPER.string_or_null(
     check=connect_string,
     mark=Mark.WORKS,
 )
+ZNODES_SERVE: Final = ZOOKEEPER.string_or_null(
+    "znodes.serve",
+    "Serves the metadata that this broker keeps to other brokers of the machine, at this Unix socket. Barnabas's own "
+    "option; `barnabas start --workers` sets it.",
+    mark=Mark.WORKS,
+)
+ZNODES_CONNECT: Final = ZOOKEEPER.string_or_null(
+    "znodes.connect",
+    "Uses the metadata that another broker serves at this Unix socket. Barnabas's own option; `barnabas start --workers` "
+    "sets it.",
+    mark=Mark.WORKS,
+)
 ZOOKEEPER_SESSION_TIMEOUT_MS: Final = ZOOKEEPER.integer(
     "zookeeper.session.timeout.ms",
     18_000,

@@ -13,7 +13,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
@@ -359,6 +359,7 @@ class LocalTree(ZnodeTree):
         self._watchers: list[tuple[str, Watcher]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owns_store = False
+        self._before_close: list[Callable[[], Awaitable[None]]] = []
 
     @classmethod
     def open(
@@ -437,8 +438,19 @@ class LocalTree(ZnodeTree):
                 if not event.path or event.path == prefix or event.path.startswith(prefix + "/"):
                     entry[1](event)
 
+    @property
+    def store(self) -> LocalStore:
+        """The file that this is a session with."""
+        return self._store
+
+    def call_before_close(self, function: Callable[[], Awaitable[None]]) -> None:
+        """What uses the same file ends before it is closed."""
+        self._before_close.append(function)
+
     async def close(self) -> None:
         self._watchers.clear()
+        while self._before_close:
+            await self._before_close.pop()()
         loop = asyncio.get_running_loop()
         if self._owns_store:
             await loop.run_in_executor(None, self._store.close)

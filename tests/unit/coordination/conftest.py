@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 import pytest
 
 from barnabas.coordination.local import LocalStore
+from barnabas.coordination.served import ServedTree, TreeServer
 from barnabas.coordination.tree import ZnodeTree
 
 T = TypeVar("T")
@@ -39,6 +40,34 @@ class LocalEnsemble:
         self._store.expire(tree.session_id)
 
     async def close(self) -> None:
+        self._store.close()
+
+
+class ServedEnsemble:
+    """The embedded tree, served to other processes; each session is that of another process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._store = LocalStore(None)
+        self._path = folder / "znodes.sock"
+        self._server: TreeServer | None = None
+        self._open: list[ZnodeTree] = []
+
+    async def session(self) -> ZnodeTree:
+        if self._server is None:
+            self._server = TreeServer(self._store, self._path)
+            await self._server.start()
+        tree = await ServedTree.open(self._path)
+        self._open.append(tree)
+        return tree
+
+    async def expire(self, tree: ZnodeTree) -> None:
+        self._store.expire(tree.session_id)
+
+    async def close(self) -> None:
+        for tree in self._open:
+            await tree.close()
+        if self._server is not None:
+            await self._server.close()
         self._store.close()
 
 
@@ -78,7 +107,7 @@ Scenario = Callable[[Ensemble], Awaitable[T]]
 Runner = Callable[[Scenario[T]], T]
 
 
-@pytest.fixture(params=["memory", "file", "zookeeper"])
+@pytest.fixture(params=["memory", "file", "served", "zookeeper"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Runner[object]:
     """Runs one scenario against an empty tree."""
     address = request.getfixturevalue("zookeeper_address") if request.param == "zookeeper" else ""
@@ -87,6 +116,8 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Runner[object]:
         ensemble: Ensemble
         if address:
             ensemble = ZooKeeperEnsemble(address)
+        elif request.param == "served":
+            ensemble = ServedEnsemble(tmp_path)
         else:
             ensemble = LocalEnsemble(tmp_path / "metadata.db" if request.param == "file" else None)
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker.cluster.zookeeper_logins import access_from
 from barnabas.config import broker_zookeeper
 from barnabas.coordination.local import LocalTree
+from barnabas.coordination.served import SESSION_TIMEOUT_S, ServedTree, TreeServer
 from barnabas.coordination.tree import TreeError, TreeInUse, ZnodeTree
 from barnabas.extras import how_to_install
 from barnabas.storage.checkpoints import read_meta
@@ -38,18 +39,38 @@ def tree_opener(config: BrokerConfig, machine: Machine) -> tuple[OpenTree, float
     if hosts:
         return _zookeeper(config, hosts, session_timeout_s), session_timeout_s
 
+    connect = config.get(broker_zookeeper.ZNODES_CONNECT)
+    if connect:
+        return lambda: ServedTree.open(Path(connect)), SESSION_TIMEOUT_S
+    serve = config.get(broker_zookeeper.ZNODES_SERVE)
+
     async def local() -> ZnodeTree:
         # Nothing is served yet, so the loop may wait for the file.
         path = Path(config.log_dirs[0]) / TREE_FILE
         _require_not_lost(path, config)
         try:
-            return LocalTree.open(path, machine.clock.now_ms, machine.new_pool)
+            tree = LocalTree.open(path, machine.clock.now_ms, machine.new_pool)
         except TreeInUse:
             raise
         except TreeError as error:
             raise TreeError(error.path, f"{error.reason}; {_how_to_restore(config)}") from error
+        if serve:
+            await _serve(tree, Path(serve))
+        return tree
 
     return local, session_timeout_s
+
+
+async def _serve(tree: LocalTree, path: Path) -> None:
+    server = TreeServer(tree.store, path)
+    try:
+        await server.start()
+    except OSError as error:
+        await tree.close()
+        raise TreeError(
+            str(path), f"the metadata cannot be served there: {error.strerror or error}"
+        ) from None
+    tree.call_before_close(server.close)
 
 
 def copies_of(log_dirs: Sequence[str | Path]) -> list[Path]:
