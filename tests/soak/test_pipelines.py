@@ -41,7 +41,6 @@ FAULT_SECONDS = (15.0, 40.0)
 DRAIN_SECONDS = 900.0
 TRIGGER = "5 seconds"
 BUCKETS = 7
-DELETE = b""
 
 COMMON = """
 pipeline: {name}
@@ -244,9 +243,9 @@ def judge(world: World) -> None:
     for name in ("delta", "delta-by"):
         found = DeltaTable(str(world.folder / name)).to_pyarrow_table(columns=["id"])["id"].to_pylist()
         problems += compared(name, good, Counter(found), once=True)
-    files = [
-        str(p) for p in (world.folder / "parquet").rglob("part-*.parquet") if not hidden(p, world.folder)
-    ]
+    # Merged files too: whatever a reader of the folder sees.
+    parquet = world.folder / "parquet"
+    files = [str(p) for p in parquet.rglob("*.parquet") if not hidden(p, world.folder)]
     plain = ds.dataset(files).to_table(columns=["id"])["id"].to_pylist()
     problems += compared("parquet", good, Counter(plain), once=True)
     for table in ("upserts", "rows"):

@@ -214,6 +214,7 @@ def replay_lines(report: ReplayReport, dry_run: bool) -> list[str]:
     lines += [f"  {count:>7,}  for the running query of {name}" for name, count in report.waiting.items()]
     for reason, count in sorted(report.still_bad.items(), key=lambda row: -row[1]):
         lines.append(f"  {count:>7,}  failed again: {reason}")
+    lines += [f"  {count:>7,}  stay where they are: {reason}" for reason, count in report.kept.items()]
     if report.left:
         lines.append(f"  {report.left:>7,}  not asked for: they stay where they are")
     return lines

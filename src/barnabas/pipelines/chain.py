@@ -29,6 +29,7 @@ from barnabas.pipelines.model import Output, PipelineSpec, Query, Step
 from barnabas.pipelines.outgoing import DOCUMENT, JSON_OPTIONS, dead_columns, identified, json_value
 from barnabas.pipelines.steps import STEPS
 from barnabas.pipelines.steps.base import (
+    DELETED,
     OPEN,
     SENT,
     Frame,
@@ -93,6 +94,12 @@ def query_deliverable(
     assert target is not None
     kind = TARGETS[target.kind]
     frame = query_frame(spec, query, rows)
+    if frame.deletes and not kind.deletes(target.options):
+        fail(
+            _place(spec, output, target.kind),
+            f"{target.kind} cannot delete, and records may be deletes (tombstones: deletes): give it a key or an id, or "
+            "write to it with a pipeline of its own",
+        )
     identity = target.options.get("id")
     if output.aggregate is not None:
         frame = _aggregated(spec, output, frame)
@@ -173,10 +180,11 @@ def _columns(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, d
         frame, timestamp = _own(spec, output, frame, "timestamp", output.timestamp, "timestamp")
     frame = with_headers(frame, output.headers, lambda name: _place(spec, output, f"headers.{name}"))
     frame, topic = _topic(spec, output, frame)
+    written = _bytes(frame, value)
     columns = {
         "topic": topic,
         "key": _bytes(frame, key),
-        "value": _bytes(frame, value),
+        "value": F.when(~F.col(DELETED), written) if frame.deletes else written,
         "headers": F.col(SENT),
         "timestamp": timestamp,
     }

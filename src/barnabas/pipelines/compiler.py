@@ -24,6 +24,7 @@ from barnabas.pipelines.plan import Derived, Join, Plan, Relation, Scan, Union
 from barnabas.pipelines.spark_private import knows_charset
 from barnabas.pipelines.steps import STEPS
 from barnabas.pipelines.steps.base import (
+    DELETED,
     ERROR_TYPE,
     OPEN,
     OPEN_TYPE,
@@ -56,16 +57,20 @@ HIDDEN: Final = {
     SKIPPED: "boolean",
     ROW: "string",
     OPEN: OPEN_TYPE,
+    DELETED: "boolean",
 }
 """Columns beside the fields, and their types."""
+ABSENT: Final = {DELETED: False}
+"""What a hidden column holds in rows that do not have it, where that is not null."""
 RIGHT: Final = "_right."
 Places = Callable[[str], Step]
 """Where an entry of a file stands, for messages."""
 
 
-def opened(rows: DataFrame, encoding: str | None = None) -> Frame:
+def opened(rows: DataFrame, encoding: str | None = None, *, deletes: bool = False) -> Frame:
     """Source rows with the record in columns of its own and no fields yet. encoding: how values are written; default
-    UTF-8. Raises PipelineError for one that Java does not know."""
+    UTF-8. deletes: whether records without a value stand for deletes. Raises PipelineError for an encoding that Java does
+    not know."""
     there = set(rows.columns)
     columns = [
         F.col(name[1:]).alias(name)
@@ -74,7 +79,8 @@ def opened(rows: DataFrame, encoding: str | None = None) -> Frame:
         for name in RECORD_COLUMNS
     ]
     data = rows.select(*columns, F.lit(None).cast(ERROR_TYPE).alias("_error"))
-    return Frame(data.withColumns({TEXT: _text(data, encoding), SENT: F.col("_headers")}))
+    data = data.withColumns({TEXT: _text(data, encoding), SENT: F.col("_headers")})
+    return Frame(data.withColumn(DELETED, F.col("_value").isNull()) if deletes else data)
 
 
 def _text(data: DataFrame, encoding: str | None) -> Column:
@@ -158,7 +164,7 @@ class Compiler:
             rows = self.load(relation, as_stream or not origin.table)
             if origin.table:
                 rows = rows.where(F.col("value").isNotNull()) if as_stream else newest(rows)
-            return opened(rows, origin.source.encoding)
+            return opened(rows, origin.source.encoding, deletes=origin.source.deletes)
         if isinstance(origin, Derived):
             return self.buried(origin.relation) if as_stream else self.frame(origin.relation)
         place = place_in(relation, "origin")
@@ -215,7 +221,7 @@ def union(frames: list[tuple[str, Frame]], place: Step) -> Frame:
     def aligned(frame: Frame) -> DataFrame:
         there = set(frame.data.columns)
         columns = [
-            F.col(quoted(name)) if name in there else F.lit(None).cast(kind).alias(name)
+            F.col(quoted(name)) if name in there else F.lit(ABSENT.get(name)).cast(kind).alias(name)
             for name, kind in hidden.items()
         ]
         for name in names:
@@ -253,6 +259,11 @@ def join(plan: Plan, wanted: Join, left: Frame, right: Frame, place: Step) -> Fr
             fail(
                 place,
                 f"the fields of {name} must be known: declare them in the parse step, or name them in a keep step",
+            )
+        if frame.deletes:
+            fail(
+                place,
+                f"records of {name} may be deletes (tombstones: deletes), which have nothing to be joined by",
             )
     both = _same_names(wanted, left, right, place)
     left_data, right_data = (
@@ -333,6 +344,8 @@ def _pair_row(left: Frame, right: Frame) -> Column:
 
 def aggregated(frame: Frame, plan: Aggregate, place: Places, *, timed: bool = False) -> Frame:
     """Groups and their results as fields; rows with an error are left out. timed: with the window's end as event time."""
+    if frame.deletes:
+        fail(place("aggregate"), "records may be deletes (tombstones: deletes), which cannot be counted back")
     frame = replace(frame, data=frame.data.where(F.col("_error").isNull()))
     groups: list[Column] = []
     for sql in plan.by:
@@ -351,26 +364,34 @@ def aggregated(frame: Frame, plan: Aggregate, place: Places, *, timed: bool = Fa
     if plan.window is not None:
         if timed:
             counted = counted.withColumn(EVENT, F.window_time("_window"))
-        counted = counted.withColumn(plan.window.name, F.col("_window")["start"]).drop("_window")
-        fields.insert(0, plan.window.name)
+        ends = dict(zip(plan.window.names, ("start", "end"), strict=False))
+        counted = counted.withColumns({name: F.col("_window")[end] for name, end in ends.items()})
+        counted = counted.drop("_window")
+        fields[:0] = plan.window.names
     return Frame(counted, (*fields, *plan.compute))
 
 
 def _window(frame: Frame, plan: Aggregate, place: Step) -> tuple[Frame, Column]:
     window = plan.window
     assert window is not None
-    every, slide = window.every, window.slide or window.every
+
+    def of(time: str) -> Column:
+        if window.gap is not None:
+            return F.session_window(time, window.gap).alias("_window")
+        assert window.every is not None
+        return F.window(time, window.every, window.slide or window.every).alias("_window")
+
     if window.of is None:
         if EVENT not in frame.data.columns:
             fail(place, "the window needs `of`, a field with a time: what it counts has no event time")
-        return frame, F.window(EVENT, every, slide).alias("_window")
+        return frame, of(EVENT)
     frame, time = expression(frame, window.of, place)
     if frame.kind(time) != "timestamp":
         fail(place, f"{window.of!r} is {frame.kind(time)}, not a timestamp: use a time step before")
     frame = replace(frame, data=frame.data.withColumn("_time", time))
     if plan.late is not None:
         frame = replace(frame, data=frame.data.withWatermark("_time", plan.late))
-    return frame, F.window("_time", every, slide).alias("_window")
+    return frame, of("_time")
 
 
 def group_fields(plan: Aggregate) -> list[str]:
@@ -393,5 +414,9 @@ def aggregated_relation(frame: Frame, plan: Aggregate, place: Places) -> Frame:
         TEXT: json_value(done),
         SKIPPED: F.lit(False),
     }
-    others = {name: F.lit(None).cast(kind) for name, kind in HIDDEN.items() if name not in (*own, ROW, OPEN)}
+    others = {
+        name: F.lit(None).cast(kind)
+        for name, kind in HIDDEN.items()
+        if name not in (*own, ROW, OPEN, DELETED)
+    }
     return replace(done, data=done.data.withColumns({**own, **others}))

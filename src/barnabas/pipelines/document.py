@@ -22,12 +22,14 @@ DURATION: Final = re.compile(r"\d+\s*(milliseconds?|seconds?|minutes?|hours?|day
 class Item:
     """A value in a file: a scalar, a list of Items, or a dict of Items by name.
 
-    where: `file:line`, for messages. what: how to call it (`source.topic`).
+    where: `file:line`, for messages. what: how to call it (`source.topic`). span: from and to which character of the file
+    a scalar stands.
     """
 
     value: Any
     where: str
     what: str
+    span: tuple[int, int] = (0, 0)
 
     def fail(self, message: str) -> NoReturn:
         raise PipelineError(f"{self.where}: {message}")
@@ -128,13 +130,14 @@ def load(path: Path) -> Item:
     return parse(text, str(path))
 
 
-def parse(text: str, name: str) -> Item:
-    """YAML text as an Item; `name` stands in messages."""
+def parse(text: str, name: str, *, fill: bool = True) -> Item:
+    """YAML text as an Item; `name` stands in messages. fill: puts what they name in the place of `${env:...}` and
+    `${file:...}`."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         if node is None:
             raise PipelineError(f"{name}: the file is empty")
-        return _item(node, name, "the pipeline", yaml.SafeLoader(""))
+        return _item(node, name, "the pipeline", yaml.SafeLoader(""), fill)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
@@ -143,7 +146,7 @@ def parse(text: str, name: str) -> Item:
         raise PipelineError(f"{name}: not YAML: {error}") from error
 
 
-def _item(node: yaml.Node, name: str, what: str, loader: yaml.SafeLoader) -> Item:
+def _item(node: yaml.Node, name: str, what: str, loader: yaml.SafeLoader, fill: bool) -> Item:
     where = f"{name}:{node.start_mark.line + 1}"
     if isinstance(node, yaml.MappingNode):
         found: dict[str, Item] = {}
@@ -152,18 +155,21 @@ def _item(node: yaml.Node, name: str, what: str, loader: yaml.SafeLoader) -> Ite
             inner = key if what == "the pipeline" else f"{what}.{key}"
             if key in found:
                 raise PipelineError(f"{name}:{key_node.start_mark.line + 1}: {inner} stands there twice")
-            item = _item(value_node, name, inner, loader)
+            item = _item(value_node, name, inner, loader, fill)
             # The key's line, not the value's: a block value begins on the line after.
-            found[key] = Item(item.value, f"{name}:{key_node.start_mark.line + 1}", inner)
+            found[key] = Item(item.value, f"{name}:{key_node.start_mark.line + 1}", inner, item.span)
         return Item(found, where, what)
     if isinstance(node, yaml.SequenceNode):
-        rows = [_item(child, name, f"{what}[{i + 1}]", loader) for i, child in enumerate(node.value)]
+        rows = [_item(child, name, f"{what}[{i + 1}]", loader, fill) for i, child in enumerate(node.value)]
         return Item(rows, where, what)
     value = loader.construct_object(node)
-    return Item(_filled_in(value, where, what) if isinstance(value, str) else value, where, what)
+    span = (node.start_mark.index, node.end_mark.index)
+    if fill and isinstance(value, str):
+        value = _filled_in(value, where, what)
+    return Item(value, where, what, span)
 
 
-_REFERENCE: Final = re.compile(r"\$(\$\{|\{(env|file):([^}]+)\})")
+REFERENCE: Final = re.compile(r"\$(\$\{|\{(env|file):([^}]+)\})")
 
 
 def _filled_in(text: str, where: str, what: str) -> str:
@@ -181,7 +187,7 @@ def _filled_in(text: str, where: str, what: str) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise PipelineError(f"{where}: {what}: {match[3]} cannot be read: {error}") from error
 
-    return _REFERENCE.sub(found, text)
+    return REFERENCE.sub(found, text)
 
 
 def entries(item: Item) -> Iterator[tuple[str, Item]]:

@@ -95,14 +95,17 @@ class Folder:
         finally:
             out.close()
 
-    def first_line(self, name: str, bytes_max: int) -> bytes:
-        """The first line of a text file, with its end."""
+    def first_row(self, name: str, bytes_max: int) -> bytes | None:
+        """The first row of a CSV file, with its end; lines within quotes belong to it. None when it is longer."""
         stream = self._opened(name)
         try:
             start = bytes(stream.readNBytes(bytes_max))
         finally:
             stream.close()
-        return start[: start.find(b"\n") + 1]
+        end = start.find(b"\n") + 1
+        while end and start.count(b'"', 0, end) % 2:
+            end = start.find(b"\n", end) + 1
+        return start[:end] if end else None
 
     def _codec(self, name: str) -> Any:
         """Hadoop's codec for a name's ending; None for one that is not packed."""

@@ -34,13 +34,20 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Time windows: column `of` (None: the relation's event time) in windows of `every` (beginning each `slide`); `name`
-    is the start's column."""
+    """Time windows: column `of` (None: the relation's event time) in windows of `every` (beginning each `slide`), or in
+    sessions that a pause of `gap` ends; `name` is the start's column, `end` the end's."""
 
     of: str | None
-    every: str
+    every: str | None
     slide: str | None
     name: str
+    gap: str | None = None
+    end: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Its columns."""
+        return [self.name, *([] if self.end is None else [self.end])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,8 @@ class Output:
 @dataclass(frozen=True, slots=True)
 class Source:
     """What is read: of topics, exactly one of topics and pattern. encoding: of the values, where a step reads them as text;
-    None is UTF-8. kind: see sources/. settings: what a kind that is no topic needs."""
+    None is UTF-8. kind: see sources/. settings: what a kind that is no topic needs. deletes: whether a record without a
+    value stands for a delete of its key."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -115,6 +123,7 @@ class Source:
     where: str = field(default="", compare=False)
     kind: str = "topic"
     settings: Mapping[str, Any] = field(default_factory=dict)
+    deletes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +173,7 @@ class Query:
 class PipelineSpec:
     """A whole pipeline: its plan, its outputs and how it runs. where: the file, for messages. group_prefix: what its
     consumer groups' names begin with; default the pipeline's name. relations: of a pipeline with several sources; then
-    `source` is the first of them and there are no `steps`."""
+    `source` is the first of them and there are no `steps`. secrets: values that no message shows."""
 
     name: str
     source: Source
@@ -178,6 +187,7 @@ class PipelineSpec:
     group_prefix: str | None = None
     dead_topic: DeadLetters = field(default_factory=DeadLetters)
     relations: tuple[Relation, ...] = ()
+    secrets: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     @property
     def plan(self) -> Plan:

@@ -10,6 +10,7 @@ from barnabas.client.errors import BrokerUnavailable, ClientError
 from barnabas.client.options import ClientOptions
 from barnabas.pipelines.delivery import TARGETS
 from barnabas.pipelines.errors import BrokerAway, PipelineError
+from barnabas.pipelines.hiding import hide
 from barnabas.pipelines.options import OptionError, client_options, source_options
 from barnabas.pipelines.queries import connection_options, source_settings, takes_replays
 
@@ -22,8 +23,16 @@ CONTACT_SECONDS: Final = 3.0
 def prepare(spec: PipelineSpec, bootstrap: str) -> None:
     """Everything that can be found out before Spark starts: the broker, the topics read, the topics written.
 
-    Topics that are written and not there are made. Raises PipelineError, BrokerAway when no broker answers.
+    Topics that are written and not there are made. Raises PipelineError, BrokerAway when no broker answers; neither shows a
+    secret of the pipeline.
     """
+    try:
+        _prepare(spec, bootstrap)
+    except PipelineError as error:
+        raise type(error)(hide(str(error), spec.secrets)) from None
+
+
+def _prepare(spec: PipelineSpec, bootstrap: str) -> None:
     try:
         base = client_options(connection_options(spec, bootstrap))
     except OptionError as error:

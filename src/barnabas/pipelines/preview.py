@@ -15,7 +15,7 @@ from barnabas.pipelines.chain import query_rows
 from barnabas.pipelines.compiler import opened, run_steps
 from barnabas.pipelines.document import suggestion
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.model import Output, PipelineSpec, Query, Step
+from barnabas.pipelines.model import Output, PipelineSpec, Query, Source, Step
 from barnabas.pipelines.options import client_options
 from barnabas.pipelines.outgoing import json_value
 from barnabas.pipelines.plan import Scan
@@ -83,7 +83,7 @@ def preview(
         return _preview_source(spark, spec, bootstrap, topic, count, oldest)
     table = _records(connection_options(spec, bootstrap), spec, topic, count, oldest)
     steps = spec.steps + _output_steps(spec, output)
-    records = preview_rows(spark, steps, table, spec.source.encoding)
+    records = preview_rows(spark, steps, table, spec.source)
     _add_leaving(spark, spec, _output(spec, output), table, records)
     return records
 
@@ -103,7 +103,7 @@ def _preview_source(
         raise PipelineError(f"{spec.where}: no source reads topic {topic}; {suggestion(topic, by_topic)}")
     relation, source = by_topic[topic]
     table = _records(connection_options(spec, bootstrap), spec, topic, count, oldest)
-    return preview_rows(spark, relation.steps, table, source.encoding)
+    return preview_rows(spark, relation.steps, table, source)
 
 
 def _add_leaving(
@@ -147,7 +147,7 @@ def _records(
 
 
 def preview_rows(
-    spark: SparkSession, steps: tuple[Step, ...], table: pa.Table, encoding: str | None = None
+    spark: SparkSession, steps: tuple[Step, ...], table: pa.Table, source: Source | None = None
 ) -> list[RecordPreview]:
     """The same over records that are there already."""
     adopt_session(spark)
@@ -155,7 +155,8 @@ def preview_rows(
     for row in table.to_pylist():
         place = (row["topic"], row["partition"], row["offset"])
         found[place] = RecordPreview(*place, _text(row["key"]), _text(row["value"]))
-    frame = opened(as_rows(spark, table), encoding)
+    source = source or Source()
+    frame = opened(as_rows(spark, table), source.encoding, deletes=source.deletes)
     for step in steps:
         frame = run_steps(frame, (step,))
         results: dict[tuple[str, int, int], StepResult] = {}

@@ -5,6 +5,9 @@ pipeline's steps as they are now over them. The results go straight to the outpu
 common step did), through the same code and with the same identities as those of the running pipeline. Letters of
 an aggregate are put aside in the topic `<dead letters>-replays`, from where its running query takes them.
 
+Of several sources, a letter takes the place of its record in its source, beside tables as they are now. What leads to a join
+of streams or to an aggregate cannot be put in later: such letters stay, and the report says so.
+
 Letters that were not asked for stay where they are. One that fails again is written to the end of the dead-letter topic with
 its newest reason and with `barnabas.replayed`, and the old one counts as taken. A replay that is killed before it has
 noted what it took delivers that again when it is repeated.
@@ -13,9 +16,10 @@ noted what it took delivers that again when it is repeated.
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +34,7 @@ from pyspark.sql import functions as F
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
 from barnabas.client.errors import ClientError, UnknownTopic
 from barnabas.pipelines.chain import query_deliverable, query_rows
+from barnabas.pipelines.compiler import Load
 from barnabas.pipelines.delivery.base import Delivery, deliver_rows
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.letters import (
@@ -46,12 +51,14 @@ from barnabas.pipelines.letters import (
     spans_of,
     write_marks,
 )
-from barnabas.pipelines.model import Output, PipelineSpec, Query, Step
+from barnabas.pipelines.model import SOURCE, Output, PipelineSpec, Query, Source, Step
 from barnabas.pipelines.offsets import Range
 from barnabas.pipelines.options import client_options
 from barnabas.pipelines.outgoing import HEADER_PREFIX, HEADERS_TYPE
+from barnabas.pipelines.plan import Relation, Scan
 from barnabas.pipelines.queries import connection_options, failure_reason, sink_settings
 from barnabas.pipelines.session import adopt_session
+from barnabas.pipelines.sources import SOURCES, Reading
 from barnabas.pipelines.steps.base import ERROR_TYPE, Frame, computed, expression, spark_reason
 
 if TYPE_CHECKING:
@@ -67,7 +74,8 @@ FIELDS: Final = (
 class ReplayReport:
     """found: letters that no replay took before. chosen: asked for. replayed: of these, went through. still_bad: failed
     again, by reason. left: not asked for, or of no record; they stay where they are. outputs: letters by output that they
-    were delivered to; waiting: letters put aside for the running query of an aggregate."""
+    were delivered to; waiting: letters put aside for the running query of an aggregate. kept: of those asked for, letters
+    that cannot be put through, by reason; they stay where they are as well."""
 
     found: int = 0
     chosen: int = 0
@@ -76,6 +84,29 @@ class ReplayReport:
     still_bad: dict[str, int] = field(default_factory=dict)
     outputs: dict[str, int] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Letters that go the same way. output: the one that failed; None where the steps before all outputs did. place: the
+    relation that failed, and the topic, where there are several sources. scan: the source that they came from."""
+
+    output: str | None
+    place: tuple[str, str] | None = None
+    scan: str = SOURCE
+
+    def rows(self, letters: DataFrame) -> DataFrame:
+        """These letters."""
+        wanted = F.col("output").eqNullSafe(F.lit(self.output))
+        if self.place is not None:
+            wanted = wanted & (failed_relation() == self.place[0]) & (F.col("topic") == self.place[1])
+        return letters.where(wanted)
+
+
+def failed_relation() -> Column:
+    """The relation that a letter's step belongs to, where there are several: `orders: 1 parse`."""
+    return F.substring_index("step", ": ", 1)
 
 
 def replay(
@@ -94,11 +125,6 @@ def replay(
     dry_run: only tell what the steps would make of them. from_beginning: also those that were taken before.
     Raises PipelineError.
     """
-    if spec.relations:
-        raise PipelineError(
-            f"{spec.where or spec.name}: dead letters of a pipeline with several sources are not replayed yet: write the "
-            "repaired records to their topic"
-        )
     adopt_session(spark)
     spark.dataSource.register(LetterSource)
     try:
@@ -109,6 +135,13 @@ def replay(
         raise PipelineError(f"{error}: the pipeline has not run yet") from error
     except ClientError as error:
         raise PipelineError(str(error)) from error
+
+
+def _reads(source: Source, topic: str) -> bool:
+    """Whether a source reads a topic."""
+    return topic in source.topics or (
+        source.pattern is not None and bool(re.fullmatch(source.pattern, topic))
+    )
 
 
 @contextmanager
@@ -146,18 +179,23 @@ class _Replay:
         seen = Observation()
         chosen = self._chosen(letters, seen).persist(StorageLevel.DISK_ONLY)
         try:
+            several = [failed_relation().alias("failed"), "topic"] if self.spec.relations else []
             table = chosen.select(
-                "letter_partition", "letter_offset", "output", F.col("_error")["reason"].alias("reason")
+                "letter_partition",
+                "letter_offset",
+                "output",
+                *several,
+                F.col("_error")["reason"].alias("reason"),
             ).toArrow()
             report = ReplayReport(int(seen.get["found"]), table.num_rows)
             report.left = report.found - report.chosen
             unrepaired = Counter(table.column("reason").drop_null().to_pylist())
-            ready = table.filter(table.column("reason").is_null())
             good = chosen.where(F.col("_error").isNull())
+            ways, ready = self._ways(table.filter(table.column("reason").is_null()), report)
             if dry_run:
-                bad = self._tried(good, ready)
+                bad = self._tried(good, ways)
             else:
-                bad = self._delivered(good, ready, letters, report)
+                bad = self._delivered(good, ways, ready, letters, report)
                 self._note(ready, topic_id)
         finally:
             chosen.unpersist()
@@ -212,14 +250,66 @@ class _Replay:
 
     # --- where they go ------------------------------------------------------------------------------
 
-    def _parts(self, table: pa.Table) -> Iterator[tuple[str | None, int]]:
-        """For which output letters failed (None: for all of them), and how many."""
-        for row in pc.value_counts(table.column("output")).to_pylist():
-            yield row["values"], row["counts"]
+    def _ways(self, table: pa.Table, report: ReplayReport) -> tuple[dict[_Way, int], pa.Table]:
+        """The ways that letters go, with how many go each; and the letters that go one."""
+        if not self.spec.relations:
+            counted = pc.value_counts(table.column("output")).to_pylist()
+            return {_Way(row["values"]): row["counts"] for row in counted}, table
+        ways: dict[_Way, int] = {}
+        goes = []
+        columns = [table.column(name).to_pylist() for name in ("output", "failed", "topic")]
+        known = {key: self._way(*key) for key in set(zip(*columns, strict=True))}
+        for key in zip(*columns, strict=True):
+            way = known[key]
+            goes.append(isinstance(way, _Way))
+            if isinstance(way, _Way):
+                ways[way] = ways.get(way, 0) + 1
+            else:
+                report.kept[way] = report.kept.get(way, 0) + 1
+        return ways, table.filter(pa.array(goes, pa.bool_()))
 
-    def _queries(self, failed: str | None) -> Iterator[Query]:
-        """What is run over letters that failed for one output, or for all of them: one query says what fails again in the
-        common steps."""
+    def _way(self, output: str | None, failed: str | None, topic: str | None) -> _Way | str:
+        """The way of a letter of several sources, or why there is none."""
+        plan = self.spec.plan
+        named = next((o for o in self.spec.outputs if o.name == output), None)
+        relation = failed if named is None else named.relation
+        if relation is None or topic is None or relation not in plan.relations or (output and named is None):
+            return f"the pipeline has no {output or failed} any more"
+        if plan.joins_streams(relation):
+            return (
+                f"{relation} is behind a join of streams or an aggregate, where a record is not put in later"
+            )
+        for below in [named] if named is not None else self._after(relation):
+            if plan.joins_streams(below.relation) or below.aggregate is not None:
+                return f"{relation} leads to {below.name}, which joins or counts: write the repaired record to {topic}"
+        scans = [
+            r.name
+            for r in plan.needed(relation)
+            if isinstance(r.origin, Scan) and not r.origin.table and _reads(r.origin.source, topic)
+        ]
+        if len(scans) != 1:
+            return f"{topic} is read by {len(scans)} sources of {relation} that are no tables"
+        return _Way(output, (failed or "", topic), scans[0])
+
+    def _after(self, relation: str) -> list[Output]:
+        """The outputs that are made of a relation."""
+        plan = self.spec.plan
+        return [o for o in self.spec.outputs if any(r.name == relation for r in plan.needed(o.relation))]
+
+    def _queries(self, way: _Way) -> Iterator[Query]:
+        """What is run over letters that go one way: of what fails again, each relation's is sent by one query."""
+        if way.place is None:
+            yield from self._queries_of_one_source(way.output)
+            return
+        covered: frozenset[str] = frozenset()
+        named = [o for o in self.spec.outputs if o.name == way.output]
+        for output in named or self._after(way.place[0]):
+            sends = self._common(output) - covered
+            covered |= sends
+            yield Query(output.name, output, sends)
+
+    def _queries_of_one_source(self, failed: str | None) -> Iterator[Query]:
+        """The same where all outputs are results of one source."""
         told = False
         for output in self.spec.outputs:
             if failed not in (None, output.name):
@@ -241,37 +331,61 @@ class _Replay:
         return self.spec.plan.carried(output.relation)
 
     def _delivered(
-        self, good: DataFrame, table: pa.Table, letters: Letters, report: ReplayReport
+        self,
+        good: DataFrame,
+        ways: Mapping[_Way, int],
+        table: pa.Table,
+        letters: Letters,
+        report: ReplayReport,
     ) -> list[tuple[str, Any]]:
         """Sends them on; reasons and places of those that failed again, as they now lie in the dead-letter topic."""
         if table.num_rows:
             topic = NewTopic(self.spec.replays, 1, configs={"retention.ms": "-1"})
             self.client.create_topics([topic], exist_ok=True)
-        for failed, count in self._parts(table):
-            rows = good.where(F.col("output").isNull() if failed is None else F.col("output") == failed)
-            for output in self.spec.outputs:
-                if output.aggregate is not None and failed in (None, output.name):
+        for way, count in ways.items():
+            rows = way.rows(good)
+            for output in self.spec.outputs if way.place is None else ():
+                if output.aggregate is not None and way.output in (None, output.name):
                     self._put_aside(rows, output)
                     report.waiting[output.name] = report.waiting.get(output.name, 0) + count
-            for query in self._queries(failed):
-                self._send(rows, query, table, failed)
+            for query in self._queries(way):
+                self._send(rows, query, table, way)
                 if not query.only_dead:
                     report.outputs[query.name] = report.outputs.get(query.name, 0) + count
         return list(self._failed_again(letters))
 
-    def _send(self, rows: DataFrame, query: Query, table: pa.Table, failed: str | None) -> None:
+    def _loaded(self, rows: DataFrame, way: _Way) -> Load:
+        """The letters in the place of the source that they came from; other sources have no records, and tables are as they
+        are now."""
+        letters = rows.select(*RECORD)
+
+        def load(relation: Relation, stream: bool) -> DataFrame:
+            origin = relation.origin
+            assert isinstance(origin, Scan)
+            if relation.name == way.scan:
+                return letters
+            kind = SOURCES[origin.source.kind]
+            if stream:
+                return kind.empty(self.spark, origin.source)
+            settings = {**self.settings, **origin.source.options, "includeHeaders": "true"}
+            settings["subscribe"] = ",".join(origin.source.topics)
+            return kind.rows(self.spark, origin.source, Reading(settings, stream=False))
+
+        return load
+
+    def _send(self, rows: DataFrame, query: Query, table: pa.Table, way: _Way) -> None:
         settings = {**sink_settings(self.spec, query, self.bootstrap), "replay": "true"}
         target = None if query.only_dead else query.output.target
         if target is None:
-            made = query_rows(self.spec, query, rows.select(*RECORD))
+            made = query_rows(self.spec, query, self._loaded(rows, way))
             made.write.format("barnabas").options(**settings).mode("append").save()
             return
-        made, fields, is_open = query_deliverable(self.spec, query, rows.select(*RECORD))
+        made, fields, is_open = query_deliverable(self.spec, query, self._loaded(rows, way))
         name = f"{self.spec.name}.{query.name}"
-        delivery = Delivery(name, self._identity(query, table, failed), 0)
+        delivery = Delivery(name, self._identity(query, table, way), 0)
         deliver_rows(made, delivery, self.spec, query.output.name, target, fields, is_open, settings)
 
-    def _identity(self, query: Query, table: pa.Table, failed: str | None) -> str:
+    def _identity(self, query: Query, table: pa.Table, way: _Way) -> str:
         """Names a delivery by the letters in it and what was done to them: the same replay, repeated, is the same one."""
         places = table.select(["letter_partition", "letter_offset"]).sort_by(
             [("letter_partition", "ascending"), ("letter_offset", "ascending")]
@@ -283,7 +397,8 @@ class _Replay:
             self.spec.dead_letters,
             str(self._view().topic_id),
             self.repair,
-            failed,
+            way.output,
+            *((way.place, way.scan) if way.place is not None else ()),
         )
         digest.update(repr(asked).encode())
         for column in places.columns:
@@ -310,16 +425,15 @@ class _Replay:
 
     # --- what came of it ----------------------------------------------------------------------------
 
-    def _tried(self, good: DataFrame, table: pa.Table) -> list[tuple[str, Any]]:
+    def _tried(self, good: DataFrame, ways: Collection[_Way]) -> list[tuple[str, Any]]:
         """Reasons and places of the letters that the steps cannot handle; nothing is written."""
         found = []
         place = F.struct(*[header_text(name) for name in ("topic", "partition", "offset")])
-        for failed, _ in self._parts(table):
-            rows = good.where(F.col("output").isNull() if failed is None else F.col("output") == failed)
-            for query in self._queries(failed):
+        for way in ways:
+            for query in self._queries(way):
                 if query.output.target is not None:
                     query = replace(query, only_dead=True)
-                made = query_rows(self.spec, query, rows.select(*RECORD))
+                made = query_rows(self.spec, query, self._loaded(way.rows(good), way))
                 bad = made.where(F.col("topic") == self.spec.dead_letters).select(
                     header_text("reason"), place
                 )

@@ -12,9 +12,10 @@ checked by the code that reads the entries.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
+from urllib.parse import unquote
 
 from barnabas.pipelines.document import DURATION, Item
 from barnabas.pipelines.errors import PipelineError
@@ -25,8 +26,32 @@ REFERENCE: Final[Schema] = {"type": "string", "pattern": r"\$\{(env|file):[^}]+\
 SCALAR: Final = ("string", "number", "boolean")
 
 
+PASSWORDS: Final = re.compile(
+    r"""(?ix) (?P<before> ://[^\s/:@'"]*: ) (?P<value> (?:\$\{[^}]*\}|[^\s@'"/])+ ) (?=@)
+    | (?P<key> \b(?:\w*password|passwd|passphrase|pwd|\w*secret\w*|\w*token|api_?key) \s*=\s* )
+      (?P<word> '[^']*' | [^\s;&'"}]+ )"""
+)
+SECRET_NAMES: Final = re.compile(
+    r"(?i)password|passwd|passphrase|pwd|secret|token|credential|signature|salt|jaas\.config|keystore\.key"
+    r"|(?:api|access|account|shared|private)[._-]?key|sas$"
+)
+"""Names whose values are secret, where the names are others' (of a client, a driver, a file system)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A secret in a file. values: what must not be shown. whole: whether all of the item is secret, or passwords in it."""
+
+    item: Item
+    values: tuple[str, ...]
+    whole: bool = True
+
+
 class Shape(Protocol):
     """One kind of entry."""
+
+    def hidden(self, item: Item) -> Iterator[Hidden]:
+        """The secrets in it; nothing where it does not fit."""
 
     def check(self, item: Item) -> None:
         """Raises PipelineError with the line of what does not fit."""
@@ -35,15 +60,42 @@ class Shape(Protocol):
         """The same in JSON Schema."""
 
 
+class Open:
+    """A shape without secrets."""
+
+    __slots__ = ()
+
+    def hidden(self, item: Item) -> Iterator[Hidden]:
+        return iter(())
+
+
+def _scalar(item: Item) -> bool:
+    return not isinstance(item.value, (dict, list)) and item.value is not None
+
+
+def _secret(item: Item) -> Iterator[Hidden]:
+    if _scalar(item):
+        yield Hidden(item, (item.text(),))
+
+
+def _passwords(item: Item) -> Iterator[Hidden]:
+    """Passwords in a URL or in the parameters of a connection."""
+    found = [m["value"] or m["word"] for m in PASSWORDS.finditer(item.text())] if _scalar(item) else []
+    if found:
+        values = [value.strip("'") for value in found]
+        yield Hidden(item, (*values, *map(unquote, values)), whole=False)
+
+
 def _described(schema: Schema, doc: str) -> Schema:
     return {"description": doc, **schema} if doc else schema
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A scalar, taken as text."""
+    """A scalar, taken as text. hides: whether it is secret, or a URL or the like that may hold a password."""
 
     doc: str = ""
+    hides: Literal["nothing", "all", "passwords"] = "nothing"
 
     def check(self, item: Item) -> None:
         item.text()
@@ -51,9 +103,18 @@ class Text:
     def schema(self) -> Schema:
         return _described({"type": list(SCALAR)}, self.doc)
 
+    def hidden(self, item: Item) -> Iterator[Hidden]:
+        return (
+            _secret(item)
+            if self.hides == "all"
+            else _passwords(item)
+            if self.hides != "nothing"
+            else iter(())
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Number(Open):
     """A whole number from `low` up."""
 
     doc: str = ""
@@ -69,7 +130,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Open):
     """true or false."""
 
     doc: str = ""
@@ -83,7 +144,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Open):
     """One of several words. fold: upper case does as well."""
 
     words: Collection[str]
@@ -100,7 +161,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(Open):
     """A whole number, below zero too."""
 
     doc: str = ""
@@ -115,7 +176,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class Matching(Open):
     """Text of a form: a regular expression for the whole of it. meant: what it looks like, for messages."""
 
     pattern: str
@@ -133,7 +194,7 @@ class Matching:
 
 
 @dataclass(frozen=True, slots=True)
-class Duration:
+class Duration(Open):
     """How long something takes, as Spark writes it."""
 
     doc: str = ""
@@ -149,7 +210,7 @@ class Duration:
 
 
 @dataclass(frozen=True, slots=True)
-class Anything:
+class Anything(Open):
     """Whatever stands there."""
 
     doc: str = ""
@@ -178,15 +239,21 @@ class Several:
         rows = {"type": "array", "items": inner, **({"minItems": self.least} if self.least else {})}
         return _described({"anyOf": [rows, inner]}, self.doc)
 
+    def hidden(self, item: Item) -> Iterator[Hidden]:
+        for row in item.items():
+            yield from self.of.hidden(row)
+
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Values under names that the file chooses. suggested: names that editors offer, with what they mean."""
+    """Values under names that the file chooses. suggested: names that editors offer, with what they mean. guarded: values
+    under names like `password` are secret, and others may hold one."""
 
     of: Shape
     doc: str = ""
     suggested: Mapping[str, str] = field(default_factory=dict)
     least: int = 0
+    guarded: bool = False
 
     def open(self, item: Item) -> Mapping[str, Item]:
         """The entries, checked. Raises PipelineError."""
@@ -208,6 +275,13 @@ class Named:
                 name: {**inner, "description": doc} for name, doc in self.suggested.items()
             }
         return _described(found, self.doc)
+
+    def hidden(self, item: Item) -> Iterator[Hidden]:
+        for name, entry in item.value.items() if isinstance(item.value, dict) else ():
+            if not self.guarded:
+                yield from self.of.hidden(entry)
+            else:
+                yield from _secret(entry) if SECRET_NAMES.search(name) else _passwords(entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +327,11 @@ class Group:
             found["dependentRequired"] = {name: [other] for name, other in self.needs.items()}
         return _described(found, self.doc)
 
+    def hidden(self, item: Item) -> Iterator[Hidden]:
+        for name, entry in item.value.items() if isinstance(item.value, dict) else ():
+            if name in self.entries:
+                yield from self.entries[name].hidden(entry)
+
 
 @dataclass(frozen=True, slots=True)
 class Either:
@@ -275,6 +354,10 @@ class Either:
     def schema(self) -> Schema:
         return _described({"anyOf": [shape.schema() for shape in self.shapes]}, self.doc)
 
+    def hidden(self, item: Item) -> Iterator[Hidden]:
+        for shape in self.shapes:
+            yield from shape.hidden(item)
+
 
 @dataclass(frozen=True, slots=True)
 class Defined:
@@ -288,3 +371,6 @@ class Defined:
 
     def schema(self) -> Schema:
         return {"$ref": f"#/$defs/{self.name}"}
+
+    def hidden(self, item: Item) -> Iterator[Hidden]:
+        return self.make().hidden(item)

@@ -36,6 +36,8 @@ from typing import Final
 
 from barnabas.pipelines.delivery import TARGETS
 from barnabas.pipelines.document import Item, load, parse, suggestion
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.hiding import hide, secret_values
 from barnabas.pipelines.model import (
     Aggregate,
     DeadLetters,
@@ -127,7 +129,7 @@ PIPELINE: Final = Group(
         "dead_letters": Either((Text("a topic"), DEAD_LETTERS), "where records go that cannot be handled"),
         "steps": STEP_LIST,
         "outputs": Several(OUTPUT, "where results go", least=1),
-        "spark": Named(Text(), "settings of Spark"),
+        "spark": Named(Text(), "settings of Spark", guarded=True),
         "trigger": TRIGGER,
         "group": Text("what names of consumer groups begin with; default the pipeline's name"),
     },
@@ -147,6 +149,15 @@ def parse_spec(text: str, name: str = "pipeline") -> PipelineSpec:
 
 
 def read_spec(document: Item, where: str) -> PipelineSpec:
+    """Checks a document. Raises PipelineError, which shows no secret of it."""
+    secrets = secret_values(document, PIPELINE)
+    try:
+        return replace(_read_spec(document, where), secrets=secrets)
+    except PipelineError as error:
+        raise PipelineError(hide(str(error), secrets)) from None
+
+
+def _read_spec(document: Item, where: str) -> PipelineSpec:
     top = document.mapping(PIPELINE.entries, PIPELINE.required)
     name = read_name(top["pipeline"])
     outputs = tuple(_output(item) for item in top["outputs"].items())

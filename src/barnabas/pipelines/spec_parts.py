@@ -20,10 +20,13 @@ AGGREGATE: Final = Group(
             {
                 "of": Text("the field with the time; default the event time of what is read"),
                 "every": Duration("how long a window is"),
+                "session": Duration("in place of every: how long a pause ends a session; with emit: final"),
                 "slide": Duration("how often one begins; default one after the other"),
                 "as": Text("the field with the window's start; default window"),
+                "end": Text("a field with the window's end"),
             },
-            required=("every",),
+            one_of=("every", "session"),
+            needs={"slide": "every"},
         ),
         "by": Several(SQL, "what is grouped by"),
         "compute": Named(Text("a Spark SQL aggregate like count(*)"), "fields and their aggregates", least=1),
@@ -70,10 +73,16 @@ def read_aggregate(item: Item) -> Aggregate:
         entry = found["window"].mapping()
         window = Window(
             of=entry["of"].text() if "of" in entry else None,
-            every=entry["every"].text(),
+            every=entry["every"].text() if "every" in entry else None,
             slide=entry["slide"].text() if "slide" in entry else None,
             name=entry["as"].text() if "as" in entry else "window",
+            gap=entry["session"].text() if "session" in entry else None,
+            end=entry["end"].text() if "end" in entry else None,
         )
+        if window.name == window.end:
+            entry["end"].fail(f"end is {window.end!r}, which is the name of the start")
+        if window.gap is not None and "by" not in found:
+            found["window"].fail("sessions need by: Spark keeps them for each group")
     late = found["late"].text() if "late" in found else None
     compute = found["compute"].text_map()
     if not compute:

@@ -215,6 +215,8 @@ def check_outputs(plan: Plan, outputs: tuple[Output, ...], items: list[Item]) ->
                 where.fail("late goes with a window's `of`: how late an event time may be is said with it")
             if aggregate.window.of is not None and aggregate.late is None:
                 where.fail("emit: final needs late: how late a record may come until a window is over")
+        elif aggregate.window is not None and aggregate.window.gap is not None:
+            where.fail("sessions need emit: final: until one is over, its end may still move")
         elif plan.joins_streams(output.relation):
             where.fail(
                 f"{output.relation} joins streams or has an aggregate: what is counted of it can only be given once, with "

@@ -27,6 +27,7 @@ from barnabas.client.blocking import LATEST, BlockingClient
 from barnabas.client.errors import BrokerUnavailable
 from barnabas.client.options import ClientOptions
 from barnabas.pipelines.errors import BrokerAway, PipelineError
+from barnabas.pipelines.hiding import hide
 from barnabas.pipelines.model import PipelineSpec, Query
 from barnabas.pipelines.offsets import parse_offset
 from barnabas.pipelines.options import client_options
@@ -317,6 +318,7 @@ class Supervisor:
         managed.work = self._workers.submit(work)
 
     def _give_up(self, managed: Managed, reason: str) -> None:
+        reason = hide(reason, managed.spec.secrets)
         for stream, _ in managed.running:
             stream.stop()
         if managed.started_at and time.monotonic() - managed.started_at > WELL_SECONDS:

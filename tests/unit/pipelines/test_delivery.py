@@ -18,7 +18,7 @@ from barnabas.pipelines.delivery.base import DeliveryError, Refused, Task
 from barnabas.pipelines.document import from_python
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.outgoing import DOCUMENT, IDENTITY
-from barnabas.pipelines.steps.base import RECORD_COLUMNS
+from barnabas.pipelines.steps.base import DELETED, RECORD_COLUMNS
 
 TASK = Task("p.q", 7, 0)
 
@@ -81,8 +81,8 @@ def array_of(values):
         return pa.array(values, pa.decimal128(38, 0)) if whole else pa.array([str(value) for value in values])
 
 
-def batch_of(*documents, ids=None):
-    """Rows as a task gets them: record columns, error, document, identity, then the fields."""
+def batch_of(*documents, ids=None, gone=None):
+    """Rows as a task gets them: record columns, error, document, identity, then the fields; and which are deletes."""
     count = len(documents)
     columns = {name: pa.array([None] * count, pa.binary()) for name in RECORD_COLUMNS}
     kind = pa.struct([("step", pa.string()), ("reason", pa.string()), ("output", pa.string())])
@@ -91,6 +91,8 @@ def batch_of(*documents, ids=None):
     columns[IDENTITY] = pa.array(ids or [f"t-0-{i}" for i in range(count)])
     for name in documents[0]:
         columns[name] = array_of([d.get(name) for d in documents])
+    if gone is not None:
+        columns[DELETED] = pa.array([i in gone for i in range(count)])
     return pa.record_batch(columns)
 
 
@@ -207,6 +209,29 @@ def test_clickhouse_without_its_table(stand_in):
         TARGETS["clickhouse"].reach(options_of("clickhouse", url=server.url, table="db.t"))
 
 
+def test_deletes_of_documents(stand_in):
+    """A document that is gone already is no error; a delete without an id is refused."""
+    status = {"index": 201, "delete": 404}
+
+    def answer(method, path, body):
+        actions = [json.loads(line) for line in body.splitlines()]
+        kinds = [next(iter(a)) for a in actions if next(iter(a)) in status]
+        return 200, json.dumps({"items": [{kind: {"status": status[kind]}} for kind in kinds]})
+
+    server = stand_in(answer)
+    options = options_of("elasticsearch", url=server.url, index="i", id="name")
+    batch = batch_of({"name": "a"}, {"name": "b"}, {"name": None}, ids=["a", "b", None], gone={1, 2})
+    assert deliver("elasticsearch", options, batch) == [
+        [Refused(2, "a delete needs the document's id, and name is null")]
+    ]
+    (request,) = server.requests
+    assert [json.loads(line) for line in request[2].splitlines()] == [
+        {"index": {"_index": "i", "_id": "a"}},
+        {"name": "a"},
+        {"delete": {"_index": "i", "_id": "b"}},
+    ]
+
+
 # --- databases ------------------------------------------------------------------------------------
 
 
@@ -231,6 +256,32 @@ def test_upsert_by_key(database):
     for _ in range(2):
         assert deliver("database", options, batch) == [[Refused(1, "NOT NULL constraint failed: t.name")]]
     assert rows_in(database, "t") == [(1, "b")]
+
+
+def test_deletes_by_key_keep_their_place_among_the_rows(database):
+    options = options_of("database", driver="sqlite3", connect={"database": database}, table="t", key=["id"])
+    rows = [
+        (1, "a"),
+        (2, "b"),
+        (1, None),
+        (3, "c"),
+        (2, None),
+        (2, "again"),
+        (None, None),
+        (9, None),
+        (4, None),
+    ]
+    batch = batch_of(*[{"id": i, "name": name} for i, name in rows], gone={2, 4, 6, 7})
+    for _ in range(2):
+        assert deliver("database", options, batch) == [
+            [
+                Refused(6, "a delete needs its key, and id is null"),
+                Refused(8, "NOT NULL constraint failed: t.name"),
+            ]
+        ]
+        assert rows_in(database, "t") == [(2, "again"), (3, "c")]
+    unknown = batch_of({"name": "x"}, gone={0})
+    assert deliver("database", options, unknown) == [[Refused(0, "a delete needs its key, and id is null")]]
 
 
 def test_rows_without_a_key_are_added_once(database):

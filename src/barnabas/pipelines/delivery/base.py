@@ -21,8 +21,9 @@ from barnabas.pipelines.columns import DDL_TYPES
 from barnabas.pipelines.document import Item
 from barnabas.pipelines.folders import Folder
 from barnabas.pipelines.outgoing import DOCUMENT, IDENTITY, JSON_OPTIONS, dead_columns
+from barnabas.pipelines.plan import operator_of
 from barnabas.pipelines.shapes import Shape
-from barnabas.pipelines.steps.base import ERROR_TYPE, RECORD_COLUMNS, Frame, quoted
+from barnabas.pipelines.steps.base import DELETED, ERROR_TYPE, RECORD_COLUMNS, Frame, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +85,8 @@ class TargetKind:
     from the driver before anything runs, and raises PipelineError when it does not answer. deliver: runs in a task. write:
     runs in the driver instead, for targets that Spark writes itself (`by_spark` says for which options). repeats: what
     a repeated batch does. takes_open: whether fields need not be known before; None for one that takes documents.
-    takes_bytes: whether records without any field are delivered with their bytes, not as text.
+    takes_bytes: whether records without any field are delivered with their bytes, not as text. deletes: whether rows can
+    be taken away by their key.
     """
 
     name: str
@@ -97,6 +99,7 @@ class TargetKind:
     by_spark: Callable[[Mapping[str, Any]], bool] = lambda _: True
     takes_open: Callable[[Mapping[str, Any]], bool] | None = None
     takes_bytes: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    deletes: Callable[[Mapping[str, Any]], bool] = lambda _: False
 
 
 def deliver_batch(
@@ -142,7 +145,8 @@ def deliver_rows(
         return
     assert kind.deliver is not None
     columns = [*_result_columns(rows), F.col(DOCUMENT), F.col(IDENTITY)]
-    plain = rows.select(*columns, *[_plain(rows, name) for name in fields])
+    marks = [F.col(DELETED)] if DELETED in rows.columns else []
+    plain = _in_order(rows, spec, output).select(*columns, *[_plain(rows, name) for name in fields], *marks)
     work = _Work(kind.name, target.options, delivery, open, kind.deliver, output)
     _bury(plain.mapInArrow(work, RESULT_DDL), spec, settings)
 
@@ -151,6 +155,19 @@ def deliver_rows(
 def checkpoint_identity(spark: SparkSession, checkpoint: str) -> str:
     """The id of the query whose checkpoint this is."""
     return str(Folder(spark, checkpoint).read_note("metadata")["id"]).replace("-", "")
+
+
+def _in_order(rows: DataFrame, spec: PipelineSpec, output: str) -> DataFrame:
+    """The rows in the order of their records, where a step has mixed them: of rows with one key the last one counts."""
+    chosen = next(o for o in spec.outputs if o.name == output)
+    steps = [
+        *chosen.steps,
+        *(step for relation in spec.plan.needed(chosen.relation) for step in relation.steps),
+    ]
+    if chosen.aggregate is not None or not any(operator_of(step).stateful for step in steps):
+        return rows
+    place = ("_topic", "_partition")
+    return rows.repartition(*place).sortWithinPartitions(*place, "_offset")
 
 
 def _good(rows: DataFrame) -> DataFrame:
@@ -255,4 +272,10 @@ def identities(batch: pa.RecordBatch) -> list[str | None]:
 def field_names(batch: pa.RecordBatch) -> list[str]:
     """The fields of the pipeline in a batch, without the record's own columns."""
     names: list[str] = batch.schema.names
-    return names[len(RECORD_COLUMNS) + 3 :]
+    return [name for name in names[len(RECORD_COLUMNS) + 3 :] if name != DELETED]
+
+
+def deletions(batch: pa.RecordBatch) -> list[bool]:
+    """Which rows of a batch stand for a delete."""
+    at = batch.schema.get_field_index(DELETED)
+    return [False] * batch.num_rows if at < 0 else batch.column(at).to_pylist()

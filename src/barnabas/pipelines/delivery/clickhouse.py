@@ -27,7 +27,7 @@ from barnabas.pipelines.shapes import Group, Number, Text
 
 SHAPE: Final = Group(
     {
-        "url": Text("like http://user:password@host:8123"),
+        "url": Text("like http://user:password@host:8123", hides="passwords"),
         "table": Text("a table, or database.table"),
         "ca_file": Text("certificates to trust (PEM)"),
         "deadline_s": Number("how long a busy server is asked again, in seconds; default 120"),

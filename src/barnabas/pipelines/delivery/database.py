@@ -4,7 +4,8 @@
     database: {driver: sqlite3, connect: {database: out.db}, table: requests}     a DB-API module and its arguments
     database: {jdbc: "jdbc:postgresql://db/logs", table: requests, properties: {user: me, driver: org.postgresql.Driver}}
 
-With `key` a row replaces the one with the same key, so a repeated batch changes nothing. Without it rows are added
+With `key` a row replaces the one with the same key, so a repeated batch changes nothing; a record that stands for a delete
+takes the row of its key away. Without it rows are added
 together with a line in the table `barnabas_batches`, in one transaction, which says that this part of the batch
 of this checkpoint is in: a repeated one is skipped. Through JDBC rows are only added: a repeated batch is there twice.
 The table must be there. Fields go to the columns of their names; where the names differ by case only, that is the same
@@ -30,6 +31,7 @@ from barnabas.pipelines.delivery.base import (
     Refused,
     TargetKind,
     Task,
+    deletions,
     documents,
     field_names,
 )
@@ -54,11 +56,13 @@ DIALECTS: Final[Mapping[str, str]] = {
 """DB-API modules and SQLAlchemy's name of the dialect over each."""
 SHAPE: Final = Group(
     {
-        "url": Text("a URL of SQLAlchemy, like postgresql+psycopg://user:password@host/database"),
+        "url": Text(
+            "a URL of SQLAlchemy, like postgresql+psycopg://user:password@host/database", hides="passwords"
+        ),
         "driver": Text("a DB-API module, in place of url"),
-        "connect": Named(Anything(), "arguments of the driver's connect"),
-        "jdbc": Text("a URL of JDBC; its driver with --conf spark.jars=FILE.jar"),
-        "properties": Named(Text(), "properties of the JDBC connection"),
+        "connect": Named(Anything(), "arguments of the driver's connect", guarded=True),
+        "jdbc": Text("a URL of JDBC; its driver with --conf spark.jars=FILE.jar", hides="passwords"),
+        "properties": Named(Text(), "properties of the JDBC connection", guarded=True),
         "table": Text("a table that is there"),
         "key": Several(Text("a column"), "a row replaces the one of the same key"),
         "columns": Named(Text("a column"), "fields whose columns have another name"),
@@ -209,7 +213,10 @@ def _deliver(
                     rows = _open_rows if task.open else _declared_rows
                     columns, ready, refused = rows(options, shape, store.dialect, batch)
                     places = [place for place, _ in ready]
-                    failed = store.add(columns, [row for _, row in ready])
+                    gone = deletions(batch)
+                    failed = store.change(
+                        columns, [row for _, row in ready], [gone[place] for place in places]
+                    )
                     refused += [Refused(places[row], said(reason)) for row, reason in failed]
                     results.append((batch, refused))
             else:
@@ -291,4 +298,5 @@ DATABASE: Final = TargetKind(
     write=_write_jdbc,
     by_spark=lambda options: "jdbc" in options,
     takes_open=lambda options: "jdbc" not in options,
+    deletes=lambda options: bool(options["key"]),
 )

@@ -4,7 +4,8 @@
 
 A document's id is `id` (Spark SQL over the fields), else topic-partition-offset: a repeated batch overwrites
 what it wrote. A document that the server refuses (a field of the wrong type) goes to the dead letters with the
-server's reason; overload (429, 503) is retried with growing pauses.
+server's reason; overload (429, 503) is retried with growing pauses. With an `id`, a record that stands for a delete takes
+its document away.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from barnabas.pipelines.delivery.base import DeliveryError, Refused, TargetKind, Task, documents, identities
+from barnabas.pipelines.delivery.base import (
+    DeliveryError,
+    Refused,
+    TargetKind,
+    Task,
+    deletions,
+    documents,
+    identities,
+)
 from barnabas.pipelines.delivery.http import BACKOFF_MAX_S, BACKOFF_S, RETRIED, HttpTarget, short_text
 from barnabas.pipelines.document import Item
 from barnabas.pipelines.errors import PipelineError
@@ -26,10 +35,10 @@ from barnabas.pipelines.shapes import Group, Number, Text
 BULK_BYTES_MAX: Final = 5 << 20
 SHAPE: Final = Group(
     {
-        "url": Text("like http://user:password@host:9200"),
+        "url": Text("like http://user:password@host:9200", hides="passwords"),
         "index": Text("the index"),
         "id": Text("Spark SQL for the document's id; default topic-partition-offset"),
-        "api_key": Text("in place of user and password"),
+        "api_key": Text("in place of user and password", hides="all"),
         "ca_file": Text("certificates to trust (PEM)"),
         "deadline_s": Number("how long a busy server is asked again, in seconds; default 120"),
     },
@@ -94,20 +103,26 @@ def _deliver(
 
 
 def _send_batch(server: HttpTarget, options: Mapping[str, Any], batch: pa.RecordBatch) -> list[Refused]:
-    lines = []
-    for identity, document in zip(identities(batch), documents(batch), strict=True):
-        action = {"index": {"_index": options["index"], **({} if identity is None else {"_id": identity})}}
-        lines.append(f"{json.dumps(action)}\n{document}\n".encode())
+    lines: dict[int, bytes] = {}
     refused: list[Refused] = []
-    start = 0
-    while start < len(lines):
-        end, size = start, 0
-        while end < len(lines) and (end == start or size + len(lines[end]) <= BULK_BYTES_MAX):
-            size += len(lines[end])
-            end += 1
-        refused += _send(server, {row: lines[row] for row in range(start, end)}, options["deadline_s"])
-        start = end
-    return refused
+    rows = zip(identities(batch), documents(batch), deletions(batch), strict=True)
+    for row, (identity, document, gone) in enumerate(rows):
+        named = {"_index": options["index"], **({} if identity is None else {"_id": identity})}
+        if gone and identity is None:
+            refused.append(Refused(row, f"a delete needs the document's id, and {options['id']} is null"))
+        elif gone:
+            lines[row] = f"{json.dumps({'delete': named})}\n".encode()
+        else:
+            lines[row] = f"{json.dumps({'index': named})}\n{document}\n".encode()
+    waiting: dict[int, bytes] = {}
+    size = 0
+    for row, line in lines.items():
+        if waiting and size + len(line) > BULK_BYTES_MAX:
+            refused += _send(server, waiting, options["deadline_s"])
+            waiting, size = {}, 0
+        waiting[row] = line
+        size += len(line)
+    return refused + (_send(server, waiting, options["deadline_s"]) if waiting else [])
 
 
 def _send(server: HttpTarget, waiting: dict[int, bytes], deadline_s: float) -> list[Refused]:
@@ -124,9 +139,11 @@ def _send(server: HttpTarget, waiting: dict[int, bytes], deadline_s: float) -> l
             )
         again: dict[int, bytes] = {}
         for (row, line), item in zip(list(waiting.items()), json.loads(answer.body)["items"], strict=True):
-            result = next(iter(item.values()))
+            ((action, result),) = item.items()
             if result["status"] in RETRIED:
                 again[row] = line
+            elif action == "delete" and result["status"] == 404 and "error" not in result:
+                pass  # there is nothing to delete any more
             elif result["status"] >= 400:
                 refused.append(Refused(row, _reason(result)))
         if again and time.monotonic() + pause_s > give_up:
@@ -155,4 +172,5 @@ ELASTICSEARCH: Final = TargetKind(
     _check,
     _reach,
     deliver=_deliver,
+    deletes=lambda options: "id" in options,
 )

@@ -55,7 +55,7 @@ SHAPE: Final = Group(
             "small files become larger ones",
         ),
         "rows_per_file": Number("default 1000000"),
-        "storage": Named(Text(), "how deltalake reaches the table's bucket"),
+        "storage": Named(Text(), "how deltalake reaches the table's bucket", guarded=True),
     },
     "files, or a Delta Lake table",
     required=("path",),

@@ -52,7 +52,9 @@ def _alike(
     for batch, name in files:
         common: Any = None
         if options["format"] == "csv" and options["header"]:
-            common = folder.first_line(name, HEADER_BYTES_MAX)
+            common = folder.first_row(name, HEADER_BYTES_MAX)
+            if common is None:
+                continue  # no header that could be written once
         elif options["format"] in ("parquet", "orc"):
             common = spark.read.format(options["format"]).load(f"{options['path']}/{name}").schema.json()
         found[_ending(name), common].append((batch, name))

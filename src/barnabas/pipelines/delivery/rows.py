@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -75,6 +76,28 @@ def from_json(value: Any, kind: sa.types.TypeEngine[Any], column: str) -> Any:
     return str(text)
 
 
+@dataclass(slots=True)
+class _Pending:
+    """Rows to add and keys to delete, by their places, that have no key in common: so their order is of no matter."""
+
+    adding: dict[int, Row] = field(default_factory=dict)
+    deleting: dict[int, Row] = field(default_factory=dict)
+    _keys: dict[bool, set[Row]] = field(default_factory=lambda: {False: set(), True: set()})
+
+    def opposes(self, key: Row, gone: bool) -> bool:
+        """Whether the opposite is pending for this key."""
+        return self._folded(key) in self._keys[not gone]
+
+    def note(self, place: int, row: Row, key: Row, gone: bool) -> None:
+        (self.deleting if gone else self.adding)[place] = row
+        self._keys[gone].add(self._folded(key))
+
+    @staticmethod
+    def _folded(key: Row) -> Row:
+        """Keys that some database may take for the same are the same here."""
+        return tuple(str(value).strip().casefold() for value in key)
+
+
 class Store:
     """Adds rows to a table, or with a key replaces those that are there. All within the connection's transaction."""
 
@@ -95,12 +118,53 @@ class Store:
             self._add(columns, rows, 0, refused)
         return refused
 
+    def change(self, columns: list[str], rows: list[Row], gone: list[bool]) -> list[tuple[int, Exception]]:
+        """Stores rows as `add` does, in order with others (`gone`) of which only the key counts: they take the row of
+        their key away."""
+        if not any(gone):
+            return self.add(columns, rows)
+        refused: list[tuple[int, Exception]] = []
+        missing = [name for name in self.key if name not in columns]
+        at = [] if missing else [columns.index(name) for name in self.key]
+        pending = _Pending()
+        for place, (row, is_gone) in enumerate(zip(rows, gone, strict=True)):
+            key = tuple(row[i] for i in at)
+            if is_gone and (missing or None in key):
+                name = missing[0] if missing else self.key[key.index(None)]
+                refused.append((place, ValueError(f"a delete needs its key, and {name} is null")))
+                continue
+            if pending.opposes(key, is_gone):
+                refused += self._flush(columns, pending)
+                pending = _Pending()
+            pending.note(place, key if is_gone else row, key, is_gone)
+        return sorted([*refused, *self._flush(columns, pending)], key=lambda pair: pair[0])
+
+    def _flush(self, columns: list[str], pending: _Pending) -> list[tuple[int, Exception]]:
+        refused = self.add(columns, list(pending.adding.values()))
+        places = list(pending.adding)
+        failed: list[tuple[int, Exception]] = []
+        if pending.deleting:
+            self._try(self._delete, self.key, list(pending.deleting.values()), 0, failed)
+        others = list(pending.deleting)
+        return [(places[i], why) for i, why in refused] + [(others[i], why) for i, why in failed]
+
     def _add(
         self, columns: list[str], rows: list[Row], at: int, refused: list[tuple[int, Exception]]
     ) -> None:
+        self._try(self._copied if self._copies else self._insert, columns, rows, at, refused)
+
+    def _try(
+        self,
+        work: Callable[[list[str], list[Row]], None],
+        columns: list[str],
+        rows: list[Row],
+        at: int,
+        refused: list[tuple[int, Exception]],
+    ) -> None:
+        """Does it for all rows, or where the database refuses one, for those that it takes."""
         try:
             with self.connection.begin_nested():
-                (self._copy if self._copies and len(rows) > 1 else self._insert)(columns, rows)
+                work(columns, rows)
         except REFUSALS as error:
             if len(rows) == 1:
                 if len(refused) >= REFUSED_ROWS_MAX:
@@ -109,8 +173,17 @@ class Store:
                 return
             self._staged = []  # it went with the savepoint
             half = len(rows) // 2
-            self._add(columns, rows[:half], at, refused)
-            self._add(columns, rows[half:], at + half, refused)
+            self._try(work, columns, rows[:half], at, refused)
+            self._try(work, columns, rows[half:], at + half, refused)
+
+    def _delete(self, columns: list[str], rows: list[Row]) -> None:
+        table = sa.table(self.table, *[sa.column(name) for name in columns], schema=self.schema)
+        same = [table.c[name] == sa.bindparam(f"v{i}") for i, name in enumerate(columns)]
+        given = [{f"v{i}": value for i, value in enumerate(row)} for row in rows]
+        self.connection.execute(sa.delete(table).where(*same), given)
+
+    def _copied(self, columns: list[str], rows: list[Row]) -> None:
+        (self._copy if len(rows) > 1 else self._insert)(columns, rows)
 
     def _insert(self, columns: list[str], rows: list[Row]) -> None:
         table = sa.table(self.table, *[sa.column(name) for name in columns], schema=self.schema)

@@ -34,10 +34,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.hiding import masked
 from barnabas.pipelines.preview import preview
 from barnabas.pipelines.queries import address_of
-from barnabas.pipelines.server.manager import Manager, masked
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.server.manager import Manager
+from barnabas.pipelines.spec import PIPELINE, parse_spec
 from barnabas.pipelines.supervisor import Wanted
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -136,7 +137,8 @@ class Api:
     async def text(self, request: Request) -> Any:
         """A pipeline's file."""
         return PlainTextResponse(
-            masked(self.manager.get(request.path_params["name"]).text), media_type="application/yaml"
+            masked(self.manager.get(request.path_params["name"]).text, PIPELINE),
+            media_type="application/yaml",
         )
 
     async def remove(self, request: Request) -> Any:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from barnabas.pipelines.document import suggestion
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.folders import Folder, join
+from barnabas.pipelines.hiding import MASK
 from barnabas.pipelines.model import PipelineSpec
 from barnabas.pipelines.preparing import prepare
 from barnabas.pipelines.queries import address_of, stop_file
@@ -149,19 +149,6 @@ class Manager(Supervisor):
     def status(self, name: str) -> dict[str, Any]:
         """State, rates, lag and the last error of a pipeline, as plain data; asks nobody."""
         return self.status_of(self.get(name))
-
-
-MASK: Final = "********"
-_SECRET: Final = re.compile(
-    r"""(?ix) ( ["']? [\w.\-]* (?:password|passphrase|secret|token|api_key|jaas\.config|salt) [\w.\-]* ["']? \s*:\s* )
-    (?!["']?\$\{) ( "(?:[^"\\]|\\.)*" | '[^']*' | [^\s,}#][^,}\n]* )"""
-)
-_IN_URL: Final = re.compile(r"(://[^\s/:@'\"]*:)(?!\$\{)[^\s@'\"]+@")
-
-
-def masked(text: str) -> str:
-    """A pipeline file without the secrets that were written into it; `${env:NAME}` stays."""
-    return _IN_URL.sub(rf"\g<1>{MASK}@", _SECRET.sub(rf"\g<1>{MASK}", text))
 
 
 def _replace(path: Path, text: str) -> None:

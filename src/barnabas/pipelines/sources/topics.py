@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WORDS: Final = ("earliest", "latest")
+TOMBSTONES: Final = ("records", "deletes")
 START: Final = Group(
     {
         "at": Text("a time like 2026-01-31T12:00:00Z, or milliseconds since 1970"),
@@ -45,7 +46,9 @@ def option_names(known: Mapping[str, Option]) -> Named:
         for option in known.values()
         if option.name in shown_names(known, in_files=True)
     }
-    return Named(Text(), "options of the data source, and kafka.* for the client", suggested=names)
+    return Named(
+        Text(), "options of the data source, and kafka.* for the client", suggested=names, guarded=True
+    )
 
 
 ENCODING: Final = Text("of the values, where a step reads them as text; default UTF-8")
@@ -56,6 +59,10 @@ SHAPE: Final = Group(
         "pattern": Text("a regular expression of topics; later ones are found"),
         "start": Either((Choice(WORDS), START), "where a new pipeline begins; default earliest"),
         "encoding": ENCODING,
+        "tombstones": Choice(
+            TOMBSTONES,
+            "records without a value: records (default), as others are; or deletes, of what has their key in the targets",
+        ),
         "options": option_names(SOURCE_NAMES),
     },
     "what is read",
@@ -93,6 +100,7 @@ def _check(item: Item, found: Mapping[str, Item]) -> Source:
         encoding=encoding_name(found["encoding"]) if "encoding" in found else None,
         options={**starting, **options},
         where=found.get("options", item).where,
+        deletes="tombstones" in found and found["tombstones"].text() == "deletes",
     )
 
 

@@ -9,7 +9,7 @@ output sends it to the dead-letter topic as it came. No step drops a row that ha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from barnabas.pipelines.document import Item, entries, suggestion
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.shapes import Shape
+from barnabas.pipelines.shapes import Hidden, Shape
 from barnabas.pipelines.spark_private import referenced_columns, try_eval
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ TEXT: Final = "_text"
 """The record's value as text; null where its bytes are not text in the source's encoding."""
 SENT: Final = "_sent"
 """The headers that the record leaves with; `_headers` stays as it came, for the dead letters."""
+DELETED: Final = "_deleted"
+"""Whether the record is a tombstone that stands for a delete; there only where a source's tombstones are deletes."""
 OPEN: Final = "_open"
 OPEN_TYPE: Final = "map<string,variant>"
 UNKNOWN_NAMES_MAX: Final = 100
@@ -48,11 +50,22 @@ Reason = Callable[[Mapping[str, Column]], Column | None]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Rows under way. fields: the declared columns of the result, in order. open: whether there are more."""
+    """Rows under way. fields: the declared columns of the result, in order. open: whether there are more. sparing: rows
+    that stand for a delete get null for new fields, and no error: there is no value in them."""
 
     data: DataFrame
     fields: tuple[str, ...] = ()
     open: bool = False
+    sparing: bool = False
+
+    @property
+    def deletes(self) -> bool:
+        """Whether rows may stand for a delete."""
+        return DELETED in self.data.columns
+
+    def _complained(self, data: DataFrame, reason: Column, step: Step) -> DataFrame:
+        """The rows with an error where there is a reason."""
+        return flag(data, F.when(~F.col(DELETED), reason) if self.sparing else reason, step)
 
     def source(self, name: str | None, step: Step) -> Column:
         """A field, or the record's value as text when no name is given; of the open fields a variant, null
@@ -67,13 +80,13 @@ class Frame:
         fail(step, f"there is no field {name!r} at this point; {near}")
 
     def readable(self, name: str | None, step: Step) -> Frame:
-        """Where the record's value is the source (no `name`): rows whose bytes are not text have an error."""
+        """Where the record's value is the source (no `name`): rows whose bytes are not text have an error, and deletes,
+        which have no value, are spared."""
         if name is not None:
             return self
         bad = F.col("_value").isNotNull() & F.col(TEXT).isNull()
-        return replace(
-            self, data=flag(self.data, F.when(bad, complaint(NOT_TEXT, _bytes_shown("_value"))), step)
-        )
+        data = flag(self.data, F.when(bad, complaint(NOT_TEXT, _bytes_shown("_value"))), step)
+        return replace(self, data=data, sparing=self.deletes)
 
     def text(self, name: str | None, step: Step) -> Column:
         """The same as text."""
@@ -98,6 +111,8 @@ class Frame:
         keeps a projection of its own for what is used more than once. attempted: they come from `attempt`.
         """
         alive = F.col("_error").isNull()
+        if self.sparing:
+            alive = alive & ~F.col(DELETED)
         wanted = alive & always() if attempted else alive
         fresh = {name: f"_new_{i}" for i, name in enumerate(columns)}
         data = self.data.withColumns(
@@ -106,7 +121,7 @@ class Frame:
         if reason is not None:
             why = reason({name: F.col(fresh[name]) for name in columns})
             if why is not None:
-                data = flag(data, why, step)
+                data = self._complained(data, why, step)
         inner = {name: F.col(fresh[name])["v"] if attempted else F.col(fresh[name]) for name in columns}
         data = data.withColumns({name: F.when(alive, value) for name, value in inner.items()})
         data = data.drop(*fresh.values())
@@ -128,7 +143,7 @@ class Frame:
         if reason is not None:
             why = reason({"": F.col("_more")})
             if why is not None:
-                data = flag(data, why, step)
+                data = self._complained(data, why, step)
         old = F.map_filter(F.col(OPEN), lambda key, _: ~F.map_contains_key(F.col("_more"), key))
         merged = (
             F.when(F.col("_more").isNull(), F.col(OPEN))
@@ -307,6 +322,12 @@ class StepList:
             if rule is None:
                 options.fail(f"there is no step {kind!r}; {suggestion(kind, self.known)}")
             rule.check(options)
+
+    def hidden(self, item: Item) -> Iterator[Hidden]:
+        for row in item.items():
+            for kind, options in row.value.items() if isinstance(row.value, dict) else ():
+                if kind in self.known:
+                    yield from self.known[kind].shape.hidden(options)
 
     def schema(self) -> dict[str, Any]:
         steps = {name: {**rule.shape.schema(), "description": rule.doc} for name, rule in self.known.items()}

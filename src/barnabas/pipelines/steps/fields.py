@@ -26,6 +26,7 @@ from barnabas.pipelines.document import Item, suggestion
 from barnabas.pipelines.shapes import Choice, Duration, Either, Group, Matching, Named, Several, Text
 from barnabas.pipelines.spark_private import check_zone
 from barnabas.pipelines.steps.base import (
+    DELETED,
     OPEN,
     RESERVED,
     SENT,
@@ -383,7 +384,10 @@ def _apply_filter(frame: Frame, step: Step) -> Frame:
     if frame.kind(wanted) != "boolean":
         fail(step, f"{step.options['where']!r} is {frame.kind(wanted)}, not true or false")
     done = computed(frame, "_wanted", step.options["where"], step)
-    data = kept(done.data, F.col("_error").isNotNull() | F.col("_wanted")).drop("_wanted")
+    wanted = F.col("_error").isNotNull() | F.col("_wanted")
+    if frame.deletes:  # what it deletes may have passed
+        wanted = wanted | F.col(DELETED)
+    data = kept(done.data, wanted).drop("_wanted")
     return replace(frame, data=data)
 
 
@@ -399,6 +403,8 @@ def _apply_deduplicate(frame: Frame, step: Step) -> Frame:
     """
     frame = frame.declare(step.options["by"], step)
     alive = F.col("_error").isNull()
+    if frame.deletes:
+        alive = alive & ~F.col(DELETED)
     values = F.to_json(F.struct(*[F.col(quoted(name)) for name in step.options["by"]]))
     place = F.concat_ws("-", F.col("_topic"), F.col("_partition"), F.col("_offset"))  # unlike every other row
     data = frame.data.withColumn("_seen", F.when(alive, F.concat(F.lit("v"), values)).otherwise(place))

@@ -112,7 +112,7 @@ def _apply_extract(frame: Frame, step: Step) -> Frame:
                 bad = bad.when(new[name].isNull(), F.lit(f"there is nothing at {path}"))
         return bad
 
-    return frame.put(columns, step, reason)
+    return replace(frame.put(columns, step, reason), sparing=False)
 
 
 def _check_flatten(item: Item) -> Mapping[str, Any]:

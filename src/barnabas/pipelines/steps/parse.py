@@ -136,12 +136,16 @@ def _apply_parse(frame: Frame, step: Step) -> Frame:
     frame = frame.readable(step.options["from"], step)
     kind = step.options["format"]
     if kind in ("pattern", "regex", "grok"):
-        return _apply_regex(frame, step)
-    if kind == "csv":
-        return _apply_csv(frame, step)
-    if kind == "key_values":
-        return _apply_key_values(frame, step)
-    return _apply_any_json(frame, step) if step.options["fields"] is None else _apply_json(frame, step)
+        done = _apply_regex(frame, step)
+    elif kind == "csv":
+        done = _apply_csv(frame, step)
+    elif kind == "key_values":
+        done = _apply_key_values(frame, step)
+    elif step.options["fields"] is None:
+        done = _apply_any_json(frame, step)
+    else:
+        done = _apply_json(frame, step)
+    return replace(done, sparing=False)
 
 
 def _apply_regex(frame: Frame, step: Step) -> Frame:
@@ -404,7 +408,7 @@ def _apply_split(frame: Frame, step: Step) -> Frame:
 
     columns = {name: piece(i) for i, name in enumerate(options["into"]) if name != "_"}
     done = replace(frame, data=data).put(columns, step, reason)
-    return replace(done, data=done.data.drop("_parts"))
+    return replace(done, data=done.data.drop("_parts"), sparing=False)
 
 
 PARSE_STEPS: Final = rules(

@@ -57,7 +57,7 @@ HASH: Final = Group(
     {
         "fields": NAMES,
         "algorithm": Choice(ALGORITHMS, "default sha256"),
-        "salt": Text("goes before each value"),
+        "salt": Text("goes before each value", hides="all"),
     },
     required=("fields",),
 )
