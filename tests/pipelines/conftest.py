@@ -10,11 +10,16 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
+from barnabas.pipelines.chain import query_rows
 from barnabas.pipelines.class_archive import find_archive
 from barnabas.pipelines.columns import arrow_schema, record_batches
-from barnabas.pipelines.session import start_session
+from barnabas.pipelines.model import PipelineSpec
+from barnabas.pipelines.preparing import prepare
+from barnabas.pipelines.queries import sink_settings, source_settings
+from barnabas.pipelines.session import adopt_session, start_session
 from barnabas.records.columnar import decode
 from barnabas.records.columnar_encoder import BatchEncoder
 from tests.support.admin import KEPT
@@ -54,9 +59,27 @@ def spark(tmp_path_factory: pytest.TempPathFactory):
         quick=True,
         log_file=tmp_path_factory.mktemp("spark") / "spark.log",
         archive=find_archive(),
+        # States of a few rows: one task keeps them.
+        conf={"spark.sql.shuffle.partitions": "1"},
     )
     yield session
     session.stop()
+
+
+def pass_once(spark: SparkSession, spec: PipelineSpec, bootstrap: str) -> None:
+    """What is in the source, through the pipeline's source, steps and sinks into its topics, without a streaming query: for
+    tests of what becomes of values, at a third of the cost."""
+    prepare(spec, bootstrap)
+    adopt_session(spark)
+    for query in spec.queries():
+        settings = source_settings(spec, query, bootstrap)
+        unwanted = ("commitGroup", "startingOffsets")
+        read = spark.read.format("barnabas").options(
+            **{name: value for name, value in settings.items() if name not in unwanted}
+        )
+        rows = query_rows(spec, query, read.option("startingOffsets", "earliest").load())
+        sink = sink_settings(spec, query, bootstrap)
+        rows.write.format("barnabas").options(**sink).mode("append").save()
 
 
 def send(client: BlockingClient, topic: str, values, partition: int = 0, key: bytes | None = None) -> None:

@@ -7,26 +7,25 @@ import json
 import pytest
 
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.run import run_pipeline
 from barnabas.pipelines.spec import parse_spec
-from tests.pipelines.conftest import send
+from tests.pipelines.conftest import pass_once, send
 from tests.pipelines.readers import consumed
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def run(spark, bootstrap, client, new_topic, tmp_path):
+def run(spark, bootstrap, client, new_topic):
     """Runs a pipeline of these steps over these values: the JSON values that came out, and dead letters by value."""
 
     def through(steps: str, *values: bytes, source: str = "", output: str = ""):
-        topic = new_topic(1, retention_ms="-1")
+        topic = new_topic(1)
         send(client, topic, list(values))
         text = (
             f"pipeline: {topic}\nsource: {{topic: {topic}{source}}}\n"
             f"outputs: [{{topic: {topic}-out{output}}}]\nsteps:\n{steps}\n"
         )
-        run_pipeline(parse_spec(text), once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
+        pass_once(spark, parse_spec(text), bootstrap)
         dead = {
             record.value: record.told("reason") for record in consumed(bootstrap, f"{topic}-dead-letters")
         }
@@ -163,10 +162,10 @@ def test_loops_are_refused():
             parse_spec(f"pipeline: p\n{text}")
 
 
-def test_headers_go_with_their_records(spark, bootstrap, new_topic, tmp_path):
+def test_headers_go_with_their_records(spark, bootstrap, new_topic):
     from confluent_kafka import Producer
 
-    topic = new_topic(1, retention_ms="-1")
+    topic = new_topic(1)
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in (b'{"a": "1"}', b"bad"):
         producer.produce(topic, value, headers=[("trace", b"\xff7"), ("shop", b"south"), ("gone", None)])
@@ -185,7 +184,7 @@ outputs:
     steps: [headers: {{keep: trace}}]
 """
     )
-    run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
+    pass_once(spark, spec, bootstrap)
     found = {
         name: [r.headers for r in consumed(bootstrap, f"{topic}-{name}")]
         for name in ("plain", "changed", "kept")
