@@ -299,7 +299,7 @@ def test_a_pipeline_writes_exactly_once_unless_told_otherwise(spark, bootstrap, 
     text = (
         f"pipeline: {topic}\nsource: {{topic: {topic}}}\nsteps: [parse: {{json: {{n: int}}}}]\noutputs:\n"
         f"  - {{topic: {topic}-out}}\n"
-        f"  - {{topic: {topic}-plain, options: {{exactlyOnce: 'false'}}}}\n"
+        f"  - {{topic: {topic}-plain, options: {{exactlyOnce: false}}}}\n"
         f"  - {{topic: {topic}-sums, aggregate: {{by: [n], compute: {{c: count(*)}}}}, key: string(n)}}\n"
     )
     checkpoints = tmp_path / "checkpoints"

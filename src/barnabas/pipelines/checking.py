@@ -33,7 +33,8 @@ def check_options(spec: PipelineSpec) -> None:
             except OptionError as error:
                 raise PipelineError(f"{source.where or spec.where}: {error}") from error
         try:
-            sink_options(sink_settings(spec, query, spec.bootstrap or ANYWHERE))
+            settings = sink_settings(spec, query, spec.bootstrap or ANYWHERE)
+            sink_options({**settings, **query.output.options})
         except (OptionError, ValueError) as error:
             where = query.output.where.get("options") or spec.where
             raise PipelineError(f"{where}: {error}") from error

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.client.blocking import BlockingClient
-from barnabas.client.errors import BrokerError, UnknownTopic
+from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError, UnknownTopic
 from barnabas.client.producing import ProduceStream
 from barnabas.client.transactions import LOST, Joined, TransactionLost, Transactions, TxnProducer
 from barnabas.pipelines.columns import append_batch
@@ -324,10 +324,22 @@ def write_part(options: SinkOptions, opened: Opened, batches: Iterator[pa.Record
             transactions = Transactions(producer.client)
             prepared = mark(transactions, transaction, batch, number, rows, stream.ends)
         except BrokerError as error:
+            _abort(producer, transaction)
             if error.code in LOST:
                 raise TransactionLost(transaction.transactional_id, str(error)) from error
             raise
+        except (BrokerUnavailable, TransactionLost):
+            raise
+        except BaseException:
+            _abort(producer, transaction)
+            raise
     return Written(stream.records, stream.bytes, Part(opened, batch, prepared))
+
+
+def _abort(producer: Producer, transaction: TxnProducer) -> None:
+    """Readers shall not wait for the time-out of a task that has failed."""
+    with suppress(ClientError):
+        Transactions(producer.client).end(transaction, commit=False)
 
 
 def _batch_of(options: SinkOptions, context: TaskContext) -> Batch:

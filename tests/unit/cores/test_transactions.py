@@ -327,6 +327,23 @@ def test_an_open_transaction_goes_on_after_a_restart_and_still_times_out() -> No
     assert on.loaded_again().core.deadlines == {"x": 60_010}
 
 
+def test_what_is_left_to_be_written_when_the_log_is_deleted() -> None:
+    on = Coordinator()
+    on.add(on.producer("done"), name="done")
+    on.end(Producer(101, 0), name="done")
+    open_one, decided = on.producer("open"), on.producer("decided")
+    on.add(open_one, name="open")
+    on.add(decided, name="decided")
+    on.writes_markers = False
+    on.end(decided, name="decided")
+    fenced = open_one._replace(producer_epoch=open_one.producer_epoch + 1)
+    assert sorted(on.core.last_markers(on.now_ms), key=lambda effect: effect.transactional_id) == [
+        WriteMarkers("decided", decided, True, PARTS, TV_0),
+        WriteMarkers("open", fenced, False, PARTS, TV_0),
+    ]
+    on.core.check()  # nothing has changed
+
+
 def test_a_failed_append_changes_nothing() -> None:
     on = Coordinator()
     who = on.producer()
