@@ -74,7 +74,7 @@ BROKEN = [
     ),
     ("    key: name\n", "    route: {by: lvl}\n", 12, "there is no field 'lvl'"),
     ("    key: name\n", "    options: {kafka.compression.type: brotli}\n", 12, "brotli"),
-    ("    key: name\n", "    options: {compresion: x}\n", 12, "allowed: kafka.*"),
+    ("    key: name\n", "    options: {compresion: x}\n", 12, "allowed: exactlyOnce, kafka.*"),
     ("{n: string(id)}", "{n: string(idd)}", 13, "did you mean 'id'?"),
     ("timestamp: at\n", "timestamp: att\n", 14, "did you mean 'at'?"),
     ("compute: {n: count(*)}", "compute: {n: id}", 17, "id"),
