@@ -142,15 +142,15 @@ class Bench:
     def commits(self, broker: Broker, size: int, name: str = "one", topic: str = "") -> float:
         topic = topic or self.topic(broker)
         producer = self.transactional(broker, f"{name}-{topic}")
-        done, began = -3, 0.0  # the first ones warm up
+        done, began = -3, time.perf_counter()  # the first ones warm up
         while done < 0 or time.perf_counter() - began < self.plan.seconds:
-            if done == 0:
-                began = time.perf_counter()
             producer.begin_transaction()
             for number in range(size):
                 producer.produce(topic, RECORD, partition=number % PARTITIONS)
             producer.commit_transaction(60)
             done += 1
+            if done == 0:
+                began = time.perf_counter()
         return done / (time.perf_counter() - began)
 
     def many(self, broker: Broker) -> float:
