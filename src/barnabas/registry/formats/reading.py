@@ -8,7 +8,7 @@ from typing import Final
 
 from barnabas.registry.errors import Code, InvalidSchema, RegistryError
 from barnabas.registry.formats.base import Dependency, Parsed
-from barnabas.registry.model import AVRO, TYPES, Content, Reference
+from barnabas.registry.model import AVRO, JSON, PROTOBUF, TYPES, Content, Reference
 from barnabas.registry.state import State
 from barnabas.registry.subjects import parse_subject
 
@@ -23,6 +23,14 @@ def read_schema(kind: str, text: str, dependencies: Sequence[Dependency], *, new
         from barnabas.registry.formats.avro import read_avro
 
         return read_avro(text, dependencies, new=new)
+    if kind == JSON:
+        from barnabas.registry.formats.json_schema import read_json_schema
+
+        return read_json_schema(text, dependencies, new=new)
+    if kind == PROTOBUF:
+        from barnabas.registry.formats.protobuf import read_protobuf
+
+        return read_protobuf(text, dependencies)
     raise InvalidSchema(f"schemaType {kind!r} is not one of {', '.join(TYPES)}")
 
 
