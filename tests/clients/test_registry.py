@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -244,3 +246,29 @@ def test_the_topic_holds_confluents_records(
         "deleted": False,
     }
     assert call(registry.url, "GET", f"/schemas/guids/{guid}/ids")[1] == [{"context": ".", "id": schema_id}]
+
+
+def test_export_and_import(registry: RegistryProcess, bootstrap: str, tmp_path: Path, topic: str) -> None:
+    def schema(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "barnabas", "schema", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    call(registry.url, "POST", f"/subjects/{topic}/versions", {"schema": '"int"'})
+    call(registry.url, "POST", f"/subjects/{topic}/versions", {"schema": '"long"'})
+    exported = schema("export", "--prefix", topic, "-r", registry.url)
+    file = tmp_path / "schemas.jsonl"
+    file.write_text(exported)
+    other = instance(bootstrap, tmp_path)
+    try:
+        assert schema("import", str(file), "-r", other.url) == "imported 2 versions of 1 subjects\n"
+        assert schema("export", "-r", other.url) == exported
+        call(other.url, "POST", f"/subjects/{topic}/versions", {"schema": '"double"'})
+        assert schema("get", topic, "-r", other.url) == '"double"\n'
+    finally:
+        assert other.end() == 0

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.documents.sessions import DEFAULT_ADDRESS, ROOT, Shell, Step
 from tests.support.process import BrokerProcess
+from tests.support.registry import RegistryProcess
 
 MakeBroker = Callable[..., BrokerProcess]
 Before = Callable[[], object]
@@ -240,10 +241,30 @@ def working(stage: Stage) -> Iterator[Callable[[], None]]:
         process.stdout.close()
 
 
+ORDER: Final = """{"type": "record", "name": "Order", "namespace": "shop",
+ "fields": [{"name": "id", "type": "string"}, {"name": "price", "type": "double"}%s]}"""
+
+
+def registry(make: MakeBroker, folder: Path) -> Stage:
+    stage = plain(make, folder)
+    for name, more in (
+        ("order", ""),
+        ("order2", ', {"name": "note", "type": "string"}'),
+        ("order3", ', {"name": "note", "type": "string", "default": ""}'),
+    ):
+        (folder / f"{name}.avsc").write_text(ORDER % more)
+    service = RegistryProcess(stage.broker.bootstrap, folder / "registry.log").start()
+    stage.cleanup.callback(service.end)
+    service.await_writer()
+    stage.shell.replaced["barnabas schema"] = f"BARNABAS_REGISTRY={service.url} barnabas schema"
+    return stage
+
+
 STAGES: Final[dict[str, Callable[[MakeBroker, Path], Stage]]] = {
     "README.md": readme,
     "docs/administration.md": administration,
     "docs/cli.md": cli,
     "docs/damage.md": damage,
+    "docs/registry.md": registry,
     "docs/share-groups.md": share_groups,
 }

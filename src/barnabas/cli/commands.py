@@ -70,6 +70,7 @@ COMMANDS: Final = (
     ),
     Command("pipelines", "barnabas.cli.pipelines", "Run many pipelines in one server."),
     Command("registry", "barnabas.cli.registry", "Serve a schema registry."),
+    Command("schema", "barnabas.cli.schema", "Register, show, check and move schemas."),
     Command(
         "kafka", "barnabas.cli.kafka.main", "Kafka's own tools: kafka-topics and the others.", plain=True
     ),

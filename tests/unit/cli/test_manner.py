@@ -28,7 +28,7 @@ ASK_NO_CLUSTER = {
     "pipeline check",
     "pipeline schema",
 }
-ASK_THE_PIPELINES_SERVER = "pipelines "
+ASK_ANOTHER_SERVER = ("pipelines ", "schema ")
 SETTINGS_IN_THE_FILE = "pipeline "
 """Pipeline files say how their cluster is reached, -b wins over them, and there is no librdkafka for -X."""
 
@@ -61,7 +61,7 @@ def all_commands() -> Iterator[tuple[str, set[str]]]:
 )
 def test_the_options_that_the_documents_promise_everywhere(path: str, options: set[str]) -> None:
     wanted = set() if path in SERVERS else {"-q", "--quiet", "-v", "--verbose", "--json"}
-    if path not in SERVERS | ASK_NO_CLUSTER and not path.startswith(ASK_THE_PIPELINES_SERVER):
+    if path not in SERVERS | ASK_NO_CLUSTER and not path.startswith(ASK_ANOTHER_SERVER):
         wanted |= {"-b", "--bootstrap"}
         if not path.startswith(SETTINGS_IN_THE_FILE):
             wanted.add("-X")
