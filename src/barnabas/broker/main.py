@@ -11,13 +11,13 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.observe import logs
 from barnabas.runtime import stacks
 from barnabas.runtime.garbage import ShortCollections
 from barnabas.runtime.watchdog import SLOW_TURN_MS, Watchdog
-from barnabas.runtime.workers import WorkerFailed, Workers, call_when_input_ends
+from barnabas.runtime.workers import Workers, call_when_input_ends
 
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
@@ -28,16 +28,32 @@ SLOW_TURN_VARIABLE: Final = "BARNABAS_SLOW_TURN_MS"
 """Environment variable: from how many milliseconds on a turn of the loop is noted in the log."""
 
 
+class Companion(Protocol):
+    """Services beside a broker in its process. Both calls block and run in a thread."""
+
+    def start(self) -> None:
+        """Returns once they answer. Raises an exception with one sentence when they cannot."""
+
+    def stop(self) -> None:
+        """Returns once they have ended."""
+
+
+MakeCompanion = Callable[[str], Companion]
+"""From the address at which the broker answers in plain text."""
+
+
 def run(
     config: BrokerConfig,
     log_settings: logs.LogSettings = logs.STANDARD_ERROR,
     *,
     workers: Sequence[Sequence[str]] = (),
     is_worker: bool = False,
+    companion: MakeCompanion | None = None,
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; 0 after a clean stop, 1 when it could not start or go on.
 
     workers: commands of the other processes of `barnabas start --workers`. is_worker: this is one of them.
+    companion: services beside it.
     """
     logs.set_up(log_settings)
     _allow_all_files()
@@ -48,7 +64,7 @@ def run(
         log.warning(warning)
     runner = asyncio.Runner(loop_factory=_loop_factory())
     with runner:
-        return runner.run(_serve(config, Workers(workers), is_worker))
+        return runner.run(_serve(config, Workers(workers), is_worker, companion))
 
 
 def _allow_all_files() -> None:
@@ -78,7 +94,9 @@ def _slow_turn_ms() -> float:
         return SLOW_TURN_MS
 
 
-async def _serve(config: BrokerConfig, workers: Workers, is_worker: bool) -> int:
+async def _serve(
+    config: BrokerConfig, workers: Workers, is_worker: bool, companion: MakeCompanion | None
+) -> int:
     from barnabas.broker.server import BrokerServer, StartError
 
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -110,14 +128,21 @@ async def _serve(config: BrokerConfig, workers: Workers, is_worker: bool) -> int
     watchdog = Watchdog(loop, _slow_turn_ms())
     watchdog.start()
     dumps.start()
+    beside = None
     try:
         await workers.start()
-    except (WorkerFailed, OSError) as error:
+        if companion is not None:
+            made = companion(broker.plain_address())
+            await asyncio.to_thread(made.start)
+            beside = made
+    except Exception as error:
         print(f"barnabas: {error}", file=sys.stderr)
         end(1)
     else:
         print(broker.ready_line(), flush=True)
     code = await ended
+    if beside is not None:
+        await asyncio.to_thread(beside.stop)
     await workers.stop()
     await broker.stop()
     watchdog.stop()

@@ -338,6 +338,16 @@ class BrokerServer:
             if row.error_code and row.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise ApiError(ErrorCode(row.error_code), row.error_message or "")
 
+    def plain_address(self) -> str:
+        """Where services in this process reach the broker. Raises StartError without a PLAINTEXT listener."""
+        for listener in self.config.listeners:
+            if listener.security_protocol == "PLAINTEXT":
+                host = listener.host or "127.0.0.1"
+                return _address("127.0.0.1" if host in ("0.0.0.0", "::") else host, self.ports[listener.name])
+        raise StartError(
+            "services of --with need a listener with PLAINTEXT; add one, or run `barnabas registry start`"
+        )
+
     def _on_topics_deleted(self, topics: frozenset[str]) -> None:
         self.services.groups.on_topics_deleted(topics)
         self.services.shares.on_topics_deleted(topics)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from barnabas.cli.start_services import add_options, check_services, companion_of
 
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
@@ -74,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="set one option of server.properties; may be repeated",
     )
+    add_options(made)
     made.add_argument(
         "--log-level", default="INFO", type=str.upper, choices=LEVELS, metavar="LEVEL", help=", ".join(LEVELS)
     )
@@ -159,6 +161,7 @@ def main(arguments: Sequence[str]) -> int:
         return leave.code if isinstance(leave.code, int) else EXIT_OK
     try:
         overrides = overrides_from(options)
+        check_services(options)
     except ValueError as error:
         print(f"barnabas start: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -185,7 +188,9 @@ def main(arguments: Sequence[str]) -> int:
             return EXIT_USAGE
     settings = LogSettings(options.log_level, options.log_file, options.log_format)
     try:
-        code: int = run(config, settings, workers=workers, is_worker=options.worker)
+        code: int = run(
+            config, settings, workers=workers, is_worker=options.worker, companion=companion_of(options)
+        )
     except OSError as error:
         if options.log_file is None or error.filename != str(options.log_file.absolute()):
             raise
