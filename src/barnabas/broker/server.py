@@ -11,6 +11,8 @@ import asyncio
 import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.api import telemetry
@@ -44,7 +46,9 @@ from barnabas.broker.partitions.replicating import Replication
 from barnabas.config import broker_identity, broker_network, broker_security
 from barnabas.config.option import ConfigError
 from barnabas.cores.fetch import SessionCache
+from barnabas.cores.znode_layout import sanitize
 from barnabas.runtime.machine import Machine
+from barnabas.security.folder import FolderError, read_users
 from barnabas.security.sasl.listener import SaslListener
 from barnabas.security.tls import TlsListener
 from barnabas.storage.errors import StorageError
@@ -77,6 +81,11 @@ def _socket_buffers(config: BrokerConfig) -> SocketBuffers:
     return SocketBuffers(
         chosen(broker_network.SOCKET_SEND_BUFFER_BYTES), chosen(broker_network.SOCKET_RECEIVE_BUFFER_BYTES)
     )
+
+
+def _joined(more: Mapping[str, str], texts: dict[str, str]) -> dict[str, str]:
+    """What is there wins."""
+    return {**more, **texts}
 
 
 class StartError(Exception):
@@ -144,6 +153,11 @@ class BrokerServer:
             await self.stop()
             raise StartError(str(error)) from error
         services.in_sync.start()
+        try:
+            await self._add_users()
+        except StartError:
+            await self.stop()
+            raise
         await services.groups.load_existing()
         await services.shares.load_existing()
         await (
@@ -236,6 +250,20 @@ class BrokerServer:
                 listeners.gates[listener.name] = self._gate(listener.name)
         except ConfigError as error:
             raise StartError(f"listener {listener}: {error}") from error
+
+    async def _add_users(self) -> None:
+        """Give the cluster those users of scram.users.file whom it lacks. Raises StartError."""
+        path = self.config.get(broker_security.SCRAM_USERS_FILE)
+        if path is None:
+            return
+        controller = self.services.controller
+        try:
+            for user, texts in read_users(Path(path)).items():
+                known = controller.image.config("users", sanitize(user))
+                if not texts.keys() <= known.keys():
+                    await controller.alter_credentials(user, partial(_joined, texts))
+        except (FolderError, ApiError) as error:
+            raise StartError(f"scram.users.file: {error}") from error
 
     def _gate(self, listener: str) -> LoginGate:
         """What asks for a login on a SASL listener. Raises ConfigError."""

@@ -54,6 +54,10 @@ COMMANDS: Final = (
     Command("clients", "barnabas.cli.clients", "Show connected clients and the versions they speak."),
     Command("config", "barnabas.cli.config", "Show and change options of topics, brokers and groups."),
     Command("quota", "barnabas.cli.quota", "Show and change the quotas of users, clients and addresses."),
+    Command("acl", "barnabas.cli.acl", "Show and change who may do what."),
+    Command(
+        "security", "barnabas.cli.security", "Make certificates and users; see what a broker leaves open."
+    ),
     Command("txn", "barnabas.cli.txn", "Show transactions, and end those that hang."),
     Command(
         "log", "barnabas.cli.log", "Partitions on the brokers' disks: sizes, moves, what segment files hold."

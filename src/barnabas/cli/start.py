@@ -66,6 +66,12 @@ def parser() -> argparse.ArgumentParser:
         help="address to listen on (listeners); default localhost:9092, or what the file says. 0.0.0.0:9092 lets "
         "everybody on the network in",
     )
+    made.add_argument(
+        "--secure",
+        metavar="DIR",
+        type=Path,
+        help="listen with TLS and logins only, with what `barnabas security init DIR` has written",
+    )
     made.add_argument("--config", metavar="FILE", type=Path, help="a server.properties with Kafka's names")
     made.add_argument(
         "-o",
@@ -115,14 +121,20 @@ def overrides_from(options: argparse.Namespace) -> dict[str, str]:
         overrides[name.strip()] = value.strip()
     if options.data is not None:
         overrides["log.dirs"] = str(Path(options.data).expanduser().absolute())
+    protocol = "PLAINTEXT"
+    if options.secure is not None:
+        from barnabas.security import folder
+
+        protocol = "SASL_SSL"
+        overrides.update(folder.options(options.secure.expanduser().absolute()))
     if options.listen is not None:
-        overrides["listeners"] = f"PLAINTEXT://{listen_address(options.listen)}"
+        overrides["listeners"] = f"{protocol}://{listen_address(options.listen)}"
     given = set(overrides)
     if options.config is not None and options.config.is_file():
         given |= {properties_name(line) for line in options.config.read_text("utf-8", "replace").splitlines()}
-    if options.config is None and not given & ADDRESS_OPTIONS:
+    if (options.config is None or options.secure is not None) and not given & ADDRESS_OPTIONS:
         # Without a password everybody who reaches the port may read and write: nobody does unless it is opened.
-        overrides["listeners"] = f"PLAINTEXT://localhost:{DEFAULT_PORT}"
+        overrides["listeners"] = f"{protocol}://localhost:{DEFAULT_PORT}"
     if not given & {"log.dirs", "log.dir"}:
         overrides["log.dirs"] = str(default_data_dir())
     return overrides
@@ -164,7 +176,8 @@ def main(arguments: Sequence[str]) -> int:
         check_services(options)
     except ValueError as error:
         print(f"barnabas start: {error}", file=sys.stderr)
-        return EXIT_USAGE
+        # What cannot be read is no mistake in the words of the command.
+        return EXIT_USAGE if options.secure is None or type(error) is ValueError else EXIT_FAILED
     from barnabas.config.loader import load
     from barnabas.config.option import ConfigError
 

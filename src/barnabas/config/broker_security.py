@@ -73,6 +73,12 @@ for _name in (
     "ssl.engine.factory.class",
 ):
     SECURITY.class_name(_name, None, _JAVA, mark=IGNORED)
+SCRAM_USERS_FILE: Final = SECURITY.string_or_null(
+    "scram.users.file",
+    "File of USER.MECHANISM=CREDENTIAL lines, as `barnabas security init` writes it; users whom the cluster lacks are added "
+    "when the broker starts. Kafka has no such option.",
+    mark=WORKS,
+)
 SASL_SERVER_CALLBACK_HANDLER_CLASS: Final = SECURITY.class_name(
     "sasl.server.callback.handler.class",
     None,

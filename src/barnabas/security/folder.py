@@ -1,0 +1,167 @@
+"""A folder with everything that a secured broker and its clients need: `barnabas security init DIR` writes it.
+
+    ca.pem, ca-key.pem        the authority; its key makes further certificates and belongs on no server
+    broker.pem                the broker's key and certificate
+    users.properties          SCRAM credentials, from which no password can be had
+    clients/USER/...          files for that user's programs, with the password
+
+Files with keys or passwords can be read by their owner alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from barnabas.config.option import ConfigError
+from barnabas.config.properties import parse_properties
+from barnabas.security.sasl.scram import (
+    HASHES,
+    ITERATIONS_MIN,
+    SALT_BYTES,
+    encode_credential,
+    new_credential,
+)
+
+ADMIN: Final = "admin"
+CA, CA_KEY, BROKER, USERS, CLIENTS = "ca.pem", "ca-key.pem", "broker.pem", "users.properties", "clients"
+MECHANISM: Final = "SCRAM-SHA-512"
+AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+DEFAULT_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
+DEFAULT_PORT: Final = 9092
+PASSWORD_BYTES: Final = 24
+_FORBIDDEN: Final = frozenset("/\\\0\r\n:=\"' ")
+
+
+class FolderError(ValueError):
+    """The folder cannot be made or used; one line that says why and what to do."""
+
+
+def create(folder: Path, hosts: Sequence[str], users: Sequence[str]) -> list[str]:
+    """Make the folder, or add hosts and users to one that is there; the users that are new. Raises FolderError, OSError.
+
+    The authority, passwords and files of before stay; the broker's certificate is made anew for all hosts.
+    """
+    from barnabas.security.authority import Authority, write_private
+
+    for user in users:
+        if not user or user in (".", "..") or _FORBIDDEN & set(user):
+            raise FolderError(
+                f"--user {user!r}: a name has no spaces, quotes, slashes, colons or equals signs"
+            )
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (folder / CA).exists():
+        try:
+            authority = Authority.load((folder / CA_KEY).read_bytes(), (folder / CA).read_bytes())
+        except (OSError, ValueError) as error:
+            raise FolderError(f"{folder}: the authority there cannot be used again: {error}") from None
+    else:
+        authority = Authority.new("Barnabas CA")
+        write_private(folder / CA_KEY, authority.key_pem)
+        (folder / CA).write_bytes(authority.pem)
+    all_hosts = list(dict.fromkeys((*hosts, *DEFAULT_HOSTS)))
+    key, certificate = authority.issue(all_hosts[0], all_hosts)
+    write_private(folder / BROKER, key + certificate)
+    known = read_users(folder / USERS) if (folder / USERS).exists() else {}
+    fresh = [user for user in dict.fromkeys((ADMIN, *users)) if user not in known]
+    for user in fresh:
+        password = secrets.token_urlsafe(PASSWORD_BYTES)
+        known[user] = {
+            name: encode_credential(new_credential(name, password, os.urandom(SALT_BYTES), ITERATIONS_MIN))
+            for name in HASHES
+        }
+        _write_client(folder, user, password, f"{all_hosts[0]}:{DEFAULT_PORT}")
+    write_private(folder / USERS, _users_text(known).encode())
+    return fresh
+
+
+def options(folder: Path) -> dict[str, str]:
+    """The broker options that a folder stands for, but for the listener. Raises FolderError."""
+    for name in (CA, BROKER, USERS):
+        if not (folder / name).is_file():
+            raise FolderError(
+                f"{folder} has no {name}; make the folder with: barnabas security init {folder}"
+            )
+    return {
+        "ssl.keystore.location": str(folder / BROKER),
+        "ssl.keystore.type": "PEM",
+        "sasl.enabled.mechanisms": ",".join(HASHES),
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": f"User:{ADMIN}",
+        "scram.users.file": str(folder / USERS),
+    }
+
+
+def read_users(path: Path) -> dict[str, dict[str, str]]:
+    """SCRAM credentials by user and mechanism: lines of `USER.MECHANISM=salt=...`. Raises FolderError."""
+    found: dict[str, dict[str, str]] = {}
+    try:
+        for name, text, line in parse_properties(path.read_text()):
+            user, dot, mechanism = name.rpartition(".")
+            if not dot or mechanism not in HASHES:
+                raise FolderError(
+                    f"{path}:{line}: {name!r} is not USER.MECHANISM with one of {', '.join(HASHES)}"
+                )
+            found.setdefault(user, {})[mechanism] = text
+    except (OSError, UnicodeDecodeError, ConfigError) as error:
+        raise FolderError(f"cannot read {path}: {error}") from None
+    return found
+
+
+def _users_text(users: Mapping[str, Mapping[str, str]]) -> str:
+    lines = [f"{user}.{name}={text}" for user, texts in sorted(users.items()) for name, text in texts.items()]
+    return "\n".join(
+        ("# SCRAM credentials; a broker adds those that its cluster lacks when it starts.", *lines, "")
+    )
+
+
+def _write_client(folder: Path, user: str, password: str, address: str) -> None:
+    from barnabas.security.authority import write_private
+
+    home = folder / CLIENTS / user
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    ca = str(folder / CA)
+    java = {
+        "bootstrap.servers": address,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": MECHANISM,
+        "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        f'username="{user}" password="{password}";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": ca,
+    }
+    librdkafka = {
+        "bootstrap.servers": address,
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": MECHANISM,
+        "sasl.username": user,
+        "sasl.password": password,
+        "ssl.ca.location": ca,
+    }
+    python = {
+        "bootstrap_servers": address,
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": MECHANISM,
+        "sasl_plain_username": user,
+        "sasl_plain_password": password,
+        "ssl_cafile": ca,
+    }
+    spark = {f"kafka.{name}": value for name, value in java.items()}
+    files = {
+        "java.properties": _properties(java.items()),
+        "librdkafka.properties": "".join(f"{name}={value}\n" for name, value in librdkafka.items()),
+        "kafka-python.json": json.dumps(python, indent=2) + "\n",
+        "pyspark.json": json.dumps(spark, indent=2) + "\n",
+        "curl.conf": f'cacert = "{ca}"\nuser = "{user}:{password}"\n',
+    }
+    for name, text in files.items():
+        write_private(home / name, text.encode())
+
+
+def _properties(pairs: Iterable[tuple[str, str]]) -> str:
+    """Java's format, in which a backslash begins an escape."""
+    return "".join(f"{name}={value}\n" for name, value in ((n, v.replace("\\", "\\\\")) for n, v in pairs))
