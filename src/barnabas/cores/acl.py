@@ -127,6 +127,15 @@ class Rule(NamedTuple):
     permission: Permission
 
 
+def applies_to(resource: Resource, kind: ResourceType, name: str) -> bool:
+    """Whether the rules of `resource` count for what is called `name`."""
+    if resource.type != kind:
+        return False
+    if resource.pattern is Pattern.PREFIXED:
+        return name.startswith(resource.name)
+    return resource.name in (name, WILDCARD)
+
+
 class Filter(NamedTuple):
     """Which rules are meant; None and ANY match all. pattern MATCH: every resource that applies to the name."""
 

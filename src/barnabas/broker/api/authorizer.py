@@ -19,6 +19,7 @@ from barnabas.cores.acl import (
     Resource,
     ResourceType,
     Rule,
+    applies_to,
 )
 
 if TYPE_CHECKING:
@@ -43,20 +44,25 @@ class Authorizer:
         self._index = AclIndex()
 
     def set_rules(self, changed: Iterable[tuple[Resource, frozenset[Rule]]]) -> None:
-        """Take over the rules of resources; connections forget what they were allowed, or are closed."""
+        """Take over the rules of resources; connections forget what these had to do with, or are closed."""
+        resources = []
         for resource, rules in changed:
             self._index.set(resource, rules)
+            resources.append(resource)
         for connection in list(self._connections()):
-            self._review(connection)
+            self._review(connection, resources)
 
-    def _review(self, connection: Connection) -> None:
-        kept, connection.rights = connection.rights, {}
+    def _review(self, connection: Connection, changed: list[Resource]) -> None:
         connection.kept = None  # its short ways: they were learned from requests that were allowed
-        for (operation, kind, name), was_allowed in kept.items():
-            if was_allowed and not self._decide(connection, operation, kind, name):
-                right = f"{operation.name} on {kind.name} {name}"
-                connection.close(f"{connection.principal} may no longer {right}")
-                return
+        rights: dict[Key, bool] = connection.rights
+        stale = [key for key in rights if any(applies_to(resource, key[1], key[2]) for resource in changed)]
+        lost = None
+        for key in stale:
+            operation, kind, name = key
+            if rights.pop(key) and not self._decide(connection, operation, kind, name):
+                lost = f"{operation.name} on {kind.name} {name}"
+        if lost is not None:
+            connection.close(f"{connection.principal} may no longer {lost}")
 
     def allows(
         self,
