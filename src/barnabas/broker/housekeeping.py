@@ -10,8 +10,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from barnabas.config import broker_groups, broker_log, broker_network, broker_share
+from barnabas.config import broker_groups, broker_log, broker_network, broker_replication, broker_share
 from barnabas.storage.errors import StorageError
+from barnabas.wire.errors import ApiError
 
 if TYPE_CHECKING:
     from barnabas.broker.api.services import Services
@@ -61,6 +62,8 @@ class Housekeeping:
         jobs.append(("silent clients", CLIENTS_CHECK_MS, self._expire_clients))
         if self._services.listeners.tls:
             jobs.append(("certificates", CERTIFICATES_CHECK_MS, self._refresh_certificates))
+        balance_ms = config.get(broker_replication.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS) * 1000
+        jobs.append(("preferred leaders", balance_ms, self._services.controller.balance))
         if idle_ms > 0:
             jobs.append(("idle connections", min(idle_ms, IDLE_CHECK_MS_MAX), self._close_idle))
         for name, interval_ms, job in jobs:
@@ -78,7 +81,7 @@ class Housekeeping:
             await asyncio.sleep(interval_ms / 1000)
             try:
                 await job()
-            except (StorageError, OSError) as error:
+            except (ApiError, StorageError, OSError) as error:
                 log.error(
                     "a periodic job failed; it is tried again", extra={"job": name, "reason": str(error)}
                 )

@@ -196,7 +196,9 @@ class BrokerServer:
             moving=Moving(config, partitions.logs, clock),
             groups=groups,
             shares=Shares(config, loop, clock, controller, partitions, groups),
-            transactions=Transactions(config, loop, clock, controller, partitions, groups, producer_ids),
+            transactions=Transactions(
+                config, loop, clock, controller, partitions, groups, producer_ids, peers
+            ),
             producer_ids=producer_ids,
             fetch_sessions=SessionCache(config.get(broker_network.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS)),
             features=Features(config),
@@ -301,20 +303,22 @@ class BrokerServer:
     def _stopping_steps(self) -> Iterator[tuple[str, Callable[[], Awaitable[None] | None]]]:
         """What is stopped before the logs are closed, in its order."""
         services = self.services
+        # A broker that copies no more is not taken into in-sync sets again, which it leaves now.
+        yield "replication", services.replication.close
+        yield "leadership", services.controller.hand_over
+        yield "in-sync replicas", services.in_sync.close
         if self._cleaning is not None:
             yield "cleaning", self._cleaning.stop
         if self._housekeeping is not None:
             yield "periodic jobs", self._housekeeping.stop
         yield "moves", services.moving.stop
-        yield "in-sync replicas", services.in_sync.close
-        yield "replication", services.replication.close
-        yield "other brokers", services.peers.close
         yield "requests", self.dispatcher.close
         yield "listeners", services.listeners.close
         yield "conversions", services.conversions.close
         yield "transactions", services.transactions.close
         yield "groups", services.groups.close
         yield "share groups", services.shares.close
+        yield "other brokers", services.peers.close
         yield "metadata", services.controller.close
 
     def _all_offline(self) -> None:

@@ -147,8 +147,8 @@ IDENTITY.integer(
     "Time-out of requests from the controller to a broker.",
     mark=IGNORED,
 )
-IDENTITY.boolean(
-    "controlled.shutdown.enable", True, "Hand over leadership before the broker stops.", mark=IGNORED
+CONTROLLED_SHUTDOWN_ENABLE: Final = IDENTITY.boolean(
+    "controlled.shutdown.enable", True, "Hand over leadership before the broker stops.", mark=WORKS
 )
 IDENTITY.long(
     "controller.performance.sample.period.ms",

@@ -18,7 +18,7 @@ from barnabas.broker.cluster.configs import ConfigEntry, Configs
 from barnabas.broker.cluster.executor import Executor
 from barnabas.broker.cluster.internal_topics import INTERNAL, creation
 from barnabas.broker.cluster.trees import WAIT_SHARE, copies_of, tree_opener
-from barnabas.config import broker_log, broker_zookeeper
+from barnabas.config import broker_identity, broker_log, broker_replication, broker_zookeeper
 from barnabas.config.option import ConfigError
 from barnabas.coordination.local import LocalTree
 from barnabas.coordination.tree import NodeExists, TreeError, ZnodeTree
@@ -37,7 +37,13 @@ from barnabas.cores.controller import (
     require_new_name,
     require_topic,
 )
-from barnabas.cores.elections import decide_elections, decide_unclean_restart, elect
+from barnabas.cores.elections import (
+    decide_balance,
+    decide_elections,
+    decide_shutdown,
+    decide_unclean_restart,
+    elect,
+)
 from barnabas.cores.quota_entities import Entity, altered_quotas, entity_config
 from barnabas.cores.znode_layout import (
     Broker,
@@ -47,7 +53,7 @@ from barnabas.cores.znode_layout import (
     state_of_path,
     uuid_text,
 )
-from barnabas.cores.znode_ops import Op, Set, chunks
+from barnabas.cores.znode_ops import Check, Op, Set, chunks
 from barnabas.runtime.garbage import lasting_objects
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -216,6 +222,42 @@ class Controller:
             self._give_roles(touched)
         if touched:
             log.info("leaders or in-sync replicas changed", extra={"partitions": len(touched)})
+
+    async def hand_over(self) -> None:
+        """Controlled shutdown: before this broker stops, others lead what it leads, and it leaves the in-sync sets."""
+        if self.config.get(broker_identity.CONTROLLED_SHUTDOWN_ENABLE) and len(self.image.brokers) > 1:
+            await self.run(lambda: self.change_states(lambda: decide_shutdown(self.image, self.node_id)))
+
+    async def balance(self) -> None:
+        """The controller gives leadership back to preferred replicas. Raises ApiError."""
+        if self.in_office and self.config.get(broker_replication.AUTO_LEADER_REBALANCE_ENABLE):
+            await self.run(lambda: self.change_states(lambda: decide_balance(self.image)))
+
+    async def elect(
+        self,
+        partitions: Sequence[tuple[str, int]],
+        decide_one: Callable[[ClusterImage, str, int], Iterable[Op]],
+    ) -> dict[tuple[str, int], ApiError]:
+        """Elect leaders as an administrator asks; why not, by partition. Raises ApiError NOT_CONTROLLER and others."""
+        refused: dict[tuple[str, int], ApiError] = {}
+        elected: set[tuple[str, int]] = set()
+
+        def decide() -> Iterator[Op]:
+            self.require_office()
+            guarded = False
+            for partition in partitions:
+                try:
+                    ops = tuple(decide_one(self.image, *partition))
+                except ApiError as error:
+                    if partition not in elected:  # else it was elected before others were overtaken
+                        refused[partition] = error
+                    continue
+                elected.add(partition)
+                yield from (op for op in ops if not (guarded and isinstance(op, Check)))
+                guarded = True
+
+        await self.run(lambda: self.change_states(decide))
+        return refused
 
     def _give_roles(self, partitions: Iterable[tuple[str, int]]) -> None:
         if not self._has_taken_up:

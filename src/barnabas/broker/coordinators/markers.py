@@ -14,14 +14,21 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC
+from barnabas.broker.net.peers import PeerLost
 from barnabas.cores.decision import Producer
 from barnabas.cores.group import EndTransaction
 from barnabas.records.units import CoordinatorEpoch
 from barnabas.runtime.pace import in_pieces
 from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 
 if TYPE_CHECKING:
     from barnabas.broker.coordinators.groups import GroupCoordinator
+    from barnabas.broker.net.peers import Peers
     from barnabas.broker.partitions.acknowledgement import Acknowledgement
     from barnabas.broker.partitions.partition import Partition
     from barnabas.broker.partitions.registry import Partitions
@@ -33,6 +40,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.transactions")
 
 RETRY_S: Final = 1.0
+MARKERS_VERSION: Final = 2
+SEND_TIMEOUT_S: Final = 60.0
 MOVED_ON: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 """The partition has seen a newer end of this producer's transactions, so that this one is no longer needed."""
 
@@ -71,6 +80,11 @@ class MarkerWriter:
         """Called when all markers of a transaction are acknowledged; False has it called again after a while."""
         self.is_wanted: Callable[[WriteMarkers], bool] = lambda effect: True
         """Whether the markers still have to be written: asked before they are tried again."""
+        self.peers: Peers | None = None
+        """The way to the leaders of partitions on other brokers."""
+        self.on_marker: Callable[[str, int, int], None] = lambda topic, index, producer_id: None
+        """Called before each marker that is written here: (topic, partition, producer id)."""
+        self._sending: set[asyncio.Task[None]] = set()
         self._current: dict[str, Job] = {}
         """By transactional id: its newest job. One that was overtaken (its coordinator was loaded again) writes no more."""
         self._queue: deque[Job] = deque()
@@ -81,6 +95,8 @@ class MarkerWriter:
         """Nothing is tried again; the next start finishes what is left."""
         for handle in self._retries:
             handle.cancel()
+        for task in self._sending:
+            task.cancel()
         self._retries.clear()
         self._queue.clear()
 
@@ -91,6 +107,7 @@ class MarkerWriter:
     ) -> Acknowledgement:
         """Write one marker. Raises ApiError with nothing written."""
         partition = self._partitions.require_leader(topic, index)
+        self.on_marker(topic, index, producer.producer_id)
 
         def write(partition: Partition) -> Acknowledgement:
             return partition.append_marker(producer, commit, CoordinatorEpoch(coordinator_epoch), version)
@@ -132,12 +149,55 @@ class MarkerWriter:
     def _write(self, job: Job) -> Iterator[None]:
         if not self._is_current(job):
             return
+        elsewhere: dict[int, list[TopicPartition]] = {}
         for where in sorted(job.left):
+            leader = self._other_leader(where)
+            if leader is not None:
+                elsewhere.setdefault(leader, []).append(where)
+                continue
             try:
                 self._write_one(job, where)
             except Exception:
                 log.exception("a transaction's marker met a bug; it is tried again", extra=_place(job, where))
             yield
+        for leader, partitions in elsewhere.items():
+            job.left.difference_update(partitions)
+            job.waiting.update(partitions)
+            task = self._loop.create_task(self._send(job, leader, partitions))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+        self._look_after(job)
+
+    def _other_leader(self, where: TopicPartition) -> int | None:
+        """The other broker that leads a partition; None where none does, or this one."""
+        served = self._partitions.get(*where)
+        if self.peers is None or (served is not None and served.is_leader):
+            return None
+        known = self._image().partition(*where)
+        return None if known is None or known.leader < 0 else known.leader
+
+    async def _send(self, job: Job, leader: int, partitions: list[TopicPartition]) -> None:
+        """Have the leader of partitions write their markers (WriteTxnMarkers)."""
+        errors = dict.fromkeys(partitions, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        why = "the leader did not write it"
+        try:
+            assert self.peers is not None
+            answer = await self.peers.call(leader, _request(job, partitions), MARKERS_VERSION, SEND_TIMEOUT_S)
+            for marker in answer.markers:
+                for topic in marker.topics:
+                    for row in topic.partitions:
+                        errors[topic.name, row.partition_index] = ErrorCode(row.error_code)
+        except PeerLost as error:
+            why = str(error)
+        except Exception:
+            log.exception(
+                "sending a transaction's markers met a bug; it is tried again", extra={"leader": leader}
+            )
+        for where in partitions:
+            job.waiting.discard(where)
+            if errors[where]:
+                job.left.add(where)
+                self._not_written(job, where, ApiError(errors[where], f"{errors[where].name}: {why}"))
         self._look_after(job)
 
     def _write_one(self, job: Job, where: TopicPartition) -> None:
@@ -211,6 +271,23 @@ class MarkerWriter:
 
         handle = self._loop.call_later(RETRY_S, again)
         self._retries.add(handle)
+
+
+def _request(job: Job, partitions: list[TopicPartition]) -> WriteTxnMarkersRequest:
+    topics: dict[str, WritableTxnMarkerTopic] = {}
+    for name, index in partitions:
+        topics.setdefault(
+            name, WritableTxnMarkerTopic(name=name, partition_indexes=[])
+        ).partition_indexes.append(index)
+    marker = WritableTxnMarker(
+        producer_id=job.effect.producer.producer_id,
+        producer_epoch=job.effect.producer.producer_epoch,
+        transaction_result=job.effect.commit,
+        topics=list(topics.values()),
+        coordinator_epoch=job.coordinator_epoch,
+        transaction_version=job.effect.version,
+    )
+    return WriteTxnMarkersRequest(markers=[marker])
 
 
 def _place(job: Job, where: TopicPartition) -> dict[str, object]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker.cluster.internal_topics import TRANSACTION_TOPIC
 from barnabas.broker.coordinators.markers import MarkerWriter
 from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Kind
+from barnabas.broker.net.peers import PeerLost
 from barnabas.config import broker_share
 from barnabas.cores.decision import Producer
 from barnabas.cores.transactions import (
@@ -30,12 +31,19 @@ from barnabas.cores.transactions import (
 )
 from barnabas.cores.transactions.state import ENDING, TV_2, TopicPartition
 from barnabas.records.compression import Codec
+from barnabas.records.partitioner import partition_for_name
 from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 
 if TYPE_CHECKING:
     from barnabas.broker.cluster.controller import Controller
     from barnabas.broker.cluster.producer_ids import ProducerIds
     from barnabas.broker.coordinators.groups import GroupCoordinator
+    from barnabas.broker.net.peers import Peers
     from barnabas.broker.partitions.partition import Partition
     from barnabas.broker.partitions.registry import Partitions
     from barnabas.config.loader import BrokerConfig
@@ -43,6 +51,8 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
 
 HINTS_MAX: Final = 10_000
+ADD_VERSION: Final = 5
+ADD_TIMEOUT_S: Final = 10.0
 
 
 class Transactions:
@@ -57,7 +67,13 @@ class Transactions:
         partitions: Partitions,
         groups: GroupCoordinator,
         producer_ids: ProducerIds,
+        peers: Peers | None = None,
     ) -> None:
+        """peers: the way to other brokers' coordinators and partitions; None where there are no other brokers."""
+        self._peers = peers
+        self._controller = controller
+        self._verified: dict[tuple[int, str, int], int] = {}
+        """(producer id, topic, partition) -> epoch: first batches that another broker's coordinator has allowed."""
         self._config = config
         self._clock = clock
         self._partitions = partitions
@@ -69,6 +85,8 @@ class Transactions:
         self._verifies = True
         self.configure()
         self.markers = MarkerWriter(loop, clock, partitions, groups, lambda: controller.image)
+        self.markers.peers = peers
+        self.markers.on_marker = self._on_marker
         self.markers.on_written = self._on_written
         self.markers.is_wanted = self._is_ending
         retry_ms = config.get(broker_share.TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS)
@@ -157,6 +175,97 @@ class Transactions:
             ),
         )
 
+    def coordinator_elsewhere(self, transactional_id: str) -> int | None:
+        """The other broker that keeps a transactional id; None where this one does, or nobody."""
+        topic = self._controller.image.topics.get(TRANSACTION_TOPIC)
+        if self._peers is None or topic is None or not topic.partitions:
+            return None
+        index = partition_for_name(transactional_id, len(topic.partitions))
+        served = self._partitions.get(TRANSACTION_TOPIC, index)
+        leader = topic.partitions[index].leader
+        return None if leader < 0 or (served is not None and served.is_leader) else leader
+
+    def add_partitions_anywhere(
+        self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
+    ) -> asyncio.Future[TxnReply]:
+        """As `add_partitions`, on whichever broker the transaction's coordinator is (implicitly, KIP-890)."""
+        coordinator = self.coordinator_elsewhere(transactional_id)
+        if coordinator is None:
+            return self.add_partitions(transactional_id, producer, partitions, TV_2)
+        return asyncio.ensure_future(
+            self._ask_elsewhere(coordinator, transactional_id, producer, partitions, verify_only=False)
+        )
+
+    async def verify_elsewhere(
+        self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
+    ) -> TxnReply:
+        """Whether partitions were added to a transaction under way, where its coordinator is another broker (KIP-890)."""
+        coordinator = self.coordinator_elsewhere(transactional_id)
+        if coordinator is None or not self._verifies:
+            return TxnReply()  # it is asked when the records are appended
+        return await self._ask_elsewhere(
+            coordinator, transactional_id, producer, partitions, verify_only=True
+        )
+
+    async def _ask_elsewhere(
+        self,
+        coordinator: int,
+        transactional_id: str,
+        producer: Producer,
+        partitions: frozenset[TopicPartition],
+        *,
+        verify_only: bool,
+    ) -> TxnReply:
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for name, index in sorted(partitions):
+            topics.setdefault(name, AddPartitionsToTxnTopic(name=name, partitions=[])).partitions.append(
+                index
+            )
+        asked = AddPartitionsToTxnTransaction(
+            transactional_id=transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            verify_only=verify_only,
+            topics=list(topics.values()),
+        )
+        try:
+            assert self._peers is not None
+            answer = await self._peers.call(
+                coordinator, AddPartitionsToTxnRequest(transactions=[asked]), ADD_VERSION, ADD_TIMEOUT_S
+            )
+        except PeerLost as error:
+            return TxnReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+        for transaction in answer.results_by_transaction:
+            for topic in transaction.topic_results:
+                for row in topic.results_by_partition:
+                    if row.partition_error_code:
+                        code = ErrorCode(row.partition_error_code)
+                        return TxnReply(code, f"the coordinator answers {code.name}")
+        if not answer.error_code:
+            if len(self._verified) >= HINTS_MAX:
+                self._verified.clear()  # whoever loses by that asks again
+            for name, index in partitions:
+                self._verified[producer.producer_id, name, index] = producer.producer_epoch
+        return TxnReply(ErrorCode(answer.error_code))
+
+    def _check_verified(self, partition: Partition, header: BatchHeader) -> None:
+        """Raises ApiError unless the transaction is open in the partition, or its coordinator allowed to open it.
+
+        What was allowed holds for one batch, and no longer than until a marker ends the producer's transaction there.
+        """
+        known = partition.log.core.producers.get(header.producer_id)
+        if known is not None and known.txn_first_offset >= 0 and known.epoch == header.producer_epoch:
+            return
+        key = (header.producer_id, partition.topic, partition.index)
+        if self._verified.pop(key, None) != header.producer_epoch:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"{partition} was not added to a transaction of producer {header.producer_id} that is under way",
+            )
+
+    def _on_marker(self, topic: str, index: int, producer_id: int) -> None:
+        self._verified.pop((producer_id, topic, index), None)
+
     async def end(
         self, transactional_id: str, producer: Producer, commit: bool, version: int, connection: int
     ) -> TxnReply:
@@ -199,7 +308,8 @@ class Transactions:
                 # What older clients try again, whatever they make of the coordinator's own errors.
                 raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "the state of transactions is being loaded")
             if not self.runtime.is_whole:
-                return False  # the transaction's coordinator is another broker
+                self._check_verified(partition, header)  # the transaction's coordinator is another broker
+                return False
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE, f"no transactional id has producer id {header.producer_id}"
             )
@@ -217,7 +327,7 @@ class Transactions:
 
     def check_added(self, transactional_id: str, producer: Producer, where: TopicPartition) -> None:
         """Raises ApiError TRANSACTION_ABORTABLE and others unless a partition was added to the transaction under way."""
-        if self._verifies:
+        if self._verifies and self.coordinator_elsewhere(transactional_id) is None:
             error = self.core_of(transactional_id).check_added(transactional_id, producer, (where,))[where]
             if error:
                 raise ApiError(

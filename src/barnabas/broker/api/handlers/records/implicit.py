@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.api.context import Context
 from barnabas.cores.decision import Producer
-from barnabas.cores.transactions.state import TV_2, TopicPartition
+from barnabas.cores.transactions.state import TopicPartition
 from barnabas.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader, read_header
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -34,7 +34,9 @@ Refusals = dict[TopicPartition, ApiError]
 class Adding:
     """The partitions of one produce request that its transaction lacks."""
 
-    def __init__(self, context: Context, transactional_id: str) -> None:
+    def __init__(self, context: Context, transactional_id: str, *, verify_only: bool = False) -> None:
+        """verify_only: the producer adds partitions itself, and only the coordinator knows whether it did."""
+        self._verify_only = verify_only
         self._transactions = context.services.transactions
         self._transactional_id = transactional_id
         self._missing: dict[Producer, set[TopicPartition]] = {}
@@ -50,12 +52,16 @@ class Adding:
             wanted = self._missing.setdefault(Producer(header.producer_id, header.producer_epoch), set())
             wanted.add((partition.topic, partition.index))
 
+    def _ask(self, producer: Producer, partitions: frozenset[TopicPartition]) -> asyncio.Future[TxnReply]:
+        if self._verify_only:
+            verifying = self._transactions.verify_elsewhere(self._transactional_id, producer, partitions)
+            return asyncio.ensure_future(verifying)
+        return self._transactions.add_partitions_anywhere(self._transactional_id, producer, partitions)
+
     def ask(self) -> asyncio.Future[Refusals] | Refusals:
         """Why partitions were not added; empty when all were. A future where the coordinator needs time."""
         asked = [
-            (partitions, self._transactions.add_partitions(
-                self._transactional_id, producer, frozenset(partitions), TV_2
-            ))
+            (partitions, self._ask(producer, frozenset(partitions)))
             for producer, partitions in self._missing.items()
         ]  # fmt: skip
         if all(reply.done() for _, reply in asked):

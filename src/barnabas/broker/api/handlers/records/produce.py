@@ -48,9 +48,10 @@ def handle(
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     if request.transactional_id is None:
         return _handle(context, request, {}, transactional=False)
-    if context.version < IMPLICIT_FROM:
+    verify_only = context.version < IMPLICIT_FROM
+    if verify_only and context.services.transactions.coordinator_elsewhere(request.transactional_id) is None:
         return _handle(context, request, {}, transactional=True)
-    refusals = _add_partitions(context, request)
+    refusals = _add_partitions(context, request, verify_only=verify_only)
     if isinstance(refusals, dict):
         return _handle(context, request, refusals, transactional=True)
     for topic in request.topic_data:
@@ -60,9 +61,11 @@ def handle(
     return _handle_later(context, request, refusals)
 
 
-def _add_partitions(context: Context, request: ProduceRequest) -> asyncio.Future[Refusals] | Refusals:
-    """Why the coordinator refuses to add partitions to the transaction."""
-    adding = Adding(context, request.transactional_id or "")
+def _add_partitions(
+    context: Context, request: ProduceRequest, *, verify_only: bool
+) -> asyncio.Future[Refusals] | Refusals:
+    """Why the coordinator refuses to add partitions to the transaction, or does not know that they were added."""
+    adding = Adding(context, request.transactional_id or "", verify_only=verify_only)
     for topic in request.topic_data:
         for data in topic.partition_data:
             with contextlib.suppress(ApiError):  # it is refused when the records are to be appended

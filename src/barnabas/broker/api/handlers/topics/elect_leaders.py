@@ -1,17 +1,16 @@
 """ElectLeaders (key 43), versions 0 to 2: give leadership back to preferred replicas, or to any that is left.
 
-Partitions that lack nothing are ELECTION_NOT_NEEDED where they are named, and left out where all are asked for. On a
-single broker nothing else is left to elect: a partition without a leader has its only replica offline.
+Partitions that lack nothing are ELECTION_NOT_NEEDED where they are named, and left out where all are asked for. Only the
+controller elects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from barnabas.broker.api.context import Context
-from barnabas.cores.cluster_image import NO_LEADER
-from barnabas.wire.errors import ErrorCode
+from barnabas.cores.elections import decide_preferred_leader, decide_unclean_leader
+from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -21,46 +20,49 @@ from barnabas.wire.messages.elect_leaders import (
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
+DECIDE: Final = {PREFERRED: decide_preferred_leader, UNCLEAN: decide_unclean_leader}
 
 
-def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
+async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
     topics = context.services.image.topics
-    asked: Iterable[tuple[str, Iterable[int]]]
     if request.topic_partitions is None:
-        asked = ((name, topics[name].partitions) for name in sorted(topics))
+        asked = [(name, index) for name in sorted(topics) for index in topics[name].partitions]
     else:
-        asked = ((partition.topic, partition.partitions) for partition in request.topic_partitions)
-    found = [
-        ReplicaElectionResult(
-            topic=name,
-            partition_result=[
-                row
-                for row in (_elected(context, request.election_type, name, index) for index in indexes)
-                if request.topic_partitions is not None or row.error_code != ErrorCode.ELECTION_NOT_NEEDED
-            ],
+        asked = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+    decide = DECIDE.get(request.election_type)
+    try:
+        if decide is None:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"{request.election_type} is no type of election: 0 (preferred) or 1 (unclean)",
+            )
+        refused = await context.services.controller.elect(asked, decide)
+    except ApiError as error:
+        refused = dict.fromkeys(asked, error)
+        return ElectLeadersResponse(
+            error_code=error.code,
+            replica_election_results=_rows(asked, refused, all_named=request.topic_partitions is not None),
         )
-        for name, indexes in asked
-    ]
-    known = request.election_type in (PREFERRED, UNCLEAN)
     return ElectLeadersResponse(
-        error_code=ErrorCode.NONE if known else ErrorCode.INVALID_REQUEST, replica_election_results=found
+        error_code=ErrorCode.NONE,
+        replica_election_results=_rows(asked, refused, all_named=request.topic_partitions is not None),
     )
 
 
-def _elected(context: Context, kind: int, name: str, index: int) -> PartitionResult:
-    topic = context.services.image.topics.get(name)
-    partition = topic.partitions.get(index) if topic is not None else None
-    if kind not in (PREFERRED, UNCLEAN):
-        code, text = ErrorCode.INVALID_REQUEST, f"{kind} is no type of election: 0 (preferred) or 1 (unclean)"
-    elif partition is None:
-        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {name}-{index}."
-    elif partition.leader == NO_LEADER:
-        code, text = (
-            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-            if kind == PREFERRED
-            else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            f"No replica of {name}-{index} is online.",
+def _rows(
+    asked: list[tuple[str, int]], refused: dict[tuple[str, int], ApiError], *, all_named: bool
+) -> list[ReplicaElectionResult]:
+    topics: dict[str, ReplicaElectionResult] = {}
+    for name, index in asked:
+        topic = topics.setdefault(name, ReplicaElectionResult(topic=name, partition_result=[]))
+        error = refused.get((name, index))
+        if error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED and not all_named:
+            continue
+        topic.partition_result.append(
+            PartitionResult(
+                partition_id=index,
+                error_code=ErrorCode.NONE if error is None else error.code,
+                error_message=None if error is None else error.message,
+            )
         )
-    else:
-        code, text = ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
-    return PartitionResult(partition_id=index, error_code=code, error_message=text)
+    return list(topics.values())

@@ -12,7 +12,6 @@ from barnabas.broker.api.handlers.once import by_topic
 from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.cores.decision import Producer
 from barnabas.cores.group.events import CommitOffsets, CommitReply, OffsetToCommit
-from barnabas.cores.transactions.state import TV_2
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -82,11 +81,15 @@ async def _commit(
     producer = Producer(request.producer_id, request.producer_epoch)
     offsets = (OFFSETS_TOPIC, services.groups.runtime.index_of(request.group_id))
     if context.version >= IMPLICIT_FROM:
-        added = await services.transactions.add_partitions(
-            request.transactional_id, producer, frozenset({offsets}), TV_2
+        added = await services.transactions.add_partitions_anywhere(
+            request.transactional_id, producer, frozenset({offsets})
         )
-        if added.error:
-            raise ApiError(added.error, added.message or "")
+    else:
+        added = await services.transactions.verify_elsewhere(
+            request.transactional_id, producer, frozenset({offsets})
+        )
+    if added.error:
+        raise ApiError(added.error, added.message or "")
 
     def make_event(token: object, now_ms: int) -> CommitOffsets:
         # Asked in the turn in which the offsets are held: nothing can end the transaction in between.
