@@ -75,7 +75,7 @@ LISTENER_SECURITY_PROTOCOL_MAP: Final = IDENTITY.string(
     mark=WORKS,
 )
 INTER_BROKER_LISTENER_NAME: Final = IDENTITY.string_or_null(
-    "inter.broker.listener.name", "Listener that brokers use among themselves."
+    "inter.broker.listener.name", "Listener that brokers use among themselves.", mark=WORKS
 )
 SECURITY_INTER_BROKER_PROTOCOL: Final = IDENTITY.string(
     "security.inter.broker.protocol",

@@ -47,6 +47,7 @@ UNCLEAN_LEADER_ELECTION_ENABLE: Final = LOG.boolean(
     "Let a replica lead that is not in sync when no other is left, at the price of lost records.",
     mode=CLUSTER,
     topic="unclean.leader.election.enable",
+    mark=WORKS,
 )
 LOG.long(
     "unclean.leader.election.interval.ms",

@@ -11,25 +11,28 @@ REPLICATION: Final = OptionTable("Replication and quotas")
 WORKS: Final = Mark.WORKS
 
 REPLICA_LAG_TIME_MAX_MS: Final = REPLICATION.long(
-    "replica.lag.time.max.ms", 30_000, "A follower behind for longer than this leaves the in-sync replicas."
+    "replica.lag.time.max.ms",
+    30_000,
+    "A follower behind for longer than this leaves the in-sync replicas.",
+    mark=WORKS,
 )
 REPLICA_FETCH_MAX_BYTES: Final = REPLICATION.integer(
-    "replica.fetch.max.bytes", 1_048_576, "Bytes a follower asks of each partition.", lo=0
+    "replica.fetch.max.bytes", 1_048_576, "Bytes a follower asks of each partition.", lo=0, mark=WORKS
 )
 REPLICA_FETCH_RESPONSE_MAX_BYTES: Final = REPLICATION.integer(
-    "replica.fetch.response.max.bytes", 10_485_760, "Bytes a follower asks of each fetch.", lo=0
+    "replica.fetch.response.max.bytes", 10_485_760, "Bytes a follower asks of each fetch.", lo=0, mark=WORKS
 )
 REPLICA_FETCH_MIN_BYTES: Final = REPLICATION.integer(
-    "replica.fetch.min.bytes", 1, "Bytes that a follower's fetch waits for."
+    "replica.fetch.min.bytes", 1, "Bytes that a follower's fetch waits for.", mark=WORKS
 )
 REPLICA_FETCH_WAIT_MAX_MS: Final = REPLICATION.integer(
-    "replica.fetch.wait.max.ms", 500, "Longest wait of a follower's fetch."
+    "replica.fetch.wait.max.ms", 500, "Longest wait of a follower's fetch.", mark=WORKS
 )
 REPLICA_FETCH_BACKOFF_MS: Final = REPLICATION.integer(
-    "replica.fetch.backoff.ms", 1000, "Wait of a follower after a fetch failed.", lo=0
+    "replica.fetch.backoff.ms", 1000, "Wait of a follower after a fetch failed.", lo=0, mark=WORKS
 )
 REPLICA_SOCKET_TIMEOUT_MS: Final = REPLICATION.integer(
-    "replica.socket.timeout.ms", 30_000, "Time-out of a follower's requests."
+    "replica.socket.timeout.ms", 30_000, "Time-out of a follower's requests.", mark=WORKS
 )
 REPLICA_SOCKET_RECEIVE_BUFFER_BYTES: Final = REPLICATION.integer(
     "replica.socket.receive.buffer.bytes", 65_536, "SO_RCVBUF of a follower's connection."
@@ -45,10 +48,17 @@ REPLICA_SELECTOR_CLASS: Final = REPLICATION.string_or_null(
     "the consumer's rack.",
 )
 AUTO_LEADER_REBALANCE_ENABLE: Final = REPLICATION.boolean(
-    "auto.leader.rebalance.enable", True, "Give leadership back to preferred replicas from time to time."
+    "auto.leader.rebalance.enable",
+    True,
+    "Give leadership back to preferred replicas from time to time.",
+    mark=WORKS,
 )
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: Final = REPLICATION.long(
-    "leader.imbalance.check.interval.seconds", 300, "How often preferred leaders are looked at.", lo=1
+    "leader.imbalance.check.interval.seconds",
+    300,
+    "How often preferred leaders are looked at.",
+    lo=1,
+    mark=WORKS,
 )
 LEADER_REPLICATION_THROTTLED_RATE: Final = REPLICATION.long(
     "leader.replication.throttled.rate",

@@ -66,8 +66,10 @@ class SimLoop(asyncio.BaseEventLoop):
     _ready: Any
     _scheduled: list[Any]
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, turns_max: int = TURNS_MAX) -> None:
+        """turns_max: after so many turns the simulation is taken to go round in circles."""
         super().__init__()
+        self._turns_max = turns_max
         self._chance = chance
         self._now_s = 0.0
         self._turns = 0
@@ -95,8 +97,8 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         self._turns += 1
-        if self._turns > TURNS_MAX:
-            raise Stuck(f"{TURNS_MAX} turns of the loop, and no end")
+        if self._turns > self._turns_max:
+            raise Stuck(f"{self._turns_max} turns of the loop, and no end")
         ready, scheduled = self._ready, self._scheduled
         ready.extend(self.poller.ready())
         while scheduled and scheduled[0]._cancelled:

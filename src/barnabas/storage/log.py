@@ -438,6 +438,21 @@ class Log(LogWriter):
                 raise LogDirOffline(self.log_dir, error) from error
         return True
 
+    def drop_damaged(self, now_ms: int) -> Offset | None:
+        """Cuts the log at the first segment in which recovery found damage; the new end, or None where there is none.
+
+        For a log that is copied again from another replica, which has what is missing here. Raises LogDirOffline.
+        """
+        damaged = next((segment for segment in self._segments if segment.damaged), None)
+        if damaged is None:
+            return None
+        start = self.core.log_start_offset
+        if damaged is self._segments[0] or damaged.base_offset <= start + 1:
+            self.truncate_fully_and_start_at(start, now_ms)
+        else:
+            self.truncate_to(Offset(damaged.base_offset - 1), now_ms)  # in the segment before, which is whole
+        return self.core.log_end_offset
+
     def truncate_fully_and_start_at(self, offset: Offset, now_ms: int) -> None:
         """Drops everything; the log starts and ends at `offset`. Raises LogDirOffline."""
         with self.flush_lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from barnabas.sim.disk import Disks, SimDisk
 from barnabas.sim.loop import Life, SimLoop
 from barnabas.sim.machine import SameThread, SeededEntropy, SimClock
 from barnabas.sim.network import SimNetwork
+from barnabas.sim.streams import connect
 
 
 class Died(Exception):
@@ -51,6 +52,8 @@ class Node:
         self.on_started: Callable[[], None] = lambda: None
         """Called when the broker has recovered, before any client reaches it."""
         self.on_fatal: Callable[[], None] = lambda: None
+        self.open_tree: Callable[[], Awaitable[Any]] | None = None
+        """Opens sessions with the tree that several nodes share; None for a tree of its own, on its disk."""
         self._life: Life | None = None
         self._changing: asyncio.Future[None] | None = None
         """Its start or stop, while one is under way."""
@@ -65,6 +68,8 @@ class Node:
             entropy=SeededEntropy(random.Random(self.chance.random())),
             new_pool=SameThread,
             new_socket=self.network.new_socket,
+            connect=lambda host, port: connect(self.loop, self.network, self.name, host, port),
+            open_tree=self.open_tree,
         )
         texts = {
             "log.dirs": ",".join(self.log_dirs),
@@ -96,6 +101,11 @@ class Node:
 
         self.loop.spawn(life, carry_out())
         await done
+
+    @property
+    def life(self) -> Life | None:
+        """The process that runs now."""
+        return self._life
 
     def _fatal(self) -> None:
         self.on_fatal()

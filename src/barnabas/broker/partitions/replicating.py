@@ -105,11 +105,28 @@ class Replication:
             if before >= 0 and before != leader:
                 self._fetchers[before].forget(key)
             if leader >= 0:
+                self._mend(partition)
                 self._leaders[key] = leader
                 fetcher = self._fetchers.get(leader)
                 if fetcher is None:
                     fetcher = self._fetchers[leader] = Fetcher(self, leader)
                 fetcher.follow(key, partition)
+
+    def _mend(self, partition: Partition) -> None:
+        """What a crash has damaged here is fetched again: a log with a hole must never be taken for an in-sync one."""
+        if partition.offline is not None:
+            return
+        end = partition.log_end_offset
+        try:
+            cut = partition.log.drop_damaged(self.clock.now_ms())
+        except LogDirOffline as error:
+            self.partitions.write_failed(partition, error)
+            return
+        if cut is not None:
+            log.warning(
+                "a follower's log is damaged; what follows is fetched again from its leader",
+                extra={"partition": str(partition), "from": cut, "end": end},
+            )
 
     async def close(self) -> None:
         """End all fetchers."""
