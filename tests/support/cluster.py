@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from confluent_kafka.admin import AdminClient, TopicMetadata
 
+from tests.support.leftovers import shared
 from tests.support.process import BrokerProcess, free_port
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -71,6 +72,11 @@ class Cluster:
         for broker in self.brokers.values():
             broker.start()
         return self
+
+    def start_again(self, broker: int) -> None:
+        """Start a broker that was ended; it belongs to all tests that share the cluster."""
+        with shared():
+            self.brokers[broker].start()
 
     def close(self) -> None:
         for broker in self.brokers.values():

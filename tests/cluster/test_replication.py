@@ -1,0 +1,273 @@
+"""Three brokers over one ZooKeeper, and what befalls them, as confluent-kafka's clients see it.
+
+One cluster for the whole module: each test leaves three live brokers behind, all in sync.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+from kazoo.client import KazooClient
+
+from tests.support.cluster import Cluster, until
+from tests.support.zookeeper import ZooKeeperServer
+
+ALL = [1, 2, 3]
+
+
+@pytest.fixture(scope="module")
+def cluster(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("cluster"), zookeeper_server, chroot="/replication/one")
+    try:
+        yield made.start()
+    finally:
+        made.close()
+
+
+def create(cluster: Cluster, name: str, partitions: int = 1, **configs: str) -> None:
+    options = {key.replace("_", "."): value for key, value in configs.items()}
+    topic = NewTopic(name, partitions, 3, config={"min.insync.replicas": "2", **options})
+    admin = cluster.admin()
+    admin.create_topics([topic])[name].result(60)
+    cluster.until_in_sync(name, ALL)
+
+
+class Load:
+    """An idempotent producer with acks=all that goes on through whatever happens."""
+
+    def __init__(self, cluster: Cluster, topic: str, **config: object) -> None:
+        self.acknowledged: list[bytes] = []
+        self.errors: list[KafkaError] = []
+        self._topic = topic
+        self._sent = 0
+        self._ends = threading.Event()
+        settings = {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 2}
+        self._producer = Producer({**settings, **config})
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+        assert not self.errors, self.errors[:3]
+
+    def _run(self) -> None:
+        while not self._ends.is_set():
+            self._producer.produce(self._topic, str(self._sent).encode(), on_delivery=self._delivered)
+            self._sent += 1
+            self._producer.poll(0)
+            time.sleep(0.001)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.errors.append(error)
+        else:
+            self.acknowledged.append(message.value() or b"")
+
+    def until_more(self, count: int = 50) -> None:
+        """Wait until so many more records have been acknowledged."""
+        wanted = len(self.acknowledged) + count
+        until(lambda: len(self.acknowledged) >= wanted, f"{count} more records are acknowledged")
+
+
+def read(cluster: Cluster, topic: str, partitions: int = 1) -> list[bytes]:
+    """All values of a topic, to its present end."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused"})
+    places = [TopicPartition(topic, index, 0) for index in range(partitions)]
+    ends = {
+        index: consumer.get_watermark_offsets(places[index], timeout=30)[1] for index in range(partitions)
+    }
+    consumer.assign(places)
+    found: list[bytes] = []
+    deadline = time.monotonic() + 120
+    try:
+        while any(place.offset < ends[place.partition] for place in consumer.position(places)):
+            assert time.monotonic() < deadline, (
+                f"{len(found)} records read, up to {consumer.position(places)}"
+            )
+            for message in consumer.consume(1_000, 0.5):
+                assert message.error() is None, message.error()
+                found.append(message.value() or b"")
+            places = [
+                place if place.offset >= 0 else TopicPartition(topic, place.partition, 0)
+                for place in consumer.position(places)
+            ]
+            if all(ends[place.partition] == 0 for place in places):
+                break
+    finally:
+        consumer.close()
+    return found
+
+
+def stored(cluster: Cluster, topic: str, partition: int = 0) -> dict[int, bytes]:
+    """The bytes of a partition's log on each broker."""
+    folders = {i: broker.data_dir / f"{topic}-{partition}" for i, broker in cluster.brokers.items()}
+    return {
+        broker: b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+        for broker, folder in folders.items()
+    }
+
+
+def until_equal(cluster: Cluster, topic: str, partition: int = 0) -> None:
+    until(
+        lambda: len(set(stored(cluster, topic, partition).values())) == 1,
+        f"the logs of {topic}-{partition} are the same on all brokers",
+    )
+
+
+def test_the_tree_says_what_tools_of_its_time_expect(cluster: Cluster) -> None:
+    create(cluster, "layout", 3)
+    tree = KazooClient(cluster.brokers[1].options["zookeeper.connect"])
+    tree.start()
+    try:
+        state = json.loads(tree.get("/brokers/topics/layout/partitions/0/state")[0])
+        assert list(state) == ["controller_epoch", "leader", "version", "leader_epoch", "isr"]
+        assert (state["leader"], sorted(state["isr"]), state["leader_epoch"]) == (
+            cluster.leader("layout"), ALL, 0
+        )  # fmt: skip
+        assert json.loads(tree.get("/brokers/ids/2")[0])["port"] == cluster.brokers[2].port
+        assert json.loads(tree.get("/controller")[0])["brokerid"] in ALL
+        assert sorted(tree.get_children("/brokers/ids")) == ["1", "2", "3"]
+    finally:
+        tree.stop()
+        tree.close()
+    leaders = {partition.leader for partition in cluster.topic("layout").partitions.values()}
+    assert leaders == {1, 2, 3}, "leaders go round the brokers"
+
+
+def test_nothing_acknowledged_is_lost_with_a_killed_leader(cluster: Cluster) -> None:
+    """The killed broker comes back, catches up, and its log is the others' to the byte."""
+    create(cluster, "killed", 2)
+    with Load(cluster, "killed") as load:
+        load.until_more()
+        leader = cluster.leader("killed")
+        cluster.brokers[leader].kill()
+        load.until_more()
+        cluster.until_in_sync("killed", [broker for broker in ALL if broker != leader])
+        assert cluster.leader("killed") != leader
+        cluster.start_again(leader)
+        cluster.until_in_sync("killed", ALL)
+        load.until_more()
+    found = read(cluster, "killed", 2)
+    assert sorted(found) == sorted(load.acknowledged)
+    for index in range(2):
+        until_equal(cluster, "killed", index)
+
+
+def test_a_stop_hands_leadership_over_before_it_closes(cluster: Cluster) -> None:
+    """Controlled shutdown: the others lead and are in sync at once, not after the end of a session."""
+    create(cluster, "stopped", 3)
+    with Load(cluster, "stopped") as load:
+        load.until_more()
+        others = [broker for broker in ALL if broker != 1]
+        assert cluster.brokers[1].stop() == 0
+        for partition in cluster.topic("stopped").partitions.values():
+            assert partition.leader in others
+            assert sorted(partition.isrs) == others
+        load.until_more()
+        cluster.start_again(1)
+        cluster.until_in_sync("stopped", ALL)
+    assert sorted(read(cluster, "stopped", 3)) == sorted(load.acknowledged)
+
+
+def test_too_few_replicas_in_sync_take_nothing_with_acks_all(cluster: Cluster) -> None:
+    create(cluster, "few")
+    leader = cluster.leader("few")
+    for broker in ALL:
+        if broker != leader:
+            cluster.brokers[broker].kill()
+    cluster.until_in_sync("few", [leader])
+    refused: list[KafkaError | None] = []
+    producer = Producer(
+        {"bootstrap.servers": cluster.brokers[leader].bootstrap, "acks": "all", "message.timeout.ms": 3000}
+    )
+    producer.produce("few", b"refused", on_delivery=lambda error, _: refused.append(error))
+    producer.flush(60)
+    assert [error is not None for error in refused] == [True]
+    one = Producer({"bootstrap.servers": cluster.brokers[leader].bootstrap, "acks": 1})
+    taken: list[KafkaError | None] = []
+    one.produce("few", b"taken by the leader alone", on_delivery=lambda error, _: taken.append(error))
+    one.flush(60)
+    assert taken == [None]
+    for broker in ALL:
+        if broker != leader:
+            cluster.start_again(broker)
+    cluster.until_in_sync("few", ALL)
+    assert read(cluster, "few") == [b"taken by the leader alone"]
+
+
+def test_groups_and_transactions_go_on_without_the_broker_that_kept_them(cluster: Cluster) -> None:
+    """Read, process, write in transactions; the broker that leads the offsets' partition is killed in between."""
+    create(cluster, "source", 2)
+    create(cluster, "target", 2)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    wanted = [str(number).encode() for number in range(200)]
+    for value in wanted:
+        producer.produce("source", value)
+    assert producer.flush(60) == 0
+    reader = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap, "group.id": "moved", "auto.offset.reset": "earliest",
+            "enable.auto.commit": False, "max.poll.interval.ms": 300_000, "session.timeout.ms": 45_000,
+        }
+    )  # fmt: skip
+    reader.subscribe(["source"])
+    writer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "moved"})
+    writer.init_transactions(60)
+    done, killed = 0, 0
+    deadline = time.monotonic() + 180
+    while done < len(wanted):
+        assert time.monotonic() < deadline, f"{done} records"
+        batch = [message for message in reader.consume(40, 1.0) if message.error() is None]
+        if not batch:
+            continue
+        writer.begin_transaction()
+        try:
+            for message in batch:
+                writer.produce("target", message.value())
+            writer.send_offsets_to_transaction(
+                reader.position(reader.assignment()), reader.consumer_group_metadata(), 60
+            )
+            if not killed:
+                writer.flush(60)
+                killed = cluster.leader("__consumer_offsets", 0)
+                cluster.brokers[killed].kill()
+            writer.commit_transaction(60)
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            writer.abort_transaction(60)
+            committed = reader.committed(reader.assignment(), timeout=60)
+            for place in committed:
+                reader.seek(TopicPartition(place.topic, place.partition, max(place.offset, 0)))
+            continue
+        done += len(batch)
+    reader.close()
+    cluster.start_again(killed)
+    for topic in ("__consumer_offsets", "__transaction_state", "target"):
+        cluster.until_in_sync(topic, ALL)
+    assert sorted(read(cluster, "target", 2)) == sorted(wanted)
+
+
+def test_a_topic_is_deleted_everywhere(cluster: Cluster) -> None:
+    create(cluster, "doomed", 2, file_delete_delay_ms="100")
+    admin = cluster.admin()
+    admin.delete_topics(["doomed"])["doomed"].result(60)
+    until(
+        lambda: (
+            not [path for broker in cluster.brokers.values() for path in broker.data_dir.glob("doomed-*")]
+        ),
+        "no broker has a log of the deleted topic",
+    )
+    create(cluster, "doomed")
+    assert read(cluster, "doomed") == []
