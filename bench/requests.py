@@ -141,7 +141,7 @@ class Wire:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             # A leader in the metadata may not serve yet: Apache Kafka says "not leader" for a while.
-            if self._leaders(topic) == partitions and all(self._serves(topic, p) for p in range(partitions)):
+            if self._leaders(topic) == partitions and all(self.serves(topic, p) for p in range(partitions)):
                 return
             time.sleep(0.02)
         raise BenchError(f"{topic!r} on port {self.port} got no leaders within 20 s")
@@ -157,7 +157,7 @@ class Wire:
             raise BenchError(f"no end offset for {topic}-{partition} on port {self.port}: error {code}")
         return int(offset)
 
-    def _serves(self, topic: str, partition: int) -> bool:
+    def serves(self, topic: str, partition: int) -> bool:
         try:
             return self.end_offset(topic, partition) == 0
         except BenchError:

@@ -34,7 +34,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cluster")
+    return tmp_path_factory.mktemp("a cluster")
 
 
 @pytest.fixture(scope="module")

@@ -33,12 +33,12 @@ class Member(NamedTuple):
 
 def running(members: Sequence[Member]) -> dict[str, int]:
     """Process ids by the members' names, of those that run."""
-    by_config = {str(member.config): member.name for member in members}
     found: dict[str, int] = {}
     for pid, words in processes():
-        for word in words:
-            if word in by_config:
-                found[by_config[word]] = pid
+        line = f" {' '.join(words)} "  # whole: a folder's name may hold spaces
+        for member in members:
+            if f" {member.config} " in line:
+                found[member.name] = pid
     return found
 
 
