@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.broker.partitions.acknowledgement import Acknowledgement
-from barnabas.broker.partitions.odd_batches import alone, numbers_above, refusal_of
+from barnabas.broker.partitions.batch_checks import (
+    as_configured,
+    checked,
+    require_fits_segment,
+    too_far_ahead,
+)
+from barnabas.broker.partitions.odd_batches import alone
 from barnabas.cores.cluster_image import PartitionImage
 from barnabas.cores.epochs import EpochEnd
 from barnabas.cores.fetch import FetchPartition
@@ -26,11 +32,8 @@ from barnabas.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     CorruptBatch,
-    TimestampType,
     check_batch,
     patch,
-    patch_max_timestamp,
-    recompress,
 )
 from barnabas.records.compression import Codec
 from barnabas.records.control import EndTransactionMarker, build_marker
@@ -50,25 +53,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.partitions")
 
 ZSTD: Final = int(Codec.ZSTD)
-CODECS: Final = {
-    "uncompressed": Codec.NONE,
-    "gzip": Codec.GZIP,
-    "snappy": Codec.SNAPPY,
-    "lz4": Codec.LZ4,
-    "zstd": Codec.ZSTD,
-}
-
-
 NO_IMAGE: Final = PartitionImage(())
-
-
-class RecordsRefused(ApiError):
-    """A batch is refused for some of its records."""
-
-    def __init__(self, code: ErrorCode, message: str, numbers: list[int]) -> None:
-        """numbers: which records of the batch they are, from 0 on."""
-        super().__init__(code, message)
-        self.numbers = numbers
 
 
 class Waiter(Protocol):
@@ -310,8 +295,7 @@ class Partition:
         """Append a producer's batch; `records` is patched in place. Raises ApiError with nothing appended."""
         self._require_leader()
         core, config = self.log.core, self.log.config
-        header = self._checked(records, config)
-        assert records is not None
+        header, records = checked(records, self.topic, config)
         attributes = header.attributes
         size_bytes = header.batch_length + LOG_OVERHEAD
         if size_bytes != len(records):
@@ -328,9 +312,9 @@ class Partition:
         now_ms = self._surroundings.clock.now_ms()
         append_time_ms = -1
         if not config.is_plain:
-            records, header, append_time_ms = self._converted(records, header, now_ms)
+            records, header, append_time_ms = as_configured(records, header, config, now_ms)
         elif header.max_timestamp - now_ms > config.timestamp_after_max_ms:
-            raise self._too_far_ahead(records, header, now_ms)
+            raise too_far_ahead(records, header, config, now_ms)
         base_offset = self._write(records, header, now_ms)
         return self._promise(base_offset, core.log_end_offset, append_time_ms, acks_all)
 
@@ -341,7 +325,7 @@ class Partition:
             raise self._too_few_replicas(ErrorCode.NOT_ENOUGH_REPLICAS)
         records = memoryview(bytearray(batch))
         header = check_batch(records)
-        self._require_fits_segment(header.size_bytes, self.config)
+        require_fits_segment(header.size_bytes, self.topic, self.config)
         self.log.core.decide_append(header, Origin.COORDINATOR)
         base_offset = self._write(records, header, self._surroundings.clock.now_ms())
         return self._promise(base_offset, self.log.core.log_end_offset, -1, True)
@@ -478,103 +462,6 @@ class Partition:
         elif self.log.must_flush_now:
             self._flush_soon()
         self._advance()
-
-    def _checked(self, records: memoryview | None, config: LogConfig) -> BatchHeader:
-        """The header of the one whole batch that a produce request must hold."""
-        if not records:
-            raise ApiError(ErrorCode.INVALID_RECORD, "the request holds no record batch for this partition")
-        try:
-            header = check_batch(records)
-        except CorruptBatch as error:
-            raise refusal_of(records, error) from None
-        size_bytes = header.batch_length + LOG_OVERHEAD
-        if header.base_offset:
-            raise ApiError(
-                ErrorCode.INVALID_RECORD,
-                f"the batch names base offset {header.base_offset}; a producer's begins at 0, the broker places it",
-            )
-        if size_bytes > config.max_message_bytes:
-            raise ApiError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"the batch has {size_bytes} bytes; max.message.bytes of {self.topic} is {config.max_message_bytes}",
-            )
-        self._require_fits_segment(size_bytes, config)
-        if header.attributes & CODEC_MASK > ZSTD:
-            raise ApiError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"the batch names compression codec {header.attributes & CODEC_MASK}; 0 to 4 are known",
-            )
-        record_count = header.record_count
-        if record_count <= 0 or header.last_offset_delta != record_count - 1:
-            raise ApiError(
-                ErrorCode.INVALID_RECORD,
-                f"the batch says {record_count} records and a last offset delta of {header.last_offset_delta}",
-            )
-        return header
-
-    def _require_fits_segment(self, size_bytes: int, config: LogConfig) -> None:
-        if size_bytes > config.segment_bytes:
-            raise ApiError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"the batch has {size_bytes} bytes; segment.bytes of {self.topic} is {config.segment_bytes}",
-            )
-
-    def _converted(
-        self, records: memoryview, header: BatchHeader, now_ms: int
-    ) -> tuple[memoryview, BatchHeader, int]:
-        """The batch as this topic's options want it: keyed, in its codec, with the broker's time."""
-        config = self.config
-        try:
-            self._check_records(records, header, now_ms)
-            codec = CODECS.get(config.compression_type)
-            if codec is not None and header.attributes & CODEC_MASK != codec:
-                records = memoryview(bytearray(recompress(records, 0, codec, config.level_of(codec))))
-        except CorruptBatch as error:
-            raise ApiError(
-                ErrorCode.INVALID_RECORD, f"the records of the batch cannot be read: {error}"
-            ) from error
-        append_time_ms = -1
-        if config.log_append_time:
-            append_time_ms = now_ms
-            patch_max_timestamp(records, 0, TimestampType.LOG_APPEND_TIME, now_ms)
-        elif header.max_timestamp - now_ms > config.timestamp_after_max_ms:
-            raise self._too_far_ahead(records, header, now_ms)
-        return records, check_batch(records), append_time_ms
-
-    def _check_records(self, records: memoryview, header: BatchHeader, now_ms: int) -> None:
-        """What the options ask of each single record. Raises RecordsRefused, CorruptBatch; unpacks the batch and walks over
-        its records where one asks."""
-        from barnabas.records.batch import records_block
-        from barnabas.records.walk import faults
-
-        config = self.config
-        keyed = config.compact and not config.is_internal
-        # Below zero without a limit: nothing is older.
-        oldest_ms = -1 if config.log_append_time else now_ms - config.timestamp_before_max_ms
-        if not keyed and oldest_ms < 0:
-            return
-        block = records_block(records, 0, header)
-        keyless, old = faults(block, header.record_count, header.base_timestamp, keyed, oldest_ms)
-        if keyless:
-            raise RecordsRefused(
-                ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key", keyless
-            )
-        if old:
-            raise RecordsRefused(
-                ErrorCode.INVALID_TIMESTAMP,
-                "a timestamp is older than message.timestamp.before.max.ms allows, which is "
-                f"{config.timestamp_before_max_ms}",
-                old,
-            )
-
-    def _too_far_ahead(self, records: memoryview, header: BatchHeader, now_ms: int) -> ApiError:
-        allowed_ms = self.config.timestamp_after_max_ms
-        return RecordsRefused(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"a timestamp lies {header.max_timestamp - now_ms} ms ahead of the broker's clock; "
-            f"message.timestamp.after.max.ms allows {allowed_ms}",
-            numbers_above(records, header, now_ms + allowed_ms),
-        )
 
     def go_offline(self, reason: str) -> None:
         """Its log cannot be used any more: every request is refused from now on, those too that wait."""

@@ -15,7 +15,7 @@ from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.once import by_topic
 from barnabas.broker.api.handlers.records.implicit import Adding, Refusals, transactional_header
 from barnabas.broker.partitions.acknowledgement import Acknowledgement, all_ready
-from barnabas.broker.partitions.partition import RecordsRefused
+from barnabas.broker.partitions.batch_checks import RecordsRefused
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.produce import (
     BatchIndexAndErrorMessage,

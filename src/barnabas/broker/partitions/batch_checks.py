@@ -1,0 +1,142 @@
+"""What a producer's batch must be before a partition takes it, and how it becomes what the topic's options want."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.partitions.odd_batches import numbers_above, refusal_of
+from barnabas.records.batch import (
+    CODEC_MASK,
+    LOG_OVERHEAD,
+    BatchHeader,
+    CorruptBatch,
+    TimestampType,
+    check_batch,
+    patch_max_timestamp,
+    recompress,
+    records_block,
+)
+from barnabas.records.compression import Codec
+from barnabas.records.walk import faults
+from barnabas.wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.storage.config import LogConfig
+
+CODECS: Final = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+CODEC_MAX: Final = int(Codec.ZSTD)
+
+
+class RecordsRefused(ApiError):
+    """A batch is refused for some of its records."""
+
+    def __init__(self, code: ErrorCode, message: str, numbers: list[int]) -> None:
+        """numbers: which records of the batch they are, from 0 on."""
+        super().__init__(code, message)
+        self.numbers = numbers
+
+
+def checked(records: memoryview | None, topic: str, config: LogConfig) -> tuple[BatchHeader, memoryview]:
+    """The header of the one whole batch that a produce request must hold, and the request's bytes. Raises ApiError."""
+    if not records:
+        raise ApiError(ErrorCode.INVALID_RECORD, "the request holds no record batch for this partition")
+    try:
+        header = check_batch(records)
+    except CorruptBatch as error:
+        raise refusal_of(records, error) from None
+    size_bytes = header.batch_length + LOG_OVERHEAD
+    if header.base_offset:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"the batch names base offset {header.base_offset}; a producer's begins at 0, the broker places it",
+        )
+    if size_bytes > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {size_bytes} bytes; max.message.bytes of {topic} is {config.max_message_bytes}",
+        )
+    require_fits_segment(size_bytes, topic, config)
+    if header.attributes & CODEC_MASK > CODEC_MAX:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"the batch names compression codec {header.attributes & CODEC_MASK}; 0 to 4 are known",
+        )
+    record_count = header.record_count
+    if record_count <= 0 or header.last_offset_delta != record_count - 1:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"the batch says {record_count} records and a last offset delta of {header.last_offset_delta}",
+        )
+    return header, records
+
+
+def require_fits_segment(size_bytes: int, topic: str, config: LogConfig) -> None:
+    """Raises ApiError RECORD_LIST_TOO_LARGE for a batch that no segment can hold."""
+    if size_bytes > config.segment_bytes:
+        raise ApiError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"the batch has {size_bytes} bytes; segment.bytes of {topic} is {config.segment_bytes}",
+        )
+
+
+def as_configured(
+    records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+) -> tuple[memoryview, BatchHeader, int]:
+    """The batch as a topic's options want it: keyed, in its codec, with the broker's time; and that time, or -1. Raises
+    ApiError."""
+    try:
+        _check_records(records, header, config, now_ms)
+        codec = CODECS.get(config.compression_type)
+        if codec is not None and header.attributes & CODEC_MASK != codec:
+            records = memoryview(bytearray(recompress(records, 0, codec, config.level_of(codec))))
+    except CorruptBatch as error:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD, f"the records of the batch cannot be read: {error}"
+        ) from error
+    append_time_ms = -1
+    if config.log_append_time:
+        append_time_ms = now_ms
+        patch_max_timestamp(records, 0, TimestampType.LOG_APPEND_TIME, now_ms)
+    elif header.max_timestamp - now_ms > config.timestamp_after_max_ms:
+        raise too_far_ahead(records, header, config, now_ms)
+    return records, check_batch(records), append_time_ms
+
+
+def _check_records(records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """What the options ask of each single record. Raises RecordsRefused, CorruptBatch; unpacks the batch and walks over
+    its records where one asks."""
+    keyed = config.compact and not config.is_internal
+    # Below zero without a limit: nothing is older.
+    oldest_ms = -1 if config.log_append_time else now_ms - config.timestamp_before_max_ms
+    if not keyed and oldest_ms < 0:
+        return
+    block = records_block(records, 0, header)
+    keyless, old = faults(block, header.record_count, header.base_timestamp, keyed, oldest_ms)
+    if keyless:
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key", keyless
+        )
+    if old:
+        raise RecordsRefused(
+            ErrorCode.INVALID_TIMESTAMP,
+            "a timestamp is older than message.timestamp.before.max.ms allows, which is "
+            f"{config.timestamp_before_max_ms}",
+            old,
+        )
+
+
+def too_far_ahead(records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> RecordsRefused:
+    """The error for a batch with a timestamp that is later than the topic allows."""
+    allowed_ms = config.timestamp_after_max_ms
+    return RecordsRefused(
+        ErrorCode.INVALID_TIMESTAMP,
+        f"a timestamp lies {header.max_timestamp - now_ms} ms ahead of the broker's clock; "
+        f"message.timestamp.after.max.ms allows {allowed_ms}",
+        numbers_above(records, header, now_ms + allowed_ms),
+    )
