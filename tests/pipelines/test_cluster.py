@@ -93,6 +93,7 @@ def workers(web: int) -> int:
         return 0
 
 
+@pytest.mark.soak
 def test_a_pipeline_on_a_cluster(bootstrap, client, new_topic, tmp_path, master, bare_python):
     source = new_topic(2, compression_type="zstd")
     send(client, source, [b'{"id": %d, "name": "n"}' % i for i in range(50)], 0)

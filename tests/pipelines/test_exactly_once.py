@@ -277,6 +277,7 @@ def prefix_in(case: Case) -> str:
     return "barnabas-" + json.loads((Path(case.checkpoint) / "metadata").read_text())["id"]
 
 
+@soak
 def test_a_driver_that_was_believed_dead_writes_nothing(case):
     """It stands still before it decides, another one takes over, and then it goes on."""
     process = case.started_apart("all prepared")

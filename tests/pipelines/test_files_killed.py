@@ -97,7 +97,8 @@ class Case:
         return {path.name for path in self.folder.glob("checkpoints/*/*/commits/[0-9]*")}
 
 
-@pytest.mark.parametrize("place", ["all files moved", pytest.param("one file moved", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("place", ["all files moved", "one file moved"])
 def test_killed_before_the_checkpoint(spark, bootstrap, client, new_topic, tmp_path, place):
     case = Case(client, new_topic(1), tmp_path / "case")
     checkpoints = case.folder / "checkpoints"

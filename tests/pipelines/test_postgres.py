@@ -115,6 +115,7 @@ outputs:
     assert postgres.query("SELECT count(*) FROM t") == [(100,)]
 
 
+@pytest.mark.soak
 @pytest.mark.java
 @pytest.mark.timeout(600)
 def test_through_jdbc(bootstrap, client, new_topic, tmp_path, postgres):
