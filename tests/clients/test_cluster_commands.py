@@ -146,12 +146,14 @@ def test_an_ensemble_that_loses_one(tmp_path: Path) -> None:
 
     port = free_ports(3)
     command = [sys.executable, "-m", "barnabas", "zookeeper", "start", "--data", str(tmp_path)]
-    process = subprocess.Popen(
-        [*command, "--servers", "3", "--port", str(port)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    said = tmp_path / "stderr"
+    with said.open("wb") as stderr:
+        process = subprocess.Popen(
+            [*command, "--servers", "3", "--port", str(port)],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
     try:
         assert process.stdout is not None
         hosts = ",".join(f"127.0.0.1:{port + at}" for at in range(3))
@@ -162,11 +164,9 @@ def test_an_ensemble_that_loses_one(tmp_path: Path) -> None:
         (line,) = [line for line in listed.splitlines() if str(tmp_path / "zookeeper-1" / "zoo.cfg") in line]
         os.kill(int(line.split()[0]), signal.SIGKILL)
         until(lambda: not serves(port) and serves(port + 1) and serves(port + 2), "the two others serve")
+        until(lambda: "zookeeper 1 has ended" in said.read_text(), "what has ended is named")
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(PATIENCE_S)
     assert process.returncode == 0
-    assert process.stderr is not None
-    said = process.stderr.read()
-    assert "zookeeper 1 has ended" in said
-    assert "zookeeper 3 stopped" in said
+    assert "zookeeper 3 stopped" in said.read_text()

@@ -178,7 +178,7 @@ class CoordinatorRuntime(Generic[C]):
         if not self._follows_roles or self._preparing is not None:
             return  # whoever loads them looks again afterwards
         for index, seat in list(self._seats.items()):
-            if not self._is_led(seat):
+            if not self._is_led(seat) and not seat.partition.is_deleted:  # `topic_deleted` follows for those
                 del self._seats[index]
                 self._leave(seat)
                 log.info("a coordinator is on another broker now", extra=self._place(index))
