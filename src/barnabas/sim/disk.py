@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.sim.loop import Killed
+from barnabas.storage.log_dir import LOCK_FILE
 
 PAGE_BYTES: Final = 512
 """What a disk writes whole or not at all. Real ones have 4096; small logs need small pages to be torn."""
@@ -67,6 +68,8 @@ class SimDisk:
         self.happened: dict[str, int] = {}
         """How often which fault came about."""
         self.databases: list[sqlite3.Connection] = []
+        self.locks: set[int] = set()
+        """Descriptors of the lock files that the process holds."""
         self._chance = chance
         self._spend = spend
         self._contents: dict[int, bytes] = {}
@@ -158,11 +161,14 @@ class SimDisk:
     def _entries(self, path: str) -> dict[str, int]:
         return {entry.name: self._identify(entry.inode()) for entry in os.scandir(path)}
 
-    def close_databases(self) -> None:
-        """The process has ended: SQLite's files are released. A transaction that was not committed is none."""
+    def release(self) -> None:
+        """The process has ended: SQLite's files and lock files are released. A transaction that was not committed is none."""
         for database in self.databases:
             database.close()
         self.databases.clear()
+        for fd in list(self.locks):
+            os.close(fd)
+        self.locks.clear()
 
     # --- power -----------------------------------------------------------------------------------------
 
@@ -330,10 +336,14 @@ class Disks:
         if fresh:
             disk.created(os.fstat(fd).st_ino)
         self.files[fd] = (disk, path)
+        if os.path.basename(path) == LOCK_FILE:
+            disk.locks.add(fd)
         return fd
 
     def _close(self, fd: int) -> None:
-        self.files.pop(fd, None)
+        found = self.files.pop(fd, None)
+        if found is not None:
+            found[0].locks.discard(fd)
         self.real["close"](fd)
 
     def _pwrite(self, fd: int, data: Any, position: int) -> int:

@@ -153,7 +153,7 @@ class Node:
         self.disk.dead = True
         life.alive = False
         self.network.abandon(life)
-        self.disk.close_databases()
+        self.disk.release()
         self._server = self._life = None
         self.disk.dead = False
         self.disk.kill_after = -1
