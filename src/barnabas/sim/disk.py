@@ -162,7 +162,7 @@ class SimDisk:
         return {entry.name: self._identify(entry.inode()) for entry in os.scandir(path)}
 
     def release(self) -> None:
-        """The process has ended: SQLite's files and lock files are released. A transaction that was not committed is none."""
+        """The process has ended: its databases and lock files are closed. A transaction that was not committed is none."""
         for database in self.databases:
             database.close()
         self.databases.clear()
