@@ -67,7 +67,9 @@ def test_killed_in_its_first_batch(bootstrap, client, new_topic, tmp_path):
     assert ",".join(values for values in read if values) == "between,while it was dead"
 
 
-@pytest.mark.parametrize(("start", "scheme"), [pytest.param("latest", "file", marks=pytest.mark.soak), ("group", "viewfs")])
+@pytest.mark.parametrize(
+    ("start", "scheme"), [pytest.param("latest", "file", marks=pytest.mark.soak), ("group", "viewfs")]
+)
 def test_a_pipeline_that_fails_before_spark_writes_a_checkpoint(
     spark, bootstrap, client, new_topic, tmp_path, start, scheme
 ):

