@@ -17,6 +17,7 @@ from barnabas.sim.transactions import Outcome
 from tests.clients.cli_support import Cli
 
 
+@pytest.mark.soak
 def test_a_broker_that_is_killed_keeps_its_promises(own_broker, tmp_path: Path) -> None:
     broker = own_broker(transaction__state__log__num__partitions="4", offsets__topic__num__partitions="4")
     cli = Cli(broker.bootstrap)
