@@ -124,7 +124,10 @@ class BlockingClient:
         return list(self.cluster.retry(lambda: self.cluster.topic(topic)).partitions)
 
     def create_topics(self, topics: Sequence[NewTopic], *, exist_ok: bool = False) -> list[str]:
-        """Creates topics; returns the names of those that were made now. Raises BrokerError."""
+        """Creates topics and waits until the brokers name their leaders; returns the names of those that were made now.
+
+        Raises BrokerError.
+        """
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -144,6 +147,7 @@ class BlockingClient:
                 made.append(result.name)
             elif not (exist_ok and result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise BrokerError(result.error_code, f"creating topic {result.name}", result.error_message)
+        self.cluster.await_leaders(made)
         return made
 
     def delete_topics(self, names: Sequence[str]) -> None:

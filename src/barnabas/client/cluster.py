@@ -155,6 +155,31 @@ class Cluster:
             raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {topic}-{partition} has no leader")
         return leader
 
+    def await_leaders(self, topics: Iterable[str]) -> None:
+        """Waits until every partition of these new topics has a leader, at most until the deadline.
+
+        The controller acknowledges a topic before each broker has heard of it. Raises nothing: the topics are there, and
+        a caller who may create topics need not be allowed to look at them.
+        """
+        give_up = time.monotonic() + self.options.deadline_s
+        pause_s = self.options.backoff_s
+        missing = list(topics)
+        while missing:
+            try:
+                self.refresh(missing)
+            except ClientError:
+                return
+            missing = [name for name in missing if not self._is_led(name)]
+            if missing and time.monotonic() + pause_s >= give_up:
+                return
+            if missing:
+                time.sleep(pause_s)
+                pause_s = min(pause_s * 2, BACKOFF_MAX_S)
+
+    def _is_led(self, topic: str) -> bool:
+        view = self.topics.get(topic)
+        return view is not None and all(partition.leader >= 0 for partition in view.partitions.values())
+
     def retry(self, attempt: Callable[[], T], topics: Iterable[str] = ()) -> T:
         """Repeats `attempt` while it fails in a way that may pass, with growing pauses, until the deadline (or so often as
         the options allow).
