@@ -73,6 +73,7 @@ COMMANDS: Final = (
         also=("barnabas.cli.pipeline_records",),
     ),
     Command("pipelines", "barnabas.cli.pipelines", "Run many pipelines in one server."),
+    Command("rest", "barnabas.cli.rest", "Serve topics over HTTP: the REST proxy."),
     Command("registry", "barnabas.cli.registry", "Serve a schema registry."),
     Command("schema", "barnabas.cli.schema", "Register, show, check and move schemas."),
     Command(

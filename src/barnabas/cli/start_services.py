@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from barnabas.broker.main import Companion
+    from barnabas.http.server import HttpServer
 
-SERVICES: Final = ("registry",)
+SERVICES: Final = ("registry", "rest")
+PORTS: Final = {"registry": 8081, "rest": 8082}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -20,14 +23,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         dest="services",
         metavar="NAMES",
         default="",
-        help="services to run in the same process: registry",
+        help=f"services to run in the same process, with commas between them: {', '.join(SERVICES)}",
     )
+    for name, port in PORTS.items():
+        parser.add_argument(
+            f"--{name}-listen",
+            metavar="HOST:PORT",
+            default=f"127.0.0.1:{port}",
+            help=f"where {name} answers; default 127.0.0.1:{port}",
+        )
     parser.add_argument(
-        "--registry-listen",
-        metavar="HOST:PORT",
-        default="127.0.0.1:8081",
-        help="where the registry answers; default 127.0.0.1:8081",
+        "--schema-registry",
+        metavar="URL",
+        default=os.environ.get("BARNABAS_REGISTRY"),
+        help="the registry that rest uses; default: the one of --with",
     )
+
+
+def service_names(options: argparse.Namespace) -> list[str]:
+    """The services of --with, each once, in the order in which they start."""
+    given = {name.strip() for name in options.services.split(",")}
+    return [name for name in SERVICES if name in given]
 
 
 def check_services(options: argparse.Namespace) -> None:
@@ -50,12 +66,31 @@ def companion_of(options: argparse.Namespace) -> Callable[[str], Companion] | No
         return None
 
     def make(bootstrap: str) -> Companion:
-        from barnabas.client.options import ClientOptions, parse_bootstrap
-        from barnabas.http.server import HttpOptions, ServerThread
-        from barnabas.registry.main import make_server
-        from barnabas.registry.service import RegistryOptions
+        from barnabas.http.server import ServerThread
 
-        client = ClientOptions(parse_bootstrap(bootstrap), client_id="registry", deadline_s=20.0)
-        return ServerThread([make_server(RegistryOptions(client), HttpOptions(options.registry_listen))])
+        makers = {"registry": _registry, "rest": _rest}
+        return ServerThread([makers[name](options, bootstrap) for name in service_names(options)])
 
     return make
+
+
+def _registry(options: argparse.Namespace, bootstrap: str) -> HttpServer:
+    from barnabas.client.options import ClientOptions, parse_bootstrap
+    from barnabas.http.server import HttpOptions
+    from barnabas.registry.main import make_server
+    from barnabas.registry.service import RegistryOptions
+
+    client = ClientOptions(parse_bootstrap(bootstrap), client_id="registry", deadline_s=20.0)
+    return make_server(RegistryOptions(client), HttpOptions(options.registry_listen))
+
+
+def _rest(options: argparse.Namespace, bootstrap: str) -> HttpServer:
+    from barnabas.http.server import HttpOptions, parse_listen
+    from barnabas.proxy.main import RestOptions, make_server
+
+    registry = options.schema_registry
+    if registry is None and "registry" in service_names(options):
+        host, port = parse_listen(options.registry_listen)
+        registry = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    properties = {"bootstrap.servers": bootstrap}
+    return make_server(RestOptions(properties, registry), HttpOptions(options.rest_listen))

@@ -43,7 +43,10 @@ class Limits:
 
 
 class Guard:
-    """ASGI middleware, the outermost one. in_flight: requests under way."""
+    """ASGI middleware, the outermost one. in_flight: requests under way.
+
+    is_streaming: requests whose bodies have no end; their handlers limit each piece and the time between two.
+    """
 
     def __init__(
         self,
@@ -53,12 +56,14 @@ class Guard:
         limits: Limits,
         service: str,
         authenticate: Authenticate | None = None,
+        is_streaming: Callable[[Scope], bool] = lambda scope: False,
     ) -> None:
         self.app = app
         self.shape = shape
         self.limits = limits
         self.service = service
         self.authenticate = authenticate
+        self.is_streaming = is_streaming
         self.in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,10 +72,11 @@ class Guard:
             if scope["type"] != "lifespan":  # a web socket: nothing here speaks it
                 await send({"type": "websocket.close", "code": 1000})
             return
-        exchange = Exchange(scope, receive, send, self.limits.body_bytes)
+        streaming = self.is_streaming(scope)
+        exchange = Exchange(scope, receive, send, None if streaming else self.limits.body_bytes)
         self.in_flight += 1
         try:
-            async with asyncio.timeout(self.limits.request_s):
+            async with asyncio.timeout(None if streaming else self.limits.request_s):
                 await self._run(exchange)
         except TimeoutError:
             await self._late(exchange)
@@ -152,9 +158,9 @@ class Guard:
 
 
 class Exchange:
-    """One request and its answer as they pass. status: 0 until the answer begins."""
+    """One request and its answer as they pass. status: 0 until the answer begins. body_bytes_max: None for any."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, body_bytes_max: int) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, body_bytes_max: int | None) -> None:
         self.scope = scope
         self.status = 0
         self.bytes_in = 0
@@ -177,7 +183,7 @@ class Exchange:
 
     def check_announced(self) -> None:
         """Raises HttpError for a body that says of itself that it is too large."""
-        if self._announced > self._body_bytes_max:
+        if self._body_bytes_max is not None and self._announced > self._body_bytes_max:
             self._too_large(self._announced)
 
     def _too_large(self, size: int) -> None:
@@ -191,7 +197,7 @@ class Exchange:
         if message["type"] == "http.request":
             self.bytes_in += len(message.get("body", b""))
             self.body_read = not message.get("more_body", False)
-            if self.bytes_in > self._body_bytes_max:
+            if self._body_bytes_max is not None and self.bytes_in > self._body_bytes_max:
                 self._too_large(self.bytes_in)
         return message
 

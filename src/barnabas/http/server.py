@@ -77,6 +77,7 @@ class Service:
     start runs before the first request, with the service's own URL; stop after the last answer.
     unready: why requests cannot be served right now, None when they can (`GET /ready`).
     raw_paths: parts of a path reach the handlers as they were sent, so that a name may hold `%2F`.
+    is_streaming: requests without limits on body and time; their handlers have limits of their own.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Service:
     stop: Callable[[], Awaitable[None]] = _nothing
     unready: Callable[[], str | None] = lambda: None
     raw_paths: bool = False
+    is_streaming: Callable[[Scope], bool] = lambda scope: False
 
 
 def make_app(service: Service, options: HttpOptions) -> ASGIApp:
@@ -121,6 +123,7 @@ def make_app(service: Service, options: HttpOptions) -> ASGIApp:
         limits=options.limits,
         service=service.name,
         authenticate=options.authenticate,
+        is_streaming=service.is_streaming,
     )
 
 

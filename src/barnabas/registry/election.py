@@ -260,11 +260,13 @@ class Election:
         try:
             if self._client is None:
                 self._client = BlockingClient(self._client_options)
-            member = MemberIdentity(member_id=self._member_id)
-            self._call(
-                LeaveGroupRequest(group_id=self.group, member_id=self._member_id, members=[member]),
-                LeaveGroupResponse,
-            )
+            connection = self._client.coordinator(self.group)
+            if connection.version_for(LeaveGroupRequest) < 3:
+                request = LeaveGroupRequest(group_id=self.group, member_id=self._member_id)
+            else:
+                members = [MemberIdentity(member_id=self._member_id)]
+                request = LeaveGroupRequest(group_id=self.group, members=members)
+            connection.call(request, LeaveGroupResponse)
         except ClientError as error:
             log.warning("the group could not be left", extra={"group": self.group, "reason": str(error)})
         finally:

@@ -1,0 +1,145 @@
+"""One request to the REST API: what its path, query, headers and body hold, checked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from barnabas.http.bodies import BadJson, parse_json, read_body
+from barnabas.http.errors import HttpError
+from barnabas.proxy.consuming import Consuming
+from barnabas.proxy.errors import INVALID_PAYLOAD, JSON_MEDIA_TYPE
+from barnabas.proxy.kafka import Kafka
+from barnabas.proxy.producing import Producing
+from barnabas.proxy.schemas import Schemas
+
+LARGE_BYTES: Final = 64 << 10
+"""JSON from this size on is read and written in a thread."""
+PARTITION_MAX: Final = (1 << 31) - 1
+OFFSET_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(slots=True)
+class Services:
+    """What handlers use. advertised: this service's address as clients reach it, None for the one they called."""
+
+    kafka: Kafka
+    producing: Producing
+    consuming: Consuming
+    schemas: Schemas
+    advertised: str | None = None
+    request_s: float = 60.0
+
+
+class Call:
+    """One request."""
+
+    def __init__(self, services: Services, request: Request) -> None:
+        self.services = services
+        self.request = request
+
+    def part(self, name: str) -> str:
+        """A part of the path, decoded."""
+        return unquote(self.request.path_params[name])
+
+    def number_part(self, name: str, missing: HttpError) -> int:
+        """A part of the path that is a number. Raises `missing` when it is none."""
+        text = self.part(name)
+        if not text.isascii() or not text.isdigit() or len(text) > 10 or int(text) > PARTITION_MAX:
+            raise missing
+        return int(text)
+
+    def text(self, name: str) -> str | None:
+        """A query parameter; None when it is not given."""
+        return self.request.query_params.get(name)
+
+    def number(self, name: str, default: int, limit: int = OFFSET_MAX) -> int:
+        """A query parameter that is a number from 0 on; -1 is the default. Raises HttpError 422."""
+        text = self.text(name)
+        if text is None or text in ("", "-1"):
+            return default
+        if not text.isascii() or not text.isdigit() or len(text) > 19 or int(text) > limit:
+            raise HttpError(422, f"{name}={text[:40]!r} is not a number from 0 to {limit}")
+        return int(text)
+
+    def base_url(self) -> str:
+        """How this service is reached."""
+        if self.services.advertised is not None:
+            return self.services.advertised
+        host = self.request.headers.get("host") or self.request.url.netloc
+        return f"{self.request.url.scheme}://{host}"
+
+    async def body(self) -> dict[str, Any]:
+        """The body, a JSON object. Raises HttpError 400, 422."""
+        raw = await read_body(self.request)
+        value = await parse(raw)
+        if not isinstance(value, dict):
+            raise HttpError(422, "the body is not a JSON object", INVALID_PAYLOAD)
+        return value
+
+    async def optional_body(self) -> dict[str, Any] | None:
+        """The body, or None without one."""
+        return await self.body() if (await read_body(self.request)).strip() else None
+
+
+async def parse(raw: bytes) -> Any:
+    """JSON. Raises HttpError 400."""
+    try:
+        if len(raw) < LARGE_BYTES:
+            return parse_json(raw)
+        return await asyncio.to_thread(parse_json, raw)
+    except BadJson as error:
+        raise HttpError(400, f"the body is not JSON that can be taken: {error}") from error
+
+
+def dump(value: Any) -> bytes:
+    """JSON as it is answered."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def answer(value: Any, media_type: str = JSON_MEDIA_TYPE, status: int = 200) -> Response:
+    """An answer in JSON."""
+    return Response(dump(value), status, media_type=media_type)
+
+
+NO_CONTENT: Final = 204
+
+
+def no_content() -> Response:
+    """An answer without a body."""
+    return Response(status_code=NO_CONTENT)
+
+
+def quoted(name: Any) -> str:
+    """A name as a part of a path."""
+    return quote(str(name), safe="")
+
+
+def require_text(body: Mapping[str, Any], name: str) -> str:
+    """Raises HttpError 422."""
+    value = body.get(name)
+    if not isinstance(value, str) or not value:
+        raise HttpError(422, f"{name} is missing: a text", INVALID_PAYLOAD)
+    return value
+
+
+def require_list(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """A list of objects. Raises HttpError 422."""
+    rows = body.get(name)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise HttpError(422, f"{name} is missing: a list of objects", INVALID_PAYLOAD)
+    return rows
+
+
+def as_number(value: Any, what: str, limit: int = PARTITION_MAX) -> int:
+    """Raises HttpError 422."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= limit:
+        raise HttpError(422, f"{what} is not a number from 0 to {limit}", INVALID_PAYLOAD)
+    return value

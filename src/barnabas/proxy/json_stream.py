@@ -1,0 +1,69 @@
+"""JSON objects that follow one another in a stream of bytes, cut apart as they arrive. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_MARK: Final = re.compile(rb'["{}\[\]\\]')
+_SPACE: Final = b" \t\r\n"
+
+
+class StreamError(ValueError):
+    """What follows cannot be cut apart; the message says why."""
+
+
+class JsonStream:
+    """Cuts concatenated JSON objects apart. Memory: at most object_bytes_max of an unfinished one."""
+
+    def __init__(self, object_bytes_max: int) -> None:
+        self._max = object_bytes_max
+        self._held = bytearray()
+        self._seen = 0  # of _held has been looked at
+        self._depth = 0
+        self._quoted = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The objects that are complete now. Raises StreamError: no object begins here, or it is too large. O(n)."""
+        self._held += data
+        found: list[bytes] = []
+        begin = 0
+        held = self._held
+        position = self._seen
+        while True:
+            if not self._depth:
+                while begin < len(held) and held[begin] in _SPACE:
+                    begin += 1
+                position = max(position, begin)
+                if begin == len(held):
+                    break
+                if held[begin] != 0x7B:
+                    raise StreamError("a record does not begin with '{'")
+            match = _MARK.search(held, position)
+            if match is None:
+                position = len(held)
+                break
+            position = match.end()
+            mark = held[match.start()]
+            if mark == 0x5C:  # a backslash: the next byte means nothing
+                if position == len(held):
+                    position -= 1
+                    break
+                position += 1
+            elif mark == 0x22:
+                self._quoted = not self._quoted
+            elif not self._quoted:
+                self._depth += 1 if mark in b"{[" else -1
+                if not self._depth:
+                    found.append(bytes(held[begin:position]))
+                    begin = position
+        del held[:begin]
+        self._seen = position - begin
+        if len(held) > self._max:
+            raise StreamError(f"a record has more than {self._max} bytes")
+        return found
+
+    def end(self) -> None:
+        """The stream is over. Raises StreamError when an object is not complete."""
+        if self._held.strip(_SPACE):
+            raise StreamError("the body ends in the middle of a record")

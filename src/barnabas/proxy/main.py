@@ -1,0 +1,129 @@
+"""The REST proxy as a service: what `barnabas rest start` and `barnabas start --with rest` run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Scope
+
+from barnabas.http.errors import HttpError
+from barnabas.http.server import HttpOptions, HttpServer, Service, ServiceError
+from barnabas.proxy import openapi, v2, v2_consumers, v3_acls, v3_cluster, v3_groups, v3_records, v3_topics
+from barnabas.proxy.call import Call, Services
+from barnabas.proxy.consuming import IDLE_S, INSTANCES_MAX, Consuming
+from barnabas.proxy.errors import V2_MEDIA_TYPE, error_shape
+from barnabas.proxy.kafka import Kafka
+from barnabas.proxy.producing import Producing
+from barnabas.proxy.schemas import Schemas
+
+Work = Callable[[Call], Awaitable[Response]]
+TABLE: Final = (
+    *v2.ROUTES,
+    *v2_consumers.ROUTES,
+    *v3_topics.ROUTES,  # before the next: `/topics/-/configs` is no topic's
+    *v3_cluster.ROUTES,
+    *v3_records.ROUTES,
+    *v3_groups.ROUTES,
+    *v3_acls.ROUTES,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RestOptions:
+    """properties: librdkafka's, with bootstrap.servers. advertise: HOST:PORT or URL by which clients reach this instance."""
+
+    properties: Mapping[str, Any]
+    registry: str | None = None
+    advertise: str | None = None
+    instances_max: int = INSTANCES_MAX
+    idle_s: float = IDLE_S
+
+
+def make_server(options: RestOptions, http: HttpOptions) -> HttpServer:
+    """A server that is not started yet. To be made in the event loop that it will run in."""
+
+    def build() -> Service:
+        kafka = Kafka(options.properties)
+        services = Services(
+            kafka,
+            Producing(kafka),
+            Consuming(kafka, options.instances_max, options.idle_s),
+            Schemas(options.registry),
+            _advertised(options.advertise),
+            http.limits.request_s,
+        )
+
+        async def stop() -> None:
+            await services.consuming.stop()
+            await services.producing.stop()
+            services.schemas.close()
+            kafka.close()
+
+        async def start(url: str) -> None:
+            services.consuming.start()
+            try:
+                await kafka.cluster_id()
+            except HttpError as error:
+                await stop()
+                raise ServiceError(f"the service cannot reach its cluster: {error.message}") from error
+
+        return Service(
+            "rest",
+            routes(services),
+            error_shape,
+            start=start,
+            stop=stop,
+            raw_paths=True,
+            is_streaming=is_streaming,
+        )
+
+    return HttpServer(build, http)
+
+
+def _advertised(given: str | None) -> str | None:
+    if given is None:
+        return None
+    return (given if "://" in given else f"http://{given}").rstrip("/")
+
+
+def is_streaming(scope: Scope) -> bool:
+    """Whether a request may go on for as long as it moves."""
+    path: str = scope["path"]
+    return scope["method"] == "POST" and path.startswith("/v3/") and path.endswith("/records")
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    """Every path of the API, and its description."""
+    by_path: dict[str, dict[str, Work]] = {}
+    for method, path, work in TABLE:
+        by_path.setdefault(path, {})[method] = work
+    made: list[BaseRoute] = [
+        Route(path, _endpoint(services, works, path), methods=list(works)) for path, works in by_path.items()
+    ]
+    return [Route("/", _root), *openapi.routes("REST proxy", TABLE), *made]
+
+
+async def _root(request: Request) -> Response:
+    return Response(b"{}", media_type=V2_MEDIA_TYPE)
+
+
+def _endpoint(
+    services: Services, works: Mapping[str, Work], path: str
+) -> Callable[[Request], Awaitable[Response]]:
+    old = not path.startswith("/v3/")
+
+    async def endpoint(request: Request) -> Response:
+        work = works["GET" if request.method == "HEAD" else request.method]
+        try:
+            return await work(Call(services, request))
+        except HttpError as error:
+            if old:
+                error.headers.setdefault("content-type", V2_MEDIA_TYPE)
+            raise
+
+    return endpoint

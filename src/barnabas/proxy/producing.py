@@ -1,0 +1,209 @@
+"""Producing for HTTP: many requests share one librdkafka producer; each learns the fate of its own records.
+
+Memory is bounded by librdkafka's queue: when it is full, records are refused with an error that says to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from barnabas.http.errors import HttpError
+from barnabas.proxy.errors import TOPIC_NOT_FOUND
+from barnabas.proxy.kafka import Kafka
+
+log = logging.getLogger("barnabas.proxy")
+
+QUEUE_KB: Final = 64 << 10
+QUEUE_RECORDS: Final = 200_000
+DELIVERY_TIMEOUT_MS: Final = 30_000
+RECORD_BYTES_MAX: Final = 16 << 20
+TOPIC_TIMEOUT_S: Final = 10.0
+KNOWN_S: Final = 30.0
+"""How long what is known of a topic is believed."""
+NEW_TOPIC_TRIES: Final = 8
+NEW_TOPIC_PAUSE_S: Final = 0.15
+DIRECT_MAX: Final = 50
+"""So many records are handed over on the event loop; more by a thread."""
+
+
+class Outgoing(NamedTuple):
+    """A record to produce. partition: -1 to choose one by its key. timestamp_ms: 0 for now."""
+
+    key: bytes | None
+    value: bytes | None
+    partition: int = -1
+    timestamp_ms: int = 0
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+class Delivered(NamedTuple):
+    """What became of a record. error: None when it is stored."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    error: KafkaError | None
+
+
+class Batch:
+    """The records of one request that are under way. done: set when each one's fate is known."""
+
+    def __init__(self, count: int, producer: Any) -> None:
+        self.producer = producer
+        self.results: list[Delivered | None] = [None] * count
+        self.done = asyncio.Event()
+        self._left = count
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        if not count:
+            self.done.set()
+
+    def settle(self, index: int, error: KafkaError | None, message: Any) -> None:
+        """Called by the thread that serves deliveries, or by the one that produces."""
+        if error is not None or message is None:
+            made = Delivered(-1, -1, -1, error)
+        else:
+            made = Delivered(message.partition(), message.offset(), message.timestamp()[1], None)
+        with self._lock:
+            self.results[index] = made
+            self._left -= 1
+            if self._left:
+                return
+        try:
+            self._loop.call_soon_threadsafe(self.done.set)
+        except RuntimeError:
+            pass  # the loop has ended: nobody waits any more
+
+
+class Producing:
+    """The producer and the thread that serves its deliveries."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._producer = self._new()
+        self._ended = threading.Event()
+        self._known: dict[str, tuple[float, int]] = {}
+        self._thread = threading.Thread(target=self._serve, name="rest producer", daemon=True)
+        self._thread.start()
+
+    def _new(self) -> Any:
+        defaults = {
+            "enable.idempotence": True,
+            "linger.ms": 1,
+            "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
+            "message.max.bytes": RECORD_BYTES_MAX,
+            "queue.buffering.max.kbytes": QUEUE_KB,
+            "queue.buffering.max.messages": QUEUE_RECORDS,
+            "partitioner": "murmur2_random",
+        }
+        return Producer(self._kafka.config(defaults))
+
+    def _serve(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._producer.poll(0.5)
+            except Exception:  # a delivery callback must not end the deliveries of others
+                log.exception("a delivery could not be reported")
+
+    async def partitions(self, topic: str) -> int:
+        """How many partitions a topic has; makes it where the brokers allow that. Raises HttpError 404."""
+        now = time.monotonic()
+        known = self._known.get(topic)
+        if known is not None and now - known[0] < KNOWN_S:
+            return known[1]
+        for attempt in range(NEW_TOPIC_TRIES):
+            count = await self._kafka.call(lambda: self._ask(topic))
+            if count:
+                if len(self._known) > 10_000:
+                    self._known.clear()
+                self._known[topic] = (now, count)
+                return count
+            await asyncio.sleep(NEW_TOPIC_PAUSE_S * (attempt + 1) / 2)
+        raise HttpError(404, f"Topic {topic!r} not found.", TOPIC_NOT_FOUND)
+
+    def _ask(self, topic: str) -> int:
+        """0 when the topic is not there (yet). Raises KafkaException."""
+        held = self._producer.list_topics(topic, timeout=TOPIC_TIMEOUT_S).topics[topic]
+        absent = (
+            KafkaError.UNKNOWN_TOPIC_OR_PART,
+            KafkaError._UNKNOWN_TOPIC,
+            KafkaError.LEADER_NOT_AVAILABLE,
+        )
+        if held.error is not None and held.error.code() not in absent:
+            raise KafkaException(held.error)
+        return len(held.partitions)
+
+    def forget(self, topic: str) -> None:
+        """The topic has changed."""
+        self._known.pop(topic, None)
+
+    async def send(self, topic: str, records: Sequence[Outgoing]) -> list[Delivered]:
+        """Produces and waits until the fate of each record is known, in their order."""
+        if len(records) <= DIRECT_MAX:
+            return await self.fate(topic, self.begin(topic, records))
+        batch = Batch(len(records), self._producer)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._kafka.admin_threads, self._hand_over, topic, records, batch)
+        return await self.fate(topic, batch)
+
+    def begin(self, topic: str, records: Sequence[Outgoing]) -> Batch:
+        """Hands records over to be produced; what is handed over first is stored first."""
+        batch = Batch(len(records), self._producer)
+        self._hand_over(topic, records, batch)
+        return batch
+
+    async def fate(self, topic: str, batch: Batch) -> list[Delivered]:
+        """Waits until the fate of each record is known."""
+        await batch.done.wait()
+        results = [result for result in batch.results if result is not None]
+        if any(result.error is not None for result in results):
+            self.forget(topic)
+        fatal = any(result.error is not None and _is_fatal(result.error) for result in results)
+        if fatal and batch.producer is self._producer:
+            self._replace()
+        return results
+
+    def _hand_over(self, topic: str, records: Sequence[Outgoing], batch: Batch) -> None:
+        produce = batch.producer.produce
+        for index, record in enumerate(records):
+            settle = partial(batch.settle, index)
+            more: dict[str, Any] = {}
+            if record.timestamp_ms:
+                more["timestamp"] = record.timestamp_ms
+            if record.headers:
+                more["headers"] = list(record.headers)
+            try:
+                produce(topic, record.value, record.key, record.partition, settle, **more)
+            except BufferError:
+                settle(KafkaError(KafkaError._QUEUE_FULL, "too many records are under way; try again"), None)
+            except KafkaException as error:
+                settle(error.args[0], None)
+            except (TypeError, ValueError, OverflowError) as error:
+                settle(KafkaError(KafkaError._INVALID_ARG, str(error)), None)
+
+    def _replace(self) -> None:
+        """An idempotent producer that has lost its place cannot go on: a new one takes over."""
+        log.warning("the producer is made anew after a fatal error")
+        old, self._producer = self._producer, self._new()
+        self._kafka.admin_threads.submit(old.flush, DELIVERY_TIMEOUT_MS / 1000)
+
+    async def stop(self) -> None:
+        """Sends what is under way, ends the thread."""
+        await asyncio.get_running_loop().run_in_executor(None, self._stop)
+
+    def _stop(self) -> None:
+        self._producer.flush(10)
+        self._ended.set()
+        self._thread.join()
+
+
+def _is_fatal(error: KafkaError) -> bool:
+    return error.code() == KafkaError._FATAL or bool(error.fatal())

@@ -1,0 +1,201 @@
+"""The schemas of embedded formats: looked up in a registry, kept once known, ready to encode and decode.
+
+An id never changes its meaning, so what it stands for is kept; the newest version of a subject is asked for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlsplit
+
+from barnabas.http.errors import HttpError
+from barnabas.proxy.errors import INVALID_SCHEMA, KAFKA_ERROR
+from barnabas.proxy.formats import AVRO, JSONSCHEMA, PROTOBUF, Codec, make_codec
+from barnabas.registry.errors import InvalidSchema
+from barnabas.registry.formats.base import Dependency
+from barnabas.registry.model import Reference
+
+T = TypeVar("T")
+
+TIMEOUT_S: Final = 20.0
+THREADS: Final = 8
+KEPT_MAX: Final = 2_000
+LATEST_S: Final = 5.0
+ABSENT_S: Final = 5.0
+DEPENDENCIES_MAX: Final = 1_000
+TYPES: Final = {"AVRO": AVRO, "JSON": JSONSCHEMA, "PROTOBUF": PROTOBUF}
+NAMES: Final = {format: name for name, format in TYPES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A schema of the registry. format: one of the embedded formats. version: 0 when it was found by its id."""
+
+    id: int
+    format: str
+    codec: Codec
+    subject: str = ""
+    version: int = 0
+
+
+class Refused(Exception):
+    """The registry refused a request."""
+
+    def __init__(self, status: int, code: int, message: str) -> None:
+        self.status, self.code, self.message = status, code, message
+        super().__init__(message)
+
+
+class Schemas:
+    """A registry by its URL; None where there is none. To be used in one event loop."""
+
+    def __init__(self, url: str | None) -> None:
+        self.url = url
+        self._threads = ThreadPoolExecutor(THREADS, "rest schemas")
+        self._kept: OrderedDict[tuple[Any, ...], tuple[float, Known | Refused]] = OrderedDict()
+
+    async def registered(self, subject: str, format: str, text: str) -> Known:
+        """The schema under a subject, registered if it is new. Raises HttpError 42205."""
+        return await self._find(
+            ("text", subject, format, text), lambda: self._register(subject, format, text)
+        )
+
+    async def by_id(self, schema_id: int) -> Known:
+        """Raises HttpError 42205."""
+        return await self._find(("id", schema_id), lambda: self._by_id(schema_id))
+
+    async def by_version(self, subject: str, version: int | None) -> Known:
+        """A version of a subject, the newest with None. Raises HttpError 42205."""
+        return await self._find(("version", subject, version), lambda: self._by_version(subject, version))
+
+    async def record_name(self, format: str, text: str) -> str:
+        """The name of the record that a schema describes. Raises HttpError 42205."""
+        try:
+            codec = await asyncio.get_running_loop().run_in_executor(
+                self._threads, make_codec, format, text, ()
+            )
+        except InvalidSchema as error:
+            raise HttpError(422, error.message, INVALID_SCHEMA) from error
+        if codec.name is None:
+            raise HttpError(422, "the schema has no name; name its subject", INVALID_SCHEMA)
+        return codec.name
+
+    async def _find(self, key: tuple[Any, ...], ask: Callable[[], Known]) -> Known:
+        if self.url is None:
+            raise HttpError(
+                422,
+                "this format needs a schema registry; start the service with --schema-registry URL",
+                INVALID_SCHEMA,
+            )
+        now = time.monotonic()
+        kept = self._kept.get(key)
+        if kept is not None and now < kept[0]:
+            if isinstance(kept[1], Refused):
+                raise _as_http(kept[1])
+            return kept[1]
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        except Refused as error:
+            if error.status == 404:
+                self._keep(key, now + ABSENT_S, error)
+            raise _as_http(error) from error
+        except InvalidSchema as error:
+            raise HttpError(422, f"the schema cannot be used: {error.message}", INVALID_SCHEMA) from error
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+            reason = getattr(error, "strerror", None) or error or type(error).__name__
+            raise HttpError(
+                500, f"no schema registry answers at {self.url}: {reason}", KAFKA_ERROR
+            ) from error
+        moving = key[0] == "version" and key[2] is None
+        self._keep(key, now + LATEST_S if moving else float("inf"), found)
+        return found
+
+    def _keep(self, key: tuple[Any, ...], until: float, found: Known | Refused) -> None:
+        self._kept[key] = (until, found)
+        self._kept.move_to_end(key)
+        while len(self._kept) > KEPT_MAX:
+            self._kept.popitem(last=False)
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # --- in a thread ----------------------------------------------------------------------------------
+
+    def _register(self, subject: str, format: str, text: str) -> Known:
+        body = {"schema": text, "schemaType": NAMES[format]}
+        path = f"/subjects/{quote(subject, safe='')}"
+        answer = self._ask("POST", f"{path}/versions", body)
+        found = self._by_id(int(answer["id"]), subject)
+        version = int(answer.get("version") or self._ask("POST", path, body)["version"])
+        return Known(found.id, found.format, found.codec, subject, version)
+
+    def _by_id(self, schema_id: int, subject: str = "") -> Known:
+        query = f"?subject={quote(subject, safe='')}" if subject else ""
+        answer = self._ask("GET", f"/schemas/ids/{schema_id}{query}", None)
+        return self._known(schema_id, answer, "", 0)
+
+    def _by_version(self, subject: str, version: int | None) -> Known:
+        wanted = "latest" if version is None else str(version)
+        answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{wanted}", None)
+        return self._known(int(answer["id"]), answer, subject, int(answer["version"]))
+
+    def _known(self, schema_id: int, answer: Any, subject: str, version: int) -> Known:
+        format = TYPES.get(answer.get("schemaType") or "AVRO")
+        if format is None:
+            raise InvalidSchema(f"schemas of type {answer.get('schemaType')!r} are not known here")
+        found: dict[tuple[str, int], Dependency] = {}
+        self._collect(answer.get("references") or (), found)
+        codec = make_codec(format, str(answer["schema"]), list(found.values()))
+        return Known(schema_id, format, codec, subject, version)
+
+    def _collect(self, references: Any, found: dict[tuple[str, int], Dependency]) -> None:
+        """What these refer to, innermost first. The registry takes no circles."""
+        for row in references:
+            place = (str(row["subject"]), int(row["version"]))
+            if place in found:
+                continue
+            if len(found) >= DEPENDENCIES_MAX:
+                raise InvalidSchema(f"more than {DEPENDENCIES_MAX} references")
+            answer = self._ask("GET", f"/subjects/{quote(place[0], safe='')}/versions/{place[1]}", None)
+            self._collect(answer.get("references") or (), found)
+            name = str(row["name"])
+            found[place] = Dependency(name, Reference(name, *place), str(answer["schema"]))
+
+    def _ask(self, method: str, path: str, body: Any) -> Any:
+        """Raises Refused, OSError, HTTPException."""
+        assert self.url is not None
+        parts = urlsplit(self.url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(parts.hostname or "localhost", parts.port, timeout=TIMEOUT_S)
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+            connection.request(method, parts.path.rstrip("/") + path, data, headers)
+            response = connection.getresponse()
+            answer = json.loads(response.read() or b"null")
+        finally:
+            connection.close()
+        if response.status >= 400:
+            told = answer if isinstance(answer, dict) else {}
+            code = told.get("error_code")
+            raise Refused(
+                response.status,
+                code if isinstance(code, int) else response.status,
+                str(told.get("message") or f"status {response.status}"),
+            )
+        return answer
+
+
+def _as_http(error: Refused) -> HttpError:
+    if error.status >= 500:
+        return HttpError(500, f"the schema registry: {error.message}", KAFKA_ERROR)
+    return HttpError(422, f"the schema registry: {error.message}", INVALID_SCHEMA)

@@ -1,0 +1,262 @@
+"""API v2: brokers, topics, partitions, producing. The media type names the embedded format."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from barnabas.http.errors import HttpError
+from barnabas.proxy.call import Call, answer, as_number, require_list
+from barnabas.proxy.direct import Kind, Owner
+from barnabas.proxy.errors import (
+    CONVERSION_FAILED,
+    INVALID_PAYLOAD,
+    KEY_SCHEMA_MISSING,
+    PARTITION_NOT_FOUND,
+    TOPIC_NOT_FOUND,
+    V2_MEDIA_TYPE,
+    VALUE_SCHEMA_MISSING,
+    is_retriable,
+)
+from barnabas.proxy.formats import BINARY, V2_FORMATS, WITH_SCHEMA, Mismatch, encode_plain, frame
+from barnabas.proxy.producing import DIRECT_MAX, Delivered, Outgoing
+from barnabas.proxy.schemas import Known
+
+Work = Callable[[Call], Awaitable[Response]]
+
+SET_FOR_TOPIC: Final = 1
+"""Where an option's value comes from: it was set for the topic."""
+_TYPE: Final = re.compile(r"application/vnd\.kafka(?:\.([a-z]+))?\.v2\+json")
+_GENERIC: Final = frozenset(
+    {"", "application/vnd.kafka+json", "application/json", "application/octet-stream"}
+)
+
+
+def content_format(call: Call) -> str:
+    """The embedded format that the request's media type names. Raises HttpError 415."""
+    given = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given in _GENERIC:
+        return BINARY
+    match = _TYPE.fullmatch(given)
+    if match is None or (match[1] is not None and match[1] not in V2_FORMATS):
+        formats = "|".join(V2_FORMATS)
+        raise HttpError(
+            415,
+            f"content type {given[:100]} is not taken here; send application/vnd.kafka.{{{formats}}}.v2+json",
+        )
+    return match[1] or BINARY
+
+
+def json_answer(value: Any) -> Response:
+    """An answer of API v2."""
+    return answer(value, V2_MEDIA_TYPE)
+
+
+def _no_topic(name: str) -> HttpError:
+    return HttpError(404, f"Topic {name!r} not found.", TOPIC_NOT_FOUND)
+
+
+def _no_partition(name: str) -> HttpError:
+    return HttpError(404, f"Partition {name!r} not found.", PARTITION_NOT_FOUND)
+
+
+# --- what there is ------------------------------------------------------------------------------------
+
+
+async def list_brokers(call: Call) -> Response:
+    """GET /brokers: the ids of the brokers."""
+    held = await call.services.kafka.metadata()
+    return json_answer({"brokers": sorted(held.brokers)})
+
+
+async def list_topics(call: Call) -> Response:
+    """GET /topics: the names of the topics."""
+    held = await call.services.kafka.metadata()
+    return json_answer(sorted(held.topics))
+
+
+async def get_topic(call: Call) -> Response:
+    """GET /topics/{topic}: its options and partitions."""
+    name = call.part("topic")
+    topic = await _topic(call, name)
+    entries = await call.services.kafka.direct.configs(Owner(Kind.TOPIC, name))
+    configs = {entry.name: entry.value for entry in entries if entry.config_source == SET_FOR_TOPIC}
+    return json_answer(
+        {
+            "name": name,
+            "configs": configs,
+            "partitions": [_partition(p) for _, p in sorted(topic.partitions.items())],
+        }
+    )
+
+
+async def list_partitions(call: Call) -> Response:
+    """GET /topics/{topic}/partitions."""
+    topic = await _topic(call, call.part("topic"))
+    return json_answer([_partition(p) for _, p in sorted(topic.partitions.items())])
+
+
+async def get_partition(call: Call) -> Response:
+    """GET /topics/{topic}/partitions/{partition}."""
+    topic = await _topic(call, call.part("topic"))
+    missing = _no_partition(call.part("partition"))
+    found = topic.partitions.get(call.number_part("partition", missing))
+    if found is None:
+        raise missing
+    return json_answer(_partition(found))
+
+
+async def get_offsets(call: Call) -> Response:
+    """GET /topics/{topic}/partitions/{partition}/offsets: the first offset and the one after the last."""
+    name = call.part("topic")
+    topic = await _topic(call, name)
+    missing = _no_partition(call.part("partition"))
+    partition = call.number_part("partition", missing)
+    if partition not in topic.partitions:
+        raise missing
+    first, last = await call.services.kafka.offsets_of(name, partition)
+    return json_answer({"beginning_offset": first, "end_offset": last})
+
+
+async def _topic(call: Call, name: str) -> Any:
+    try:
+        return await call.services.kafka.topic(name)
+    except HttpError as error:
+        if error.status == 404:
+            raise _no_topic(name) from error
+        raise
+
+
+def _partition(held: Any) -> dict[str, Any]:
+    in_sync = set(held.isrs)
+    return {
+        "partition": held.id,
+        "leader": held.leader,
+        "replicas": [
+            {"broker": broker, "leader": broker == held.leader, "in_sync": broker in in_sync}
+            for broker in held.replicas
+        ],
+    }
+
+
+# --- producing ----------------------------------------------------------------------------------------
+
+
+async def produce(call: Call) -> Response:
+    """POST /topics/{topic}: produces records; a schema of a request without an id is registered."""
+    return await _produce(call, None)
+
+
+async def produce_to_partition(call: Call) -> Response:
+    """POST /topics/{topic}/partitions/{partition}."""
+    return await _produce(call, call.number_part("partition", _no_partition(call.part("partition"))))
+
+
+async def _produce(call: Call, partition: int | None) -> Response:
+    format = content_format(call)
+    body = await call.body()
+    rows = require_list(body, "records")
+    if not rows:
+        raise HttpError(422, "records may not be empty", INVALID_PAYLOAD)
+    topic = call.part("topic")
+    count = await call.services.producing.partitions(topic)
+    if partition is not None and partition >= count:
+        raise _no_partition(str(partition))
+    key_schema = value_schema = None
+    if format in WITH_SCHEMA:
+        if any(row.get("key") is not None for row in rows):
+            key_schema = await _schema(call, body, "key", topic, format, KEY_SCHEMA_MISSING)
+        if any(row.get("value") is not None for row in rows):
+            value_schema = await _schema(call, body, "value", topic, format, VALUE_SCHEMA_MISSING)
+
+    def encode() -> list[Outgoing]:
+        return [
+            Outgoing(
+                _encode(format, key_schema, row.get("key"), f"records[{index}].key"),
+                _encode(format, value_schema, row.get("value"), f"records[{index}].value"),
+                _row_partition(row, index) if partition is None else partition,
+                0
+                if row.get("timestamp") is None
+                else as_number(row["timestamp"], f"records[{index}].timestamp", 1 << 62),
+            )
+            for index, row in enumerate(rows)
+        ]
+
+    records = encode() if len(rows) <= DIRECT_MAX else await asyncio.to_thread(encode)
+    results = await call.services.producing.send(topic, records)
+    return json_answer(
+        {
+            "offsets": [_offset(result) for result in results],
+            "key_schema_id": None if key_schema is None else key_schema.id,
+            "value_schema_id": None if value_schema is None else value_schema.id,
+        }
+    )
+
+
+def _row_partition(row: dict[str, Any], index: int) -> int:
+    given = row.get("partition")
+    return -1 if given is None else as_number(given, f"records[{index}].partition")
+
+
+async def _schema(
+    call: Call, body: dict[str, Any], part: str, topic: str, format: str, missing: int
+) -> Known:
+    """The schema that the request names by its text or its id. Raises HttpError."""
+    schemas = call.services.schemas
+    text, schema_id = body.get(f"{part}_schema"), body.get(f"{part}_schema_id")
+    if schema_id is not None:
+        known = await schemas.by_id(as_number(schema_id, f"{part}_schema_id"))
+    elif isinstance(text, str) and text:
+        known = await schemas.registered(f"{topic}-{part}", format, text)
+    else:
+        raise HttpError(
+            422,
+            f"Request includes {part}s but does not include {part} schema: {part}_schema or {part}_schema_id",
+            missing,
+        )
+    if known.format != format:
+        raise HttpError(
+            422,
+            f"{part}_schema_id {known.id} is a schema of {known.format}, the request of {format}",
+            missing,
+        )
+    return known
+
+
+def _encode(format: str, schema: Known | None, value: Any, where: str) -> bytes | None:
+    try:
+        if format not in WITH_SCHEMA:
+            return encode_plain(format, value)
+        if value is None or schema is None:
+            return None
+        return frame(schema.id, schema.codec.encode(value))
+    except Mismatch as error:
+        raise HttpError(422, f"{where}: {error}", CONVERSION_FAILED) from error
+
+
+def _offset(result: Delivered) -> dict[str, Any]:
+    error = result.error
+    if error is None:
+        return {"partition": result.partition, "offset": result.offset, "error_code": None, "error": None}
+    return {
+        "partition": None,
+        "offset": None,
+        "error_code": 2 if is_retriable(error) else 1,
+        "error": error.str(),
+    }
+
+
+ROUTES: Final[tuple[tuple[str, str, Work], ...]] = (
+    ("GET", "/brokers", list_brokers),
+    ("GET", "/topics", list_topics),
+    ("GET", "/topics/{topic}", get_topic),
+    ("POST", "/topics/{topic}", produce),
+    ("GET", "/topics/{topic}/partitions", list_partitions),
+    ("GET", "/topics/{topic}/partitions/{partition}", get_partition),
+    ("POST", "/topics/{topic}/partitions/{partition}", produce_to_partition),
+    ("GET", "/topics/{topic}/partitions/{partition}/offsets", get_offsets),
+)

@@ -1,0 +1,356 @@
+"""API v2: consumer instances."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
+from starlette.responses import Response
+
+from barnabas.http.errors import HttpError
+from barnabas.proxy import formats
+from barnabas.proxy.call import (
+    OFFSET_MAX,
+    Call,
+    as_number,
+    dump,
+    no_content,
+    quoted,
+    require_list,
+    require_text,
+)
+from barnabas.proxy.consuming import DEFAULT_TIMEOUT_MS, RESPONSE_BYTES_MAX, Instance
+from barnabas.proxy.errors import (
+    BAD_CONSUMER_CONFIG,
+    CONVERSION_FAILED,
+    FORMAT_MISMATCH,
+    INVALID_PAYLOAD,
+    PARTITION_NOT_FOUND,
+)
+from barnabas.proxy.formats import V2_FORMATS, WITH_SCHEMA, Mismatch
+from barnabas.proxy.schemas import Known
+from barnabas.proxy.v2 import json_answer
+
+Work = Callable[[Call], Awaitable[Response]]
+
+RESETS: Final = ("earliest", "latest", "none", "smallest", "largest")
+NAME_MAX: Final = 255
+MARGIN_S: Final = 5.0
+_ACCEPTED: Final = re.compile(r"application/vnd\.kafka(?:\.([a-z]+))?\.v2\+json")
+
+
+async def create(call: Call) -> Response:
+    """POST /consumers/{group}: makes a consumer instance."""
+    body = await call.optional_body() or {}
+    format = body.get("format", formats.BINARY)
+    if format not in V2_FORMATS:
+        raise _bad_config(f"format {_shown(format)} is not one of {', '.join(V2_FORMATS)}")
+    name = body.get("name", body.get("id"))
+    if name is not None and (not isinstance(name, str) or not 0 < len(name) <= NAME_MAX):
+        raise _bad_config(f"name {_shown(name)} is not a text of 1 to {NAME_MAX} characters")
+    group = call.part("group")
+    made = await call.services.consuming.create(group, name, format, _settings(body))
+    uri = f"{call.base_url()}/consumers/{quoted(group)}/instances/{quoted(made.name)}"
+    return json_answer({"instance_id": made.name, "base_uri": uri})
+
+
+def _settings(body: dict[str, Any]) -> dict[str, Any]:
+    """Raises HttpError 42204."""
+    reset = body.get("auto.offset.reset", "latest")
+    if reset not in RESETS:
+        raise _bad_config(f"auto.offset.reset {_shown(reset)} is not one of earliest, latest, none")
+    commit = body.get("auto.commit.enable", body.get("enable.auto.commit", True))
+    if isinstance(commit, str) and commit.lower() in ("true", "false"):
+        commit = commit.lower() == "true"
+    if not isinstance(commit, bool):
+        raise _bad_config(f"auto.commit.enable {_shown(commit)} is not true or false")
+    return {
+        "auto.offset.reset": "error" if reset == "none" else reset,
+        "enable.auto.commit": commit,
+        "fetch.min.bytes": _number(body, "fetch.min.bytes", 1, 10 << 20),
+        "consumer.request.timeout.ms": _number(
+            body, "consumer.request.timeout.ms", DEFAULT_TIMEOUT_MS, 30_000
+        ),
+    }
+
+
+def _number(body: dict[str, Any], name: str, default: int, limit: int) -> int:
+    value = body.get(name)
+    if value is None or value in (-1, "-1"):
+        return default
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= limit:
+        raise _bad_config(f"{name} {_shown(value)} is not a number from 0 to {limit}")
+    return value
+
+
+def _bad_config(message: str) -> HttpError:
+    return HttpError(422, f"Invalid consumer configuration: {message}", BAD_CONSUMER_CONFIG)
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:60]
+
+
+async def delete(call: Call) -> Response:
+    """DELETE /consumers/{group}/instances/{instance}: leaves the group."""
+    await call.services.consuming.delete(call.part("group"), call.part("instance"))
+    return no_content()
+
+
+# --- what is read -------------------------------------------------------------------------------------
+
+
+async def subscribe(call: Call) -> Response:
+    """POST .../subscription: topics by their names or by a pattern."""
+    body = await call.body()
+    topics, pattern = body.get("topics"), body.get("topic_pattern")
+    if (topics is None) == (pattern is None):
+        raise HttpError(422, "topics or topic_pattern is needed, and not both", INVALID_PAYLOAD)
+    if pattern is not None and (not isinstance(pattern, str) or not pattern):
+        raise HttpError(422, "topic_pattern is not a regular expression", INVALID_PAYLOAD)
+    if topics is not None and (
+        not isinstance(topics, list) or not topics or not all(isinstance(t, str) and t for t in topics)
+    ):
+        raise HttpError(422, "topics is not a list of names", INVALID_PAYLOAD)
+    async with _using(call) as instance:
+        await call.services.consuming.subscribe(instance, topics or [], pattern)
+    return no_content()
+
+
+async def subscription(call: Call) -> Response:
+    """GET .../subscription: the subscribed topics."""
+    async with _using(call) as instance:
+        topics = list(instance.topics)
+        if instance.pattern is not None:
+            held = await call.services.consuming.assignment(instance)
+            topics = sorted({place.topic for place in held})
+    return json_answer({"topics": topics})
+
+
+async def unsubscribe(call: Call) -> Response:
+    """DELETE .../subscription."""
+    async with _using(call) as instance:
+        await call.services.consuming.unsubscribe(instance)
+    return no_content()
+
+
+async def assign(call: Call) -> Response:
+    """POST .../assignments: these partitions, whatever the rest of the group reads."""
+    places = _places(await call.body(), "partitions")
+    async with _using(call) as instance:
+        await call.services.consuming.assign(instance, places)
+    return no_content()
+
+
+async def assignments(call: Call) -> Response:
+    """GET .../assignments: the partitions assigned by hand."""
+    async with _using(call) as instance:
+        rows = [{"topic": place.topic, "partition": place.partition} for place in instance.assigned]
+    return json_answer({"partitions": rows})
+
+
+async def seek(call: Call) -> Response:
+    """POST .../positions: where the next records come from."""
+    places = _places(await call.body(), "offsets", with_offset=True)
+    async with _using(call) as instance:
+        await call.services.consuming.seek(instance, places)
+    return no_content()
+
+
+async def seek_beginning(call: Call) -> Response:
+    """POST .../positions/beginning."""
+    return await _seek_to(call, OFFSET_BEGINNING)
+
+
+async def seek_end(call: Call) -> Response:
+    """POST .../positions/end."""
+    return await _seek_to(call, OFFSET_END)
+
+
+async def _seek_to(call: Call, offset: int) -> Response:
+    named = _places(await call.body(), "partitions")
+    places = [TopicPartition(place.topic, place.partition, offset) for place in named]
+    async with _using(call) as instance:
+        await call.services.consuming.seek(instance, places)
+    return no_content()
+
+
+# --- records ------------------------------------------------------------------------------------------
+
+
+async def records(call: Call) -> Response:
+    """GET .../records: the next records, as soon as there are some."""
+    limit_ms = int((call.services.request_s - MARGIN_S) * 1000)
+    timeout_ms = call.number("timeout", -1)
+    max_bytes = min(call.number("max_bytes", RESPONSE_BYTES_MAX), RESPONSE_BYTES_MAX)
+    await call.request.body()  # what follows it can only be the end of the connection
+    async with _using(call) as instance:
+        media_type = _accepted(call, instance)
+
+        async def make(found: Sequence[Any]) -> tuple[bytes, int]:
+            known = await _schemas_of(call, instance, found)
+            return await asyncio.to_thread(_write, instance.format, known, found)
+
+        wait_ms = instance.timeout_ms if timeout_ms < 0 else timeout_ms
+        body = await call.services.consuming.fetch(
+            instance, max(min(wait_ms, limit_ms), 0), max(max_bytes, 1), call.request.is_disconnected, make
+        )
+    return Response(body, media_type=media_type)
+
+
+def _accepted(call: Call, instance: Instance) -> str:
+    """The media type of the answer. Raises HttpError 40601 when the client takes other formats only."""
+    own = f"application/vnd.kafka.{instance.format}.v2+json"
+    given = call.request.headers.get("accept", "")
+    named = [item.partition(";")[0].strip().lower() for item in given.split(",") if item.strip()]
+    others = [match for match in map(_ACCEPTED.fullmatch, named) if match and match[1]]
+    if not named or own in named or len(others) < len(named):
+        return own
+    raise HttpError(
+        406,
+        f"the instance reads {instance.format}, the Accept header takes {given[:100]}",
+        FORMAT_MISMATCH,
+    )
+
+
+async def _schemas_of(call: Call, instance: Instance, found: Sequence[Any]) -> dict[int, Known]:
+    """The schemas that these records name. Raises HttpError."""
+    if instance.format not in WITH_SCHEMA:
+        return {}
+    known: dict[int, Known] = {}
+    for record in found:
+        for data in (record.key(), record.value()):
+            if data is None:
+                continue
+            try:
+                schema_id = formats.schema_id_of(data)
+            except Mismatch:
+                continue  # reported where the record is written down
+            if schema_id not in known:
+                known[schema_id] = await call.services.schemas.by_id(schema_id)
+    return known
+
+
+def _write(format: str, known: dict[int, Known], found: Sequence[Any]) -> tuple[bytes, int]:
+    """The answer's bytes, and how many records are in it: those before the first that cannot be read.
+
+    Raises HttpError 42203 that names the record when it is the first one.
+    """
+    rows = []
+    for record in found:
+        try:
+            rows.append(
+                {
+                    "topic": record.topic(),
+                    "key": _decode(format, known, record.key()),
+                    "value": _decode(format, known, record.value()),
+                    "partition": record.partition(),
+                    "offset": record.offset(),
+                }
+            )
+        except Mismatch as error:
+            where = f"{record.topic()}-{record.partition()} offset {record.offset()}"
+            if rows:
+                break
+            raise HttpError(
+                422,
+                f"{where} cannot be read as {format}: {error}; go past it with POST .../positions",
+                CONVERSION_FAILED,
+            ) from error
+    return dump(rows), len(rows)
+
+
+def _decode(format: str, known: dict[int, Known], data: bytes | None) -> Any:
+    if data is None:
+        return None
+    if format not in WITH_SCHEMA:
+        return formats.decode_plain(format, data)
+    schema_id = formats.schema_id_of(data)
+    return known[schema_id].codec.decode(data[formats.HEAD.size :])
+
+
+# --- offsets ------------------------------------------------------------------------------------------
+
+
+async def commit(call: Call) -> Response:
+    """POST .../offsets: commits these, or with an empty body all that was read."""
+    body = await call.optional_body()
+    places = _places(body, "offsets", with_offset=True) if body and "offsets" in body else None
+    async with _using(call) as instance:
+        if places:
+            await _require_partitions(call, places)
+        await call.services.consuming.commit(instance, places)
+    return no_content()
+
+
+async def committed(call: Call) -> Response:
+    """GET .../offsets: the committed offsets of the partitions in the body (or in the query as topic and partition)."""
+    body = await call.optional_body()
+    if body is None:
+        query = call.request.query_params
+        pairs = zip(query.getlist("topic"), query.getlist("partition"), strict=False)
+        body = {"partitions": [{"topic": t, "partition": int(p)} for t, p in pairs if p.isdigit()]}
+    places = _places(body, "partitions")
+    async with _using(call) as instance:
+        await _require_partitions(call, places)
+        found = await call.services.consuming.committed(instance, places)
+    rows = [
+        {"topic": p.topic, "partition": p.partition, "offset": p.offset, "metadata": p.metadata or ""}
+        for p in found
+        if p.offset >= 0
+    ]
+    return json_answer({"offsets": rows})
+
+
+async def _require_partitions(call: Call, places: Sequence[TopicPartition]) -> None:
+    """Raises HttpError 40402."""
+    held = (await call.services.kafka.metadata()).topics
+    for place in places:
+        topic = held.get(place.topic)
+        if topic is None or place.partition not in topic.partitions:
+            raise HttpError(404, f"Partition {place.topic}-{place.partition} not found.", PARTITION_NOT_FOUND)
+
+
+def _places(body: dict[str, Any], name: str, *, with_offset: bool = False) -> list[TopicPartition]:
+    """Raises HttpError 422."""
+    made = []
+    for index, row in enumerate(require_list(body, name)):
+        topic = require_text(row, "topic")
+        partition = as_number(row.get("partition"), f"{name}[{index}].partition")
+        if with_offset:
+            offset = as_number(row.get("offset"), f"{name}[{index}].offset", OFFSET_MAX)
+            metadata = row.get("metadata")
+            if metadata is not None and not isinstance(metadata, str):
+                raise HttpError(422, f"{name}[{index}].metadata is not a text", INVALID_PAYLOAD)
+            made.append(TopicPartition(topic, partition, offset, metadata or ""))
+        else:
+            made.append(TopicPartition(topic, partition))
+    return made
+
+
+def _using(call: Call) -> Any:
+    return call.services.consuming.using(call.part("group"), call.part("instance"))
+
+
+BASE: Final = "/consumers/{group}/instances/{instance}"
+ROUTES: Final[tuple[tuple[str, str, Work], ...]] = (
+    ("GET", f"{BASE}/records", records),
+    ("POST", f"{BASE}/offsets", commit),
+    ("GET", f"{BASE}/offsets", committed),
+    ("POST", "/consumers/{group}", create),
+    ("POST", "/consumers/{group}/", create),
+    ("DELETE", BASE, delete),
+    ("POST", f"{BASE}/subscription", subscribe),
+    ("GET", f"{BASE}/subscription", subscription),
+    ("DELETE", f"{BASE}/subscription", unsubscribe),
+    ("POST", f"{BASE}/assignments", assign),
+    ("GET", f"{BASE}/assignments", assignments),
+    ("POST", f"{BASE}/positions", seek),
+    ("POST", f"{BASE}/positions/beginning", seek_beginning),
+    ("POST", f"{BASE}/positions/end", seek_end),
+)

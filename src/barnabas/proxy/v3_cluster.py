@@ -1,0 +1,227 @@
+"""API v3: clusters, brokers, and the options of brokers and topics."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from barnabas.http.errors import HttpError
+from barnabas.proxy.call import Call, answer, no_content, require_list, require_text
+from barnabas.proxy.direct import Kind, Owner
+from barnabas.proxy.errors import INVALID_PAYLOAD
+from barnabas.proxy.kafka import REQUEST_TIMEOUT_S
+from barnabas.proxy.v3_shapes import Shapes, collection, config_row, shapes_of
+
+Work = Callable[[Call], Awaitable[Response]]
+
+
+async def describe_cluster(call: Call) -> Any:
+    """Nodes and controller. Raises HttpError."""
+    kafka = call.services.kafka
+    return await kafka.result(lambda: kafka.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S))
+
+
+def _cluster(shapes: Shapes, held: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "acls": shapes.related("acls"),
+        "brokers": shapes.related("brokers"),
+        "broker_configs": shapes.related("broker-configs"),
+        "consumer_groups": shapes.related("consumer-groups"),
+        "topics": shapes.related("topics"),
+        "partition_reassignments": shapes.related("topics", "-", "partitions", "-", "reassignment"),
+    }
+    if held.controller is not None and held.controller.id >= 0:
+        fields = {"controller": shapes.related("brokers", held.controller.id), **fields}
+    return shapes.resource("KafkaCluster", (), (), fields)
+
+
+async def list_clusters(call: Call) -> Response:
+    """GET /v3/clusters: the one cluster that this service is connected to."""
+    shapes = Shapes(call.base_url(), await call.services.kafka.cluster_id())
+    return collection("KafkaClusterList", shapes.root, [_cluster(shapes, await describe_cluster(call))])
+
+
+async def get_cluster(call: Call) -> Response:
+    """GET /v3/clusters/{cluster}."""
+    return answer(_cluster(await shapes_of(call), await describe_cluster(call)))
+
+
+# --- brokers ------------------------------------------------------------------------------------------
+
+
+def _broker(shapes: Shapes, node: Any) -> dict[str, Any]:
+    path = ("brokers", node.id)
+    fields = {
+        "broker_id": node.id,
+        "host": node.host,
+        "port": node.port,
+        "rack": node.rack,
+        "configs": shapes.related(*path, "configs"),
+        "partition_replicas": shapes.related(*path, "partition-replicas"),
+    }
+    return shapes.resource("KafkaBroker", path, (("broker", node.id),), fields)
+
+
+async def list_brokers(call: Call) -> Response:
+    """GET .../brokers."""
+    shapes = await shapes_of(call)
+    nodes = sorted((await describe_cluster(call)).nodes, key=lambda node: node.id)
+    return collection("KafkaBrokerList", shapes.url("brokers"), [_broker(shapes, node) for node in nodes])
+
+
+def _no_broker(call: Call) -> HttpError:
+    return HttpError(404, f"Broker {call.part('broker')[:40]} cannot be found.")
+
+
+async def get_broker(call: Call) -> Response:
+    """GET .../brokers/{broker}."""
+    shapes = await shapes_of(call)
+    number = call.number_part("broker", _no_broker(call))
+    for node in (await describe_cluster(call)).nodes:
+        if node.id == number:
+            return answer(_broker(shapes, node))
+    raise _no_broker(call)
+
+
+# --- options ------------------------------------------------------------------------------------------
+
+
+class Options:
+    """The options of one kind of thing: where their addresses begin and how one is written down."""
+
+    def __init__(
+        self,
+        kind: str,
+        owner: Callable[[Call], Owner],
+        path: Callable[[Call], tuple[Any, ...]],
+        names: Callable[[Call], tuple[tuple[str, Any], ...]],
+        more: Callable[[Call], dict[str, Any]],
+    ) -> None:
+        self.kind, self.owner, self.path, self.names, self.more = kind, owner, path, names, more
+
+    def row(self, call: Call, shapes: Shapes, entry: Any) -> dict[str, Any]:
+        """One option."""
+        return config_row(shapes, self.kind, self.path(call), self.names(call), entry, **self.more(call))
+
+    async def list(self, call: Call) -> Response:
+        """All options."""
+        shapes = await shapes_of(call)
+        entries = await call.services.kafka.direct.configs(self.owner(call))
+        rows = [self.row(call, shapes, entry) for entry in entries]
+        return collection(f"{self.kind}List", shapes.url(*self.path(call)), rows)
+
+    async def get(self, call: Call) -> Response:
+        """One option. Raises HttpError 404."""
+        shapes = await shapes_of(call)
+        name = call.part("name")
+        for entry in await call.services.kafka.direct.configs(self.owner(call)):
+            if entry.name == name:
+                return answer(self.row(call, shapes, entry))
+        raise HttpError(404, f"Config {name[:100]} cannot be found.")
+
+    async def put(self, call: Call) -> Response:
+        """Sets one option."""
+        await shapes_of(call)
+        value = _value(await call.body(), "value")
+        await call.services.kafka.direct.alter(self.owner(call), [(call.part("name"), value)])
+        return no_content()
+
+    async def delete(self, call: Call) -> Response:
+        """Takes one option back to its default."""
+        await shapes_of(call)
+        await call.services.kafka.direct.alter(self.owner(call), [(call.part("name"), None)])
+        return no_content()
+
+    async def alter(self, call: Call) -> Response:
+        """Sets and takes back several options at once, all or none."""
+        await shapes_of(call)
+        changes, validate_only = read_changes(await call.body())
+        await call.services.kafka.direct.alter(self.owner(call), changes, validate_only=validate_only)
+        return no_content()
+
+
+def _value(row: dict[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    if value is not None and not isinstance(value, (str, int, float)):
+        raise HttpError(422, f"{name} is not a text", INVALID_PAYLOAD)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None else str(value)
+
+
+def read_changes(body: dict[str, Any]) -> tuple[list[tuple[str, str | None]], bool]:
+    """The changes of an :alter request, and whether they are only to be checked. Raises HttpError 422."""
+    changes: list[tuple[str, str | None]] = []
+    for index, row in enumerate(require_list(body, "data")):
+        operation = str(row.get("operation") or "SET").upper()
+        name = require_text(row, "name")
+        if operation not in ("SET", "DELETE"):
+            raise HttpError(422, f"data[{index}].operation is neither SET nor DELETE", INVALID_PAYLOAD)
+        changes.append((name, None if operation == "DELETE" else _value(row, "value") or ""))
+    return changes, body.get("validate_only") is True
+
+
+def _broker_owner(call: Call) -> Owner:
+    return Owner(Kind.BROKER, str(call.number_part("broker", _no_broker(call))))
+
+
+BROKER_OPTIONS: Final = Options(
+    "KafkaBrokerConfig",
+    _broker_owner,
+    lambda call: ("brokers", call.part("broker"), "configs"),
+    lambda call: (("broker", call.part("broker")),),
+    lambda call: {"broker_id": int(call.part("broker"))},
+)
+CLUSTER_OPTIONS: Final = Options(
+    "KafkaClusterConfig",
+    lambda call: Owner(Kind.BROKER, ""),
+    lambda call: ("broker-configs",),
+    lambda call: (("broker-config", None),),
+    lambda call: {"config_type": "BROKER"},
+)
+TOPIC_OPTIONS: Final = Options(
+    "KafkaTopicConfig",
+    lambda call: Owner(Kind.TOPIC, call.part("topic")),
+    lambda call: ("topics", call.part("topic"), "configs"),
+    lambda call: (("topic", call.part("topic")),),
+    lambda call: {"topic_name": call.part("topic")},
+)
+
+
+async def all_broker_configs(call: Call) -> Response:
+    """GET .../brokers/-/configs: the dynamic options of every broker."""
+    shapes = await shapes_of(call)
+    rows = []
+    for node in sorted((await describe_cluster(call)).nodes, key=lambda node: node.id):
+        for entry in await call.services.kafka.direct.configs(Owner(Kind.BROKER, str(node.id))):
+            if entry.config_source in (2, 3):
+                path, names = ("brokers", node.id, "configs"), (("broker", node.id),)
+                rows.append(config_row(shapes, "KafkaBrokerConfig", path, names, entry, broker_id=node.id))
+    return collection("KafkaBrokerConfigList", shapes.url("brokers", "-", "configs"), rows)
+
+
+BASE: Final = "/v3/clusters/{cluster}"
+ROUTES: Final[tuple[tuple[str, str, Work], ...]] = (
+    ("GET", "/v3/clusters", list_clusters),
+    ("GET", BASE, get_cluster),
+    ("GET", f"{BASE}/brokers", list_brokers),
+    ("GET", f"{BASE}/brokers/-/configs", all_broker_configs),
+    ("GET", f"{BASE}/brokers/{{broker}}", get_broker),
+    ("GET", f"{BASE}/brokers/{{broker}}/configs", BROKER_OPTIONS.list),
+    ("POST", f"{BASE}/brokers/{{broker}}/configs:alter", BROKER_OPTIONS.alter),
+    ("GET", f"{BASE}/brokers/{{broker}}/configs/{{name}}", BROKER_OPTIONS.get),
+    ("PUT", f"{BASE}/brokers/{{broker}}/configs/{{name}}", BROKER_OPTIONS.put),
+    ("DELETE", f"{BASE}/brokers/{{broker}}/configs/{{name}}", BROKER_OPTIONS.delete),
+    ("GET", f"{BASE}/broker-configs", CLUSTER_OPTIONS.list),
+    ("POST", f"{BASE}/broker-configs:alter", CLUSTER_OPTIONS.alter),
+    ("GET", f"{BASE}/broker-configs/{{name}}", CLUSTER_OPTIONS.get),
+    ("PUT", f"{BASE}/broker-configs/{{name}}", CLUSTER_OPTIONS.put),
+    ("DELETE", f"{BASE}/broker-configs/{{name}}", CLUSTER_OPTIONS.delete),
+    ("GET", f"{BASE}/topics/{{topic}}/configs", TOPIC_OPTIONS.list),
+    ("POST", f"{BASE}/topics/{{topic}}/configs:alter", TOPIC_OPTIONS.alter),
+    ("GET", f"{BASE}/topics/{{topic}}/configs/{{name}}", TOPIC_OPTIONS.get),
+    ("PUT", f"{BASE}/topics/{{topic}}/configs/{{name}}", TOPIC_OPTIONS.put),
+    ("DELETE", f"{BASE}/topics/{{topic}}/configs/{{name}}", TOPIC_OPTIONS.delete),
+)

@@ -1,0 +1,343 @@
+"""API v3: producing records: one, a stream of them with a receipt for each, or a batch."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from barnabas.http.errors import HttpError
+from barnabas.http.json_text import BadJson, parse_json
+from barnabas.http.streaming import DuplexResponse
+from barnabas.proxy.call import Call, answer, as_number, dump, require_list, require_text
+from barnabas.proxy.errors import INVALID_PAYLOAD, JSON_MEDIA_TYPE, from_kafka
+from barnabas.proxy.formats import (
+    AVRO,
+    BINARY,
+    JSON,
+    JSONSCHEMA,
+    PROTOBUF,
+    STRING,
+    Mismatch,
+    encode_plain,
+    frame,
+)
+from barnabas.proxy.json_stream import JsonStream, StreamError
+from barnabas.proxy.producing import Delivered, Outgoing
+from barnabas.proxy.schemas import Known
+from barnabas.proxy.v3_cluster import BASE, Work
+from barnabas.proxy.v3_shapes import shapes_of
+
+log = logging.getLogger("barnabas.proxy")
+
+RECORD_BYTES_MAX: Final = 16 << 20
+UNDER_WAY_MAX: Final = 500
+UNDER_WAY_BYTES_MAX: Final = 16 << 20
+IDLE_S: Final = 300.0
+BATCH_MAX: Final = 1_000
+TYPES: Final = {
+    "BINARY": BINARY,
+    "JSON": JSON,
+    "STRING": STRING,
+    "AVRO": AVRO,
+    "JSONSCHEMA": JSONSCHEMA,
+    "PROTOBUF": PROTOBUF,
+}
+NAMES: Final = {format: name for name, format in TYPES.items()}
+STRATEGIES: Final = ("TOPIC_NAME", "RECORD_NAME", "TOPIC_RECORD_NAME")
+
+
+class Part(NamedTuple):
+    """A key or a value that was encoded. shown: how the receipt describes it; None when it was not sent."""
+
+    data: bytes | None
+    shown: dict[str, Any] | None
+
+
+ABSENT: Final = Part(None, None)
+
+
+async def produce(call: Call) -> Response:
+    """POST .../topics/{topic}/records: concatenated JSON in, concatenated receipts out, in the same order."""
+    shapes = await shapes_of(call)
+    topic = call.part("topic")
+    receipts = _receipts(call, shapes.cluster_id, topic)
+    return DuplexResponse(receipts, JSON_MEDIA_TYPE)
+
+
+async def _receipts(call: Call, cluster_id: str, topic: str) -> AsyncGenerator[bytes, None]:
+    """Reads records while earlier ones are under way; never more than the limits."""
+    stream = JsonStream(RECORD_BYTES_MAX)
+    body = call.request.stream().__aiter__()
+    pending: deque[tuple[asyncio.Task[dict[str, Any]], int]] = deque()
+    held_bytes, turn = 0, asyncio.Lock()
+    reading: asyncio.Task[bytes | None] | None = None
+    ended: HttpError | None = None
+    over = False
+    try:
+        while not over or pending:
+            full = len(pending) >= UNDER_WAY_MAX or held_bytes >= UNDER_WAY_BYTES_MAX
+            if not over and reading is None and not full:
+                reading = asyncio.create_task(_next(body))
+            waiting: set[asyncio.Task[Any]] = {pending[0][0]} if pending else set()
+            if reading is not None:
+                waiting.add(reading)
+            done, _ = await asyncio.wait(waiting, timeout=IDLE_S, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                over, ended = True, HttpError(408, f"no record arrived within {IDLE_S:g} s")
+                if reading is not None:
+                    reading.cancel()
+                    reading = None
+                continue
+            if reading is not None and reading.done():
+                found, over, ended = _cut(stream, reading)
+                reading = None
+                for raw in found:
+                    pending.append(
+                        (asyncio.create_task(_produce(call, cluster_id, topic, raw, turn)), len(raw))
+                    )
+                    held_bytes += len(raw)
+            while pending and pending[0][0].done():
+                task, size = pending.popleft()
+                held_bytes -= size
+                yield dump(task.result()) + b"\r\n"
+        if ended is not None:
+            yield dump({"error_code": ended.code, "message": ended.message}) + b"\r\n"
+    finally:
+        if reading is not None:
+            reading.cancel()
+        for task, _ in pending:
+            task.cancel()
+
+
+async def _next(body: AsyncIterator[bytes]) -> bytes | None:
+    """The next piece of the body; None at its end, and when the client has gone."""
+    try:
+        return await anext(body)
+    except (StopAsyncIteration, ClientDisconnect):
+        return None
+
+
+def _cut(
+    stream: JsonStream, reading: asyncio.Task[bytes | None]
+) -> tuple[list[bytes], bool, HttpError | None]:
+    """The records that are complete, whether there will be more, and what is wrong with the rest."""
+    try:
+        data = reading.result()
+        if data is None:
+            stream.end()
+            return [], True, None
+        return stream.feed(data), False, None
+    except StreamError as error:
+        return [], True, HttpError(400, f"{error}; records are JSON objects, one after the other")
+    except HttpError as error:
+        return [], True, error
+
+
+async def _produce(call: Call, cluster_id: str, topic: str, raw: bytes, turn: asyncio.Lock) -> dict[str, Any]:
+    """The receipt for one record."""
+    try:
+        return await _produce_row(call, cluster_id, topic, parse_json(raw), turn)
+    except BadJson as error:
+        return {"error_code": 400, "message": f"the record is not JSON that can be taken: {error}"}
+    except HttpError as error:
+        return {"error_code": error.code, "message": error.message}
+    except Exception:
+        log.exception("a record could not be produced", extra={"topic": topic})
+        return {"error_code": 500, "message": "an internal error; the log of the service has it"}
+
+
+async def _produce_row(
+    call: Call, cluster_id: str, topic: str, row: dict[str, Any], turn: asyncio.Lock
+) -> dict[str, Any]:
+    """turn: who holds it hands its record over next, so that the order of the request is kept. Raises HttpError."""
+    producing = call.services.producing
+    async with turn:
+        count = await _partitions(call, topic)
+        partition = row.get("partition_id")
+        number = -1 if partition is None else as_number(partition, "partition_id")
+        if number >= count:
+            raise HttpError(404, f"topic {topic} has no partition {number}; it has {count}", 40403)
+        key = await _part(call, row.get("key"), "key", topic)
+        value = await _part(call, row.get("value"), "value", topic)
+        record = Outgoing(
+            key.data, value.data, number, read_time(row.get("timestamp")), read_headers(row.get("headers"))
+        )
+        batch = producing.begin(topic, [record])
+    (result,) = await producing.fate(topic, batch)
+    return _receipt(cluster_id, topic, key, value, result)
+
+
+async def _partitions(call: Call, topic: str) -> int:
+    try:
+        return await call.services.producing.partitions(topic)
+    except HttpError as error:
+        if error.status == 404:
+            raise HttpError(404, "This server does not host this topic-partition.", 40403) from error
+        raise
+
+
+def _receipt(cluster_id: str, topic: str, key: Part, value: Part, result: Delivered) -> dict[str, Any]:
+    """Raises HttpError."""
+    if result.error is not None:
+        raise from_kafka(result.error)
+    made: dict[str, Any] = {
+        "error_code": 200,
+        "cluster_id": cluster_id,
+        "topic_name": topic,
+        "partition_id": result.partition,
+        "offset": result.offset,
+        "timestamp": None if result.timestamp_ms < 0 else write_time(result.timestamp_ms),
+    }
+    if key.shown is not None:
+        made["key"] = key.shown
+    if value.shown is not None:
+        made["value"] = value.shown
+    return made
+
+
+async def produce_batch(call: Call) -> Response:
+    """POST .../topics/{topic}/records:batch: each entry's success or failure by its id."""
+    shapes = await shapes_of(call)
+    topic = call.part("topic")
+    entries = require_list(await call.body(), "entries")
+    if not 0 < len(entries) <= BATCH_MAX:
+        raise HttpError(
+            422, f"entries has {len(entries)} records; 1 to {BATCH_MAX} are possible", INVALID_PAYLOAD
+        )
+    ids = [require_text(entry, "id") for entry in entries]
+    if len(set(ids)) != len(ids):
+        raise HttpError(422, "two entries have the same id", INVALID_PAYLOAD)
+    turn = asyncio.Lock()
+    made = await asyncio.gather(
+        *(_produce_row(call, shapes.cluster_id, topic, entry, turn) for entry in entries),
+        return_exceptions=True,
+    )
+    successes, failures = [], []
+    for entry_id, result in zip(ids, made, strict=True):
+        if isinstance(result, HttpError):
+            failures.append({"id": entry_id, "error_code": result.code, "message": result.message})
+        elif isinstance(result, BaseException):
+            raise result
+        else:
+            successes.append({"id": entry_id, **{n: v for n, v in result.items() if n != "error_code"}})
+    return answer({"successes": successes, "failures": failures}, status=207)
+
+
+# --- what a record holds ------------------------------------------------------------------------------
+
+
+def read_time(value: Any) -> int:
+    """Milliseconds of a time in ISO 8601; 0 without one. Raises HttpError 400."""
+    if value is None:
+        return 0
+    try:
+        if isinstance(value, str):
+            made = datetime.fromisoformat(value)
+            if made.tzinfo is None:
+                made = made.replace(tzinfo=UTC)
+            milliseconds = round(made.timestamp() * 1000)
+            if milliseconds > 0:
+                return milliseconds
+    except (ValueError, OverflowError):
+        pass
+    raise HttpError(400, f"timestamp {str(value)[:40]!r} is not a time like 2021-02-05T19:14:42Z", 400)
+
+
+def write_time(milliseconds: int) -> str:
+    """A time in ISO 8601."""
+    made = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return made.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def read_headers(value: Any) -> list[tuple[str, bytes | None]]:
+    """Headers with values in base64. Raises HttpError."""
+    if value is None:
+        return []
+    made: list[tuple[str, bytes | None]] = []
+    for index, row in enumerate(require_list({"headers": value}, "headers")):
+        name, text = require_text(row, "name"), row.get("value")
+        try:
+            made.append((name, None if text is None else base64.b64decode(text, validate=True)))
+        except (binascii.Error, ValueError, TypeError):
+            raise HttpError(400, f"headers[{index}].value is not base64", 400) from None
+    return made
+
+
+async def _part(call: Call, given: Any, part: str, topic: str) -> Part:
+    """A key or value. Raises HttpError."""
+    if given is None:
+        return ABSENT
+    if not isinstance(given, dict):
+        raise HttpError(400, f"{part} is not an object with type and data", 400)
+    kind, data = given.get("type"), given.get("data")
+    if kind is not None and kind not in TYPES:
+        raise HttpError(400, f"{part}.type {str(kind)[:40]!r} is not one of {', '.join(TYPES)}", 400)
+    try:
+        if kind in ("BINARY", "JSON", "STRING"):
+            raw = encode_plain(TYPES[kind], data)
+            return Part(raw, {"type": kind, "size": len(raw or b"")})
+        if data is None:
+            return Part(None, {"type": kind, "size": 0})
+        known = await _schema(call, given, part, topic)
+        if kind is not None and TYPES[kind] != known.format:
+            raise HttpError(
+                400, f"{part}: schema {known.id} is of type {NAMES[known.format]}, not {kind}", 400
+            )
+        raw = frame(known.id, known.codec.encode(data))
+    except Mismatch as error:
+        raise HttpError(400, f"{part}: {error}", 400) from error
+    return Part(
+        raw,
+        {
+            "type": NAMES[known.format],
+            "subject": known.subject or None,
+            "schema_id": known.id,
+            "schema_version": known.version or None,
+            "size": len(raw),
+        },
+    )
+
+
+async def _schema(call: Call, given: dict[str, Any], part: str, topic: str) -> Known:
+    """The schema that a key or value names: by its text, id, version, or the newest of its subject. Raises HttpError."""
+    schemas = call.services.schemas
+    text, schema_id, version = given.get("schema"), given.get("schema_id"), given.get("schema_version")
+    if schema_id is not None:
+        return await schemas.by_id(as_number(schema_id, f"{part}.schema_id"))
+    subject = given.get("subject")
+    if subject is not None and (not isinstance(subject, str) or not subject):
+        raise HttpError(400, f"{part}.subject is not a text", 400)
+    strategy = given.get("subject_name_strategy") or "TOPIC_NAME"
+    if strategy not in STRATEGIES:
+        raise HttpError(400, f"{part}.subject_name_strategy is not one of {', '.join(STRATEGIES)}", 400)
+    if text is not None:
+        if not isinstance(text, str) or given.get("type") is None:
+            raise HttpError(400, f"{part}.schema is a text and needs {part}.type", 400)
+        named = subject or await _subject(call, strategy, topic, part, TYPES[given["type"]], text)
+        return await schemas.registered(named, TYPES[given["type"]], text)
+    if subject is None and strategy != "TOPIC_NAME":
+        raise HttpError(400, f"{part}: with {strategy} name the schema, its id or the subject", 400)
+    number = None if version is None else as_number(version, f"{part}.schema_version")
+    return await schemas.by_version(subject or f"{topic}-{part}", number)
+
+
+async def _subject(call: Call, strategy: str, topic: str, part: str, format: str, text: str) -> str:
+    if strategy == "TOPIC_NAME":
+        return f"{topic}-{part}"
+    name = await call.services.schemas.record_name(format, text)
+    return name if strategy == "RECORD_NAME" else f"{topic}-{name}"
+
+
+ROUTES: Final[tuple[tuple[str, str, Work], ...]] = (
+    ("POST", f"{BASE}/topics/{{topic}}/records", produce),
+    ("POST", f"{BASE}/topics/{{topic}}/records:batch", produce_batch),
+)

@@ -1,0 +1,82 @@
+"""API v3: the shapes that its answers have in common. Pure but for the addresses in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from barnabas.http.errors import HttpError
+from barnabas.proxy.call import Call, answer, quoted
+from barnabas.proxy.direct import SOURCES
+
+DEFAULT: Final = 5
+
+
+class Shapes:
+    """Writes resources of one cluster, with the addresses by which the client reaches this service."""
+
+    def __init__(self, base_url: str, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        self.root = f"{base_url}/v3/clusters"
+        self.cluster = f"{self.root}/{quoted(cluster_id)}"
+
+    def url(self, *parts: Any) -> str:
+        """An address below the cluster; `-` and other parts are quoted."""
+        return "/".join((self.cluster, *(quoted(part) for part in parts)))
+
+    def related(self, *parts: Any) -> dict[str, str]:
+        """A link to another resource."""
+        return {"related": self.url(*parts)}
+
+    def name(self, *pairs: tuple[str, Any]) -> str:
+        """A resource's own name: crn:///kafka=.../topic=..."""
+        inside = "".join(f"/{kind}={value}" if value is not None else f"/{kind}" for kind, value in pairs)
+        return f"crn:///kafka={self.cluster_id}{inside}"
+
+    def resource(
+        self, kind: str, path: Iterable[Any], names: Iterable[tuple[str, Any]], fields: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """One resource."""
+        metadata = {"self": self.url(*path), "resource_name": self.name(*names)}
+        return {"kind": kind, "metadata": metadata, "cluster_id": self.cluster_id, **fields}
+
+
+def collection(kind: str, url: str, rows: list[dict[str, Any]]) -> Response:
+    """A list of resources."""
+    return answer({"kind": kind, "metadata": {"self": url, "next": None}, "data": rows})
+
+
+async def shapes_of(call: Call) -> Shapes:
+    """The shapes for the cluster of the path. Raises HttpError 404 when it is another cluster."""
+    held = await call.services.kafka.cluster_id()
+    given = call.part("cluster")
+    if given != held:
+        raise HttpError(404, f"Cluster {given[:100]} cannot be found.")
+    return Shapes(call.base_url(), held)
+
+
+def config_row(
+    shapes: Shapes,
+    kind: str,
+    path: tuple[Any, ...],
+    names: tuple[tuple[str, Any], ...],
+    entry: Any,
+    **more: Any,
+) -> dict[str, Any]:
+    """One option."""
+    fields = {
+        **more,
+        "name": entry.name,
+        "value": None if entry.is_sensitive else entry.value,
+        "is_default": entry.config_source == DEFAULT,
+        "is_read_only": entry.read_only,
+        "is_sensitive": entry.is_sensitive,
+        "source": SOURCES.get(entry.config_source, "UNKNOWN"),
+        "synonyms": [
+            {"name": one.name, "value": one.value, "source": SOURCES.get(one.source, "UNKNOWN")}
+            for one in entry.synonyms
+        ],
+    }
+    return shapes.resource(kind, (*path, entry.name), (*names, ("config", entry.name)), fields)

@@ -1,0 +1,342 @@
+"""API v3: topics, partitions, replicas, reassignments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from confluent_kafka.admin import NewPartitions, NewTopic
+from starlette.responses import Response
+
+from barnabas.http.errors import HttpError
+from barnabas.proxy.call import Call, answer, as_number, no_content, require_list, require_text
+from barnabas.proxy.direct import Kind, Move, Owner
+from barnabas.proxy.errors import INVALID_PAYLOAD
+from barnabas.proxy.kafka import REQUEST_TIMEOUT_S
+from barnabas.proxy.v3_cluster import BASE, Work, read_changes
+from barnabas.proxy.v3_shapes import Shapes, collection, config_row, shapes_of
+
+INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Kafka's own names of internal topics."""
+
+
+def _topic(shapes: Shapes, name: str, partitions: int, replicas: int) -> dict[str, Any]:
+    path = ("topics", name)
+    fields = {
+        "topic_name": name,
+        "is_internal": name in INTERNAL,
+        "replication_factor": replicas,
+        "partitions_count": partitions,
+        "partitions": shapes.related(*path, "partitions"),
+        "configs": shapes.related(*path, "configs"),
+        "partition_reassignments": shapes.related(*path, "partitions", "-", "reassignment"),
+        "authorized_operations": [],
+    }
+    return shapes.resource("KafkaTopic", path, (("topic", name),), fields)
+
+
+def _held_topic(shapes: Shapes, held: Any) -> dict[str, Any]:
+    replicas = max((len(partition.replicas) for partition in held.partitions.values()), default=0)
+    return _topic(shapes, held.topic, len(held.partitions), replicas)
+
+
+async def list_topics(call: Call) -> Response:
+    """GET .../topics."""
+    shapes = await shapes_of(call)
+    held = await call.services.kafka.metadata()
+    rows = [_held_topic(shapes, topic) for _, topic in sorted(held.topics.items())]
+    return collection("KafkaTopicList", shapes.url("topics"), rows)
+
+
+async def get_topic(call: Call) -> Response:
+    """GET .../topics/{topic}."""
+    shapes = await shapes_of(call)
+    return answer(_held_topic(shapes, await call.services.kafka.topic(call.part("topic"))))
+
+
+async def create_topic(call: Call) -> Response:
+    """POST .../topics."""
+    shapes = await shapes_of(call)
+    body = await call.body()
+    name = require_text(body, "topic_name")
+    assignment = _assignment(body)
+    partitions = _count(body, "partitions_count")
+    replication = _count(body, "replication_factor")
+    configs = {
+        require_text(row, "name"): str(row["value"])
+        for row in require_list({"configs": body.get("configs") or []}, "configs")
+        if row.get("value") is not None
+    }
+    kafka = call.services.kafka
+    if assignment is not None:
+        wanted = NewTopic(name, replica_assignment=assignment, config=configs)
+        partitions, replication = len(assignment), len(assignment[0])
+    else:
+        wanted = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=configs)
+    validate_only = body.get("validate_only") is True
+    await kafka.only(
+        lambda: kafka.admin.create_topics(
+            [wanted], validate_only=validate_only, request_timeout=REQUEST_TIMEOUT_S
+        )
+    )
+    call.services.producing.forget(name)
+    if not validate_only and (partitions < 0 or replication < 0):
+        try:
+            row = _held_topic(shapes, await kafka.topic(name))
+        except HttpError:  # made, and not known to every broker yet
+            row = _topic(shapes, name, max(partitions, 0), max(replication, 0))
+    else:
+        row = _topic(shapes, name, max(partitions, 0), max(replication, 0))
+    made = answer(row, status=200 if validate_only else 201)
+    made.headers["location"] = shapes.url("topics", name)
+    return made
+
+
+def _count(body: dict[str, Any], name: str) -> int:
+    """-1: as the brokers say."""
+    value = body.get(name)
+    if value is None:
+        return -1
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= 100_000:
+        raise HttpError(400, f"{name} is not a number from 1 to 100000", 400)
+    return value
+
+
+def _assignment(body: dict[str, Any]) -> list[list[int]] | None:
+    """Brokers by partition. Raises HttpError 422."""
+    if not body.get("replicas_assignments"):
+        return None
+    found: dict[int, list[int]] = {}
+    for index, row in enumerate(require_list(body, "replicas_assignments")):
+        where = f"replicas_assignments[{index}]"
+        partition = as_number(row.get("partition_id"), f"{where}.partition_id")
+        brokers = row.get("broker_ids")
+        if not isinstance(brokers, list) or not brokers:
+            raise HttpError(422, f"{where}.broker_ids is not a list of brokers", INVALID_PAYLOAD)
+        found[partition] = [as_number(broker, f"{where}.broker_ids") for broker in brokers]
+    if sorted(found) != list(range(len(found))):
+        raise HttpError(
+            422, "replicas_assignments does not name each partition from 0 on once", INVALID_PAYLOAD
+        )
+    return [found[partition] for partition in range(len(found))]
+
+
+async def change_partitions(call: Call) -> Response:
+    """PATCH .../topics/{topic}: more partitions."""
+    shapes = await shapes_of(call)
+    name, count = call.part("topic"), _count(await call.body(), "partitions_count")
+    if count < 0:
+        raise HttpError(422, "partitions_count is missing: a number", INVALID_PAYLOAD)
+    kafka = call.services.kafka
+    held = await kafka.topic(name)
+    await kafka.only(
+        lambda: kafka.admin.create_partitions([NewPartitions(name, count)], request_timeout=REQUEST_TIMEOUT_S)
+    )
+    call.services.producing.forget(name)
+    replicas = max((len(partition.replicas) for partition in held.partitions.values()), default=0)
+    return answer(_topic(shapes, name, count, replicas))
+
+
+async def delete_topic(call: Call) -> Response:
+    """DELETE .../topics/{topic}."""
+    await shapes_of(call)
+    kafka, name = call.services.kafka, call.part("topic")
+    await kafka.only(lambda: kafka.admin.delete_topics([name], request_timeout=REQUEST_TIMEOUT_S))
+    call.services.producing.forget(name)
+    return no_content()
+
+
+async def all_topic_configs(call: Call) -> Response:
+    """GET .../topics/-/configs: what was set for every topic."""
+    shapes = await shapes_of(call)
+    rows = []
+    for name in sorted((await call.services.kafka.metadata()).topics):
+        for entry in await call.services.kafka.direct.configs(Owner(Kind.TOPIC, name)):
+            if entry.config_source == 1:
+                path, names = ("topics", name, "configs"), (("topic", name),)
+                rows.append(config_row(shapes, "KafkaTopicConfig", path, names, entry, topic_name=name))
+    return collection("KafkaTopicConfigList", shapes.url("topics", "-", "configs"), rows)
+
+
+async def alter_all_topics(call: Call) -> Response:
+    """POST .../topics/-/configs:alter: the same change to every topic that is not internal."""
+    await shapes_of(call)
+    changes, validate_only = read_changes(await call.body())
+    for name in sorted((await call.services.kafka.metadata()).topics):
+        if name not in INTERNAL:
+            owner = Owner(Kind.TOPIC, name)
+            await call.services.kafka.direct.alter(owner, changes, validate_only=validate_only)
+    return no_content()
+
+
+# --- partitions and replicas --------------------------------------------------------------------------
+
+
+def _partition(shapes: Shapes, topic: str, held: Any) -> dict[str, Any]:
+    path = ("topics", topic, "partitions", held.id)
+    fields: dict[str, Any] = {"topic_name": topic, "partition_id": held.id}
+    if held.leader >= 0:
+        fields["leader"] = shapes.related(*path, "replicas", held.leader)
+    fields["replicas"] = shapes.related(*path, "replicas")
+    fields["reassignment"] = shapes.related(*path, "reassignment")
+    return shapes.resource("KafkaPartition", path, (("topic", topic), ("partition", held.id)), fields)
+
+
+def _replica(shapes: Shapes, topic: str, held: Any, broker: int) -> dict[str, Any]:
+    path = ("topics", topic, "partitions", held.id, "replicas", broker)
+    names = (("topic", topic), ("partition", held.id), ("replica", broker))
+    fields = {
+        "topic_name": topic,
+        "partition_id": held.id,
+        "broker_id": broker,
+        "is_leader": broker == held.leader,
+        "is_in_sync": broker in held.isrs,
+        "broker": shapes.related("brokers", broker),
+    }
+    return shapes.resource("KafkaReplica", path, names, fields)
+
+
+async def find_partition(call: Call) -> Any:
+    """The partition of the path. Raises HttpError 404."""
+    held = await call.services.kafka.topic(call.part("topic"))
+    missing = HttpError(404, "This server does not host this topic-partition.", 40403)
+    found = held.partitions.get(call.number_part("partition", missing))
+    if found is None:
+        raise missing
+    return found
+
+
+async def list_partitions(call: Call) -> Response:
+    """GET .../topics/{topic}/partitions."""
+    shapes, topic = await shapes_of(call), call.part("topic")
+    held = await call.services.kafka.topic(topic)
+    rows = [_partition(shapes, topic, partition) for _, partition in sorted(held.partitions.items())]
+    return collection("KafkaPartitionList", shapes.url("topics", topic, "partitions"), rows)
+
+
+async def get_partition(call: Call) -> Response:
+    """GET .../topics/{topic}/partitions/{partition}."""
+    shapes = await shapes_of(call)
+    return answer(_partition(shapes, call.part("topic"), await find_partition(call)))
+
+
+async def partition_offsets(call: Call) -> Response:
+    """GET .../topics/{topic}/partitions/{partition}/offset: its first offset and the next one."""
+    shapes, topic = await shapes_of(call), call.part("topic")
+    held = await find_partition(call)
+    first, last = await call.services.kafka.offsets_of(topic, held.id)
+    path = ("topics", topic, "partitions", held.id, "offset")
+    fields = {
+        "topic_name": topic,
+        "partition_id": held.id,
+        "beginning_offset": first,
+        "end_offset": last,
+    }
+    names = (("topic", topic), ("partition", held.id), ("offset", None))
+    return answer(shapes.resource("KafkaPartitionOffset", path, names, fields))
+
+
+async def list_replicas(call: Call) -> Response:
+    """GET .../topics/{topic}/partitions/{partition}/replicas."""
+    shapes, topic = await shapes_of(call), call.part("topic")
+    held = await find_partition(call)
+    rows = [_replica(shapes, topic, held, broker) for broker in held.replicas]
+    url = shapes.url("topics", topic, "partitions", held.id, "replicas")
+    return collection("KafkaReplicaList", url, rows)
+
+
+async def get_replica(call: Call) -> Response:
+    """GET .../topics/{topic}/partitions/{partition}/replicas/{broker}."""
+    shapes, topic = await shapes_of(call), call.part("topic")
+    held = await find_partition(call)
+    missing = HttpError(404, f"Replica {call.part('broker')[:40]} cannot be found.")
+    broker = call.number_part("broker", missing)
+    if broker not in held.replicas:
+        raise missing
+    return answer(_replica(shapes, topic, held, broker))
+
+
+async def replicas_of_broker(call: Call) -> Response:
+    """GET .../brokers/{broker}/partition-replicas."""
+    shapes = await shapes_of(call)
+    missing = HttpError(404, f"Broker {call.part('broker')[:40]} cannot be found.")
+    broker = call.number_part("broker", missing)
+    held = await call.services.kafka.metadata()
+    if broker not in held.brokers:
+        raise missing
+    rows = [
+        _replica(shapes, name, partition, broker)
+        for name, topic in sorted(held.topics.items())
+        for _, partition in sorted(topic.partitions.items())
+        if broker in partition.replicas
+    ]
+    return collection("KafkaReplicaList", shapes.url("brokers", broker, "partition-replicas"), rows)
+
+
+# --- reassignments ------------------------------------------------------------------------------------
+
+
+def _moves(shapes: Shapes, moves: Iterable[Move]) -> list[dict[str, Any]]:
+    rows = []
+    for move in moves:
+        path = ("topics", move.topic, "partitions", move.partition)
+        fields = {
+            "topic_name": move.topic,
+            "partition_id": move.partition,
+            "adding_replicas": move.adding,
+            "removing_replicas": move.removing,
+            "replicas": shapes.related(*path, "replicas"),
+        }
+        names = (("topic", move.topic), ("partition", move.partition), ("reassignment", None))
+        rows.append(shapes.resource("KafkaReassignment", (*path, "reassignment"), names, fields))
+    return rows
+
+
+async def all_reassignments(call: Call) -> Response:
+    """GET .../topics/-/partitions/-/reassignment: what moves in the whole cluster."""
+    shapes = await shapes_of(call)
+    rows = _moves(shapes, await call.services.kafka.direct.moves())
+    return collection(
+        "KafkaReassignmentList", shapes.url("topics", "-", "partitions", "-", "reassignment"), rows
+    )
+
+
+async def topic_reassignments(call: Call) -> Response:
+    """GET .../topics/{topic}/partitions/-/reassignment."""
+    shapes, topic = await shapes_of(call), call.part("topic")
+    held = await call.services.kafka.topic(topic)
+    rows = _moves(shapes, await call.services.kafka.direct.moves(topic, sorted(held.partitions)))
+    return collection(
+        "KafkaReassignmentList", shapes.url("topics", topic, "partitions", "-", "reassignment"), rows
+    )
+
+
+async def get_reassignment(call: Call) -> Response:
+    """GET .../topics/{topic}/partitions/{partition}/reassignment."""
+    shapes, topic = await shapes_of(call), call.part("topic")
+    held = await find_partition(call)
+    rows = _moves(shapes, await call.services.kafka.direct.moves(topic, [held.id]))
+    if not rows:
+        raise HttpError(404, f"Partition {topic}-{held.id} is not being reassigned.")
+    return answer(rows[0])
+
+
+TOPIC: Final = f"{BASE}/topics/{{topic}}"
+ROUTES: Final[tuple[tuple[str, str, Work], ...]] = (
+    ("GET", f"{BASE}/topics", list_topics),
+    ("POST", f"{BASE}/topics", create_topic),
+    ("GET", f"{BASE}/topics/-/configs", all_topic_configs),
+    ("POST", f"{BASE}/topics/-/configs:alter", alter_all_topics),
+    ("GET", f"{BASE}/topics/-/partitions/-/reassignment", all_reassignments),
+    ("GET", TOPIC, get_topic),
+    ("PATCH", TOPIC, change_partitions),
+    ("DELETE", TOPIC, delete_topic),
+    ("GET", f"{TOPIC}/partitions", list_partitions),
+    ("GET", f"{TOPIC}/partitions/-/reassignment", topic_reassignments),
+    ("GET", f"{TOPIC}/partitions/{{partition}}", get_partition),
+    ("GET", f"{TOPIC}/partitions/{{partition}}/offset", partition_offsets),
+    ("GET", f"{TOPIC}/partitions/{{partition}}/reassignment", get_reassignment),
+    ("GET", f"{TOPIC}/partitions/{{partition}}/replicas", list_replicas),
+    ("GET", f"{TOPIC}/partitions/{{partition}}/replicas/{{broker}}", get_replica),
+    ("GET", f"{BASE}/brokers/{{broker}}/partition-replicas", replicas_of_broker),
+)

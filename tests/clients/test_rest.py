@@ -1,0 +1,320 @@
+"""The REST proxy as its users call it: Confluent's examples with requests, records from and to confluent-kafka."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+import requests
+from tests.support.process import free_port
+
+WAIT_S = 120
+V2 = {"Content-Type": "application/vnd.kafka.v2+json"}
+USER = '{"type": "record", "name": "User", "fields": [{"name": "name", "type": "string"}]}'
+
+
+class Together:
+    """`barnabas start --with registry,rest`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ports = [free_port() for _ in range(3)]
+        self.bootstrap, self.registry, self.rest = (f"127.0.0.1:{port}" for port in self.ports)
+        self.log = folder / "log"
+        command = [sys.executable, "-m", "barnabas", "start", "--listen", self.bootstrap]
+        command += ["--data", str(folder / "data"), "--with", "registry,rest"]
+        command += ["--registry-listen", self.registry, "--rest-listen", self.rest]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().startswith(b"ready"), self.log.read_text()
+
+    def end(self) -> int:
+        self.process.terminate()
+        code = self.process.wait(WAIT_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Together]:
+    made = Together(tmp_path_factory.mktemp("rest"))
+    yield made
+    assert made.end() == 0
+    assert "Traceback" not in made.log.read_text()
+
+
+@pytest.fixture
+def url(together: Together) -> str:
+    return f"http://{together.rest}"
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"t-{uuid.uuid4().hex[:8]}"
+
+
+def send(url: str, path: str, body: Any, format: str = "json", status: int = 200) -> Any:
+    headers = {"Content-Type": f"application/vnd.kafka.{format}.v2+json"}
+    answer = requests.post(f"{url}{path}", json=body, headers=headers, timeout=WAIT_S)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def instance(url: str, **settings: Any) -> str:
+    body = {"auto.offset.reset": "earliest", **settings}
+    answer = requests.post(f"{url}/consumers/g-{uuid.uuid4().hex[:8]}", json=body, headers=V2, timeout=WAIT_S)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["base_uri"])
+
+
+def post(base: str, path: str, body: Any = None, status: int = 204) -> None:
+    answer = requests.post(f"{base}/{path}", json=body, headers=V2, timeout=WAIT_S)
+    assert answer.status_code == status, answer.text
+
+
+def read(base: str, count: int, accept: str = "*/*") -> list[Any]:
+    found: list[Any] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(found) < count:
+        assert time.monotonic() < deadline, found
+        answer = requests.get(f"{base}/records", headers={"Accept": accept}, timeout=WAIT_S)
+        assert answer.status_code == 200, answer.text
+        found += answer.json()
+    return found
+
+
+def cluster(url: str) -> str:
+    held = requests.get(f"{url}/v3/clusters", timeout=WAIT_S).json()["data"][0]
+    return str(held["metadata"]["self"])
+
+
+def test_the_quick_start(url: str, topic: str) -> None:
+    sent = send(url, f"/topics/{topic}", {"records": [{"value": {"foo": "bar"}}]})
+    offset = {"partition": 0, "offset": 0, "error_code": None, "error": None}
+    assert sent == {"offsets": [offset], "key_schema_id": None, "value_schema_id": None}
+    base = instance(url, name="my_consumer_instance", format="json")
+    assert base.endswith("/instances/my_consumer_instance")
+    post(base, "subscription", {"topics": [topic]})
+    (record,) = read(base, 1, "application/vnd.kafka.json.v2+json")
+    assert record == {"topic": topic, "key": None, "value": {"foo": "bar"}, "partition": 0, "offset": 0}
+    post(base, "offsets")
+    place = {"topic": topic, "partition": 0}
+    held = requests.get(f"{base}/offsets", json={"partitions": [place]}, headers=V2, timeout=WAIT_S).json()
+    assert held == {"offsets": [{**place, "offset": 1, "metadata": ""}]}
+    post(base, "positions/beginning", {"partitions": [place]})
+    assert read(base, 1) == [record]
+    post(base, "assignments", {"partitions": [place]}, status=409)
+    wrong = requests.get(
+        f"{base}/records", headers={"Accept": "application/vnd.kafka.avro.v2+json"}, timeout=WAIT_S
+    )
+    assert (wrong.status_code, wrong.json()["error_code"]) == (406, 40601)
+    again = requests.post(
+        base.rpartition("/instances/")[0], json={"name": "my_consumer_instance"}, headers=V2, timeout=WAIT_S
+    )
+    assert (again.status_code, again.json()["error_code"]) == (409, 40902)
+    assert requests.delete(base, headers=V2, timeout=WAIT_S).status_code == 204
+    gone = requests.delete(base, headers=V2, timeout=WAIT_S)
+    assert (gone.status_code, gone.json()["error_code"]) == (404, 40403)
+
+
+def test_avro_to_and_from_confluent_kafka(together: Together, url: str, topic: str) -> None:
+    records = [{"key": 1, "value": {"name": "testUser"}}]
+    body = {"key_schema": '{"name":"user_id", "type":"int"}', "value_schema": USER, "records": records}
+    sent = send(url, f"/topics/{topic}", body, "avro")
+    registry = SchemaRegistryClient({"url": f"http://{together.registry}"})
+    assert registry.get_latest_version(f"{topic}-value").schema_id == sent["value_schema_id"]
+    consumer = Consumer(
+        {"bootstrap.servers": together.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    message = None
+    deadline = time.monotonic() + WAIT_S
+    while message is None and time.monotonic() < deadline:
+        message = consumer.poll(1)
+    consumer.close()
+    assert message is not None
+    context = SerializationContext(topic, MessageField.VALUE)
+    assert AvroDeserializer(registry)(message.value(), context) == {"name": "testUser"}
+
+    producer = Producer({"bootstrap.servers": together.bootstrap})
+    producer.produce(topic, AvroSerializer(registry, USER)({"name": "other"}, context))
+    assert producer.flush(WAIT_S) == 0
+    base = instance(url, format="avro")
+    post(base, "assignments", {"partitions": [{"topic": topic, "partition": 0}]})
+    assert [(row["key"], row["value"]) for row in read(base, 2)] == [
+        (1, {"name": "testUser"}),
+        (None, {"name": "other"}),
+    ]
+    producer.produce(topic, b"no schema")
+    assert producer.flush(WAIT_S) == 0
+    deadline = time.monotonic() + WAIT_S
+    while (answer := requests.get(f"{base}/records", timeout=WAIT_S)).json() == []:
+        assert time.monotonic() < deadline
+    assert (answer.status_code, answer.json()["error_code"]) == (422, 42203)  # and names where it is
+    post(base, "positions", {"offsets": [{"topic": topic, "partition": 0, "offset": 3}]})
+    assert requests.get(f"{base}/records?timeout=100", timeout=WAIT_S).json() == []
+    requests.delete(base, timeout=WAIT_S)
+
+
+def test_topics_by_v3(url: str, topic: str) -> None:
+    held = cluster(url)
+    wanted = {
+        "topic_name": topic,
+        "partitions_count": 3,
+        "replication_factor": 1,
+        "configs": [{"name": "cleanup.policy", "value": "compact"}],
+    }
+    made = requests.post(f"{held}/topics", json=wanted, timeout=WAIT_S)
+    assert (made.status_code, made.json()["partitions_count"]) == (201, 3)
+    again = requests.post(f"{held}/topics", json=wanted, timeout=WAIT_S)
+    assert (again.status_code, again.json()["error_code"]) == (400, 40002)
+    option = f"{held}/topics/{topic}/configs/cleanup.policy"
+    found = requests.get(option, timeout=WAIT_S).json()
+    assert (found["value"], found["source"]) == ("compact", "DYNAMIC_TOPIC_CONFIG")
+    change = {
+        "data": [
+            {"name": "cleanup.policy", "operation": "DELETE"},
+            {"name": "compression.type", "value": "gzip"},
+        ]
+    }
+    altered = requests.post(f"{held}/topics/{topic}/configs:alter", json=change, timeout=WAIT_S)
+    assert altered.status_code == 204
+    assert requests.get(option, timeout=WAIT_S).json()["is_default"] is True
+    more = requests.patch(f"{held}/topics/{topic}", json={"partitions_count": 4}, timeout=WAIT_S)
+    assert more.status_code == 200
+    rows = requests.get(f"{held}/topics/{topic}/partitions", timeout=WAIT_S).json()["data"]
+    assert [row["partition_id"] for row in rows] == [0, 1, 2, 3]
+    replicas = requests.get(rows[0]["replicas"]["related"], timeout=WAIT_S).json()["data"]
+    assert [(row["is_leader"], row["is_in_sync"]) for row in replicas] == [(True, True)]
+    assert requests.delete(f"{held}/topics/{topic}", timeout=WAIT_S).status_code == 204
+    gone = requests.get(f"{held}/topics/{topic}", timeout=WAIT_S)
+    assert (gone.status_code, gone.json()["error_code"]) == (404, 40403)
+    old = requests.get(f"{url}/topics/{topic}", timeout=WAIT_S)
+    assert (old.status_code, old.json()["error_code"]) == (404, 40401)
+
+
+def test_a_stream_of_records_keeps_its_order(url: str, topic: str) -> None:
+    count = 300
+
+    def body() -> Iterator[bytes]:
+        for number in range(count):
+            yield json.dumps({"value": {"type": "STRING", "data": f"{number}"}}).encode()
+        yield b'{"value": {"type": "BINARY", "data": "?"}}'
+
+    send(url, f"/topics/{topic}", {"records": [{"value": "first"}]})
+    answer = requests.post(f"{cluster(url)}/topics/{topic}/records", data=body(), timeout=WAIT_S)
+    receipts = [json.loads(line) for line in answer.text.splitlines()]
+    assert [row["offset"] for row in receipts[:count]] == list(range(1, count + 1))
+    assert receipts[count]["error_code"] == 400
+    base = instance(url)
+    post(base, "assignments", {"partitions": [{"topic": topic, "partition": 0}]})
+    assert [row["offset"] for row in read(base, count + 1)] == list(range(count + 1))
+    requests.delete(base, timeout=WAIT_S)
+
+
+def test_lags_of_a_group(url: str, topic: str) -> None:
+    send(url, f"/topics/{topic}", {"records": [{"value": number} for number in range(5)]})
+    base = instance(url, format="json")
+    group = base.partition("/consumers/")[2].partition("/")[0]
+    post(base, "subscription", {"topics": [topic]})
+    read(base, 5)
+    post(base, "offsets", {"offsets": [{"topic": topic, "partition": 0, "offset": 2}]})
+    held = f"{cluster(url)}/consumer-groups/{group}"
+    summary = requests.get(f"{held}/lag-summary", timeout=WAIT_S).json()
+    assert (summary["max_lag"], summary["total_lag"], summary["max_lag_topic_name"]) == (3, 3, topic)
+    (member,) = requests.get(f"{held}/consumers", timeout=WAIT_S).json()["data"]
+    (place,) = requests.get(member["assignments"]["related"], timeout=WAIT_S).json()["data"]
+    assert requests.get(place["lag"]["related"], timeout=WAIT_S).json()["lag"] == 3
+    requests.delete(base, timeout=WAIT_S)
+    absent = requests.get(f"{cluster(url)}/consumer-groups/no-such-group", timeout=WAIT_S)
+    assert absent.status_code == 404
+
+
+def test_two_connections_share_an_instance(url: str, topic: str) -> None:
+    count = 200
+    send(url, f"/topics/{topic}", {"records": [{"value": number} for number in range(count)]})
+    base = instance(url, format="json")
+    post(base, "assignments", {"partitions": [{"topic": topic, "partition": 0}]})
+    found: list[int] = []
+
+    def work() -> None:
+        deadline = time.monotonic() + WAIT_S
+        while len(found) < count and time.monotonic() < deadline:
+            rows = requests.get(f"{base}/records?max_bytes=20&timeout=200", timeout=WAIT_S).json()
+            found.extend(row["value"] for row in rows)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(count))
+    requests.delete(base, timeout=WAIT_S)
+
+
+def test_what_a_cut_connection_did_not_read_comes_again(together: Together, url: str, topic: str) -> None:
+    send(url, f"/topics/{topic}", {"records": [{"value": "x"}]})
+    base = instance(url, **{"fetch.min.bytes": 1000})
+    post(base, "assignments", {"partitions": [{"topic": topic, "partition": 0}]})
+    path = base.partition(together.rest)[2]
+    with socket.create_connection(("127.0.0.1", together.ports[2])) as peer:
+        peer.sendall(f"GET {path}/records?timeout=30000 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        time.sleep(0.5)  # the record has been taken, and the rest is waited for
+    assert [row["offset"] for row in read(base, 1)] == [0]
+    requests.delete(base, timeout=WAIT_S)
+
+
+BAD: list[tuple[str, str, int]] = [
+    ("json", "{bad", 400),
+    ("json", '{"records": []}', 422),
+    ("json", '{"records": 5}', 422),
+    ("json", '{"records": [5]}', 422),
+    ("json", "[1]", 422),
+    ("json", '{"records": [{"value": 1, "partition": "x"}]}', 422),
+    ("json", '{"records": [{"value": 1, "value": 2}]}', 400),
+    ("binary", '{"records": [{"value": "!!"}]}', 422),
+    ("avro", '{"records": [{"value": 1}]}', 422),
+    ("avro", '{"value_schema": "{}", "records": [{"value": 1}]}', 422),
+    ("avro", '{"value_schema_id": 99999, "records": [{"value": 1}]}', 422),
+    ("xml", '{"records": [{"value": 1}]}', 415),
+]
+
+
+@pytest.mark.parametrize(("format", "body", "status"), BAD)
+def test_bad_requests(url: str, format: str, body: str, status: int) -> None:
+    headers = {"Content-Type": f"application/vnd.kafka.{format}.v2+json"}
+    answer = requests.post(f"{url}/topics/bad", data=body, headers=headers, timeout=WAIT_S)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["message"]
+
+
+def test_bodies_that_are_too_large_or_cut_short(together: Together, url: str) -> None:
+    headers = {"Content-Type": "application/vnd.kafka.json.v2+json"}
+    answer = requests.post(f"{url}/topics/bad", data=b"x" * (17 << 20), headers=headers, timeout=WAIT_S)
+    assert answer.status_code == 413
+    with socket.create_connection(("127.0.0.1", together.ports[2])) as peer:
+        peer.sendall(b"POST /topics/bad HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    assert requests.get(f"{url}/topics/bad-is-not-made", timeout=WAIT_S).status_code == 404
+
+
+def test_the_api_describes_itself(url: str) -> None:
+    paths = requests.get(f"{url}/openapi.json", timeout=WAIT_S).json()["paths"]
+    assert "post" in paths["/v3/clusters/{cluster}/topics/{topic}/records"]
+    assert (
+        "/consumers/{group}/instances/{instance}/records" in requests.get(f"{url}/docs", timeout=WAIT_S).text
+    )
