@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -20,7 +21,6 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 import requests
-from tests.support.process import free_port
 
 WAIT_S = 120
 V2 = {"Content-Type": "application/vnd.kafka.v2+json"}
@@ -31,16 +31,20 @@ class Together:
     """`barnabas start --with registry,rest`."""
 
     def __init__(self, folder: Path) -> None:
-        self.ports = [free_port() for _ in range(3)]
-        self.bootstrap, self.registry, self.rest = (f"127.0.0.1:{port}" for port in self.ports)
         self.log = folder / "log"
-        command = [sys.executable, "-m", "barnabas", "start", "--listen", self.bootstrap]
+        command = [sys.executable, "-m", "barnabas", "start", "--listen", "127.0.0.1:0"]
         command += ["--data", str(folder / "data"), "--with", "registry,rest"]
-        command += ["--registry-listen", self.registry, "--rest-listen", self.rest]
+        command += ["--registry-listen", "127.0.0.1:0", "--rest-listen", "127.0.0.1:0"]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
         assert self.process.stdout is not None
-        assert self.process.stdout.readline().startswith(b"ready"), self.log.read_text()
+        ready = self.process.stdout.readline().decode()
+        assert ready.startswith("ready"), self.log.read_text()
+        found = re.search(r"127\.0\.0\.1:\d+", ready)
+        assert found is not None
+        self.bootstrap = found[0]
+        urls = dict(re.findall(r"service started service=(\w+) url=http://(\S+)", self.log.read_text()))
+        self.registry, self.rest = urls["registry"], urls["rest"]
 
     def end(self) -> int:
         self.process.terminate()
@@ -66,6 +70,11 @@ def url(together: Together) -> str:
 @pytest.fixture
 def topic() -> str:
     return f"t-{uuid.uuid4().hex[:8]}"
+
+
+def address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
 
 
 def send(url: str, path: str, body: Any, format: str = "json", status: int = 200) -> Any:
@@ -272,7 +281,7 @@ def test_what_a_cut_connection_did_not_read_comes_again(together: Together, url:
     base = instance(url, **{"fetch.min.bytes": 1000})
     post(base, "assignments", {"partitions": [{"topic": topic, "partition": 0}]})
     path = base.partition(together.rest)[2]
-    with socket.create_connection(("127.0.0.1", together.ports[2])) as peer:
+    with socket.create_connection(address(together.rest)) as peer:
         peer.sendall(f"GET {path}/records?timeout=30000 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         time.sleep(0.5)  # the record has been taken, and the rest is waited for
     assert [row["offset"] for row in read(base, 1)] == [0]
@@ -307,7 +316,7 @@ def test_bodies_that_are_too_large_or_cut_short(together: Together, url: str) ->
     headers = {"Content-Type": "application/vnd.kafka.json.v2+json"}
     answer = requests.post(f"{url}/topics/bad", data=b"x" * (17 << 20), headers=headers, timeout=WAIT_S)
     assert answer.status_code == 413
-    with socket.create_connection(("127.0.0.1", together.ports[2])) as peer:
+    with socket.create_connection(address(together.rest)) as peer:
         peer.sendall(b"POST /topics/bad HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
     assert requests.get(f"{url}/topics/bad-is-not-made", timeout=WAIT_S).status_code == 404
 

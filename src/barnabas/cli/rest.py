@@ -89,7 +89,7 @@ def start(
     where, found = target(bootstrap, properties)
     server = make_server(
         RestOptions(
-            {**found, "bootstrap.servers": where}, registry, advertise, consumers_max, consumer_idle_s
+            {**found, "bootstrap.servers": where}, lambda: registry, advertise, consumers_max, consumer_idle_s
         ),
         HttpOptions(listen, Limits(body_mb * MEGABYTE, timeout_s), tuple(cors or ())),
     )

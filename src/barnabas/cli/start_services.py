@@ -68,8 +68,13 @@ def companion_of(options: argparse.Namespace) -> Callable[[str], Companion] | No
     def make(bootstrap: str) -> Companion:
         from barnabas.http.server import ServerThread
 
-        makers = {"registry": _registry, "rest": _rest}
-        return ServerThread([makers[name](options, bootstrap) for name in service_names(options)])
+        names = service_names(options)
+        servers: dict[str, HttpServer] = {}
+        if "registry" in names:
+            servers["registry"] = _registry(options, bootstrap)
+        if "rest" in names:
+            servers["rest"] = _rest(options, bootstrap, servers.get("registry"))
+        return ServerThread(list(servers.values()))
 
     return make
 
@@ -84,13 +89,15 @@ def _registry(options: argparse.Namespace, bootstrap: str) -> HttpServer:
     return make_server(RegistryOptions(client), HttpOptions(options.registry_listen))
 
 
-def _rest(options: argparse.Namespace, bootstrap: str) -> HttpServer:
-    from barnabas.http.server import HttpOptions, parse_listen
+def _rest(options: argparse.Namespace, bootstrap: str, beside: HttpServer | None) -> HttpServer:
+    """beside: the registry in the same process, which starts first."""
+    from barnabas.http.server import HttpOptions
     from barnabas.proxy.main import RestOptions, make_server
 
-    registry = options.schema_registry
-    if registry is None and "registry" in service_names(options):
-        host, port = parse_listen(options.registry_listen)
-        registry = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    properties = {"bootstrap.servers": bootstrap}
-    return make_server(RestOptions(properties, registry), HttpOptions(options.rest_listen))
+    def registry() -> str | None:
+        given: str | None = options.schema_registry
+        return given or (beside.url if beside is not None else None)
+
+    return make_server(
+        RestOptions({"bootstrap.servers": bootstrap}, registry), HttpOptions(options.rest_listen)
+    )

@@ -35,10 +35,13 @@ TABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RestOptions:
-    """properties: librdkafka's, with bootstrap.servers. advertise: HOST:PORT or URL by which clients reach this instance."""
+    """properties: librdkafka's, with bootstrap.servers. advertise: HOST:PORT or URL by which clients reach this instance.
+
+    registry: where a schema registry answers, asked for when the service starts.
+    """
 
     properties: Mapping[str, Any]
-    registry: str | None = None
+    registry: Callable[[], str | None] = lambda: None
     advertise: str | None = None
     instances_max: int = INSTANCES_MAX
     idle_s: float = IDLE_S
@@ -53,7 +56,7 @@ def make_server(options: RestOptions, http: HttpOptions) -> HttpServer:
             kafka,
             Producing(kafka),
             Consuming(kafka, options.instances_max, options.idle_s),
-            Schemas(options.registry),
+            Schemas(options.registry()),
             _advertised(options.advertise),
             http.limits.request_s,
         )

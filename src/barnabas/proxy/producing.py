@@ -89,6 +89,7 @@ class Producing:
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
         self._producer = self._new()
+        self._lock = threading.Lock()
         self._ended = threading.Event()
         self._known: dict[str, tuple[float, int]] = {}
         self._thread = threading.Thread(target=self._serve, name="rest producer", daemon=True)
@@ -108,8 +109,13 @@ class Producing:
 
     def _serve(self) -> None:
         while not self._ended.is_set():
+            producer = self._producer
             try:
-                self._producer.poll(0.5)
+                producer.poll(0.5)
+            except KafkaException as error:
+                log.warning("the producer failed", extra={"reason": error.args[0].str()})
+                if _is_fatal(error.args[0]):
+                    self._replace(producer)
             except Exception:  # a delivery callback must not end the deliveries of others
                 log.exception("a delivery could not be reported")
 
@@ -167,8 +173,8 @@ class Producing:
         if any(result.error is not None for result in results):
             self.forget(topic)
         fatal = any(result.error is not None and _is_fatal(result.error) for result in results)
-        if fatal and batch.producer is self._producer:
-            self._replace()
+        if fatal:
+            self._replace(batch.producer)
         return results
 
     def _hand_over(self, topic: str, records: Sequence[Outgoing], batch: Batch) -> None:
@@ -189,11 +195,14 @@ class Producing:
             except (TypeError, ValueError, OverflowError) as error:
                 settle(KafkaError(KafkaError._INVALID_ARG, str(error)), None)
 
-    def _replace(self) -> None:
+    def _replace(self, failed: Any) -> None:
         """An idempotent producer that has lost its place cannot go on: a new one takes over."""
-        log.warning("the producer is made anew after a fatal error")
-        old, self._producer = self._producer, self._new()
-        self._kafka.admin_threads.submit(old.flush, DELIVERY_TIMEOUT_MS / 1000)
+        with self._lock:
+            if failed is not self._producer:
+                return
+            log.warning("the producer is made anew after a fatal error")
+            self._producer = self._new()
+        threading.Thread(target=_settle_rest, args=(failed,), name="rest old producer", daemon=True).start()
 
     async def stop(self) -> None:
         """Sends what is under way, ends the thread."""
@@ -203,6 +212,20 @@ class Producing:
         self._producer.flush(10)
         self._ended.set()
         self._thread.join()
+
+
+def _settle_rest(producer: Any) -> None:
+    """Records that the failed producer still holds are reported as failed."""
+    try:
+        producer.purge()
+    except KafkaException:
+        pass
+    end = time.monotonic() + DELIVERY_TIMEOUT_MS / 1000
+    while len(producer) and time.monotonic() < end:
+        try:
+            producer.poll(0.5)
+        except KafkaException:
+            continue  # it says once more that it has failed
 
 
 def _is_fatal(error: KafkaError) -> bool:
