@@ -73,8 +73,6 @@ DEFAULTS: Final[Mapping[str, str]] = {
 LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # On a cluster it may be missing: a daemon starts before the package shipped to an executor is on its path.
-    "spark.python.daemon.module": "barnabas.pipelines.python_daemon",
 }
 
 
