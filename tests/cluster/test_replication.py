@@ -6,6 +6,8 @@ One cluster for the whole module: each test leaves three live brokers behind, al
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +15,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
+from kafka import TopicPartition as KafkaPartition
+from kafka.admin import KafkaAdminClient
 from kazoo.client import KazooClient
 
 from tests.support.cluster import Cluster, until
@@ -257,6 +261,59 @@ def test_groups_and_transactions_go_on_without_the_broker_that_kept_them(cluster
     for topic in ("__consumer_offsets", "__transaction_state", "target"):
         cluster.until_in_sync(topic, ALL)
     assert sorted(read(cluster, "target", 2)) == sorted(wanted)
+
+
+def test_replicas_move_to_other_brokers_under_load_and_through_the_loss_of_the_controller(
+    cluster: Cluster,
+) -> None:
+    """kafka-python's client moves a partition off its leader, which is the controller and is killed half-way."""
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
+    try:
+        controller = int(admin.describe_cluster()["controller_id"])
+        staying, coming = (broker for broker in ALL if broker != controller)
+        made = NewTopic(
+            "moved", replica_assignment=[[controller, staying]], config={"file.delete.delay.ms": "100"}
+        )
+        cluster.admin().create_topics([made])["moved"].result(60)
+        where = KafkaPartition("moved", 0)
+        with Load(cluster, "moved") as load:
+            load.until_more()
+            os.kill(
+                cluster.brokers[coming].pid, signal.SIGSTOP
+            )  # so that the move cannot end before the controller does
+            assert admin.alter_partition_reassignments({where: [coming, staying]}) == {where: None}
+            assert admin.list_partition_reassignments() == {
+                where: {
+                    "replicas": [coming, staying, controller],
+                    "adding_replicas": [coming],
+                    "removing_replicas": [controller],
+                }
+            }
+            cluster.brokers[controller].kill()
+            until(lambda: cluster.leader("moved") == staying, "the other old replica leads")
+            load.until_more()
+            os.kill(cluster.brokers[coming].pid, signal.SIGCONT)
+            cluster.until_in_sync("moved", [staying, coming])
+            until(lambda: not admin.list_partition_reassignments(), "the next controller ends the move")
+            cluster.start_again(controller)
+            load.until_more()
+        (partition,) = cluster.topic("moved").partitions.values()
+        assert list(partition.replicas) == [coming, staying]
+        assert sorted(read(cluster, "moved")) == sorted(load.acknowledged)
+
+        assert admin.alter_partition_reassignments({where: [controller, staying]}) == {where: None}
+        until(
+            lambda: list(cluster.topic("moved").partitions[0].replicas) == [controller, staying],
+            "the partition is where it was",
+        )
+        cluster.until_in_sync("moved", sorted([controller, staying]))
+        until(
+            lambda: not cluster.brokers[coming].data_dir.joinpath("moved-0").exists(),
+            "the broker that has lost the partition has deleted its log",
+        )
+        assert sorted(read(cluster, "moved")) == sorted(load.acknowledged)
+    finally:
+        admin.close()
 
 
 def test_a_topic_is_deleted_everywhere(cluster: Cluster) -> None:

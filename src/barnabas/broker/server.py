@@ -43,6 +43,7 @@ from barnabas.broker.partitions.cleaning import Cleaning
 from barnabas.broker.partitions.moving import Moving
 from barnabas.broker.partitions.registry import Partitions
 from barnabas.broker.partitions.replicating import Replication
+from barnabas.broker.partitions.throttling import Throttles
 from barnabas.config import broker_identity, broker_network, broker_security
 from barnabas.config.option import ConfigError
 from barnabas.cores.fetch import SessionCache
@@ -208,7 +209,14 @@ class BrokerServer:
             apis=AnnouncedApis(pushed_metrics),
             endpoints=endpoints,
             peers=peers,
-            replication=Replication(config, clock, controller.node_id, partitions, peers),
+            replication=Replication(
+                config,
+                clock,
+                controller.node_id,
+                partitions,
+                peers,
+                Throttles(config, clock, controller.node_id),
+            ),
             in_sync=InSync(config, controller, partitions),
             listeners=listeners,
             authorizer=self._authorizer(controller, listeners),
@@ -263,7 +271,7 @@ class BrokerServer:
             for user, texts in read_users(Path(path)).items():
                 known = controller.image.config("users", sanitize(user))
                 if not texts.keys() <= known.keys():
-                    await controller.alter_credentials(user, partial(_joined, texts))
+                    await controller.options.alter_credentials(user, partial(_joined, texts))
         except (FolderError, ApiError) as error:
             raise StartError(f"scram.users.file: {error}") from error
 
@@ -395,6 +403,8 @@ class BrokerServer:
             self.dispatcher.enforce(services.quotas)
         if kind == telemetry.KIND:
             services.telemetry.configure(services.image.configs)
+        if kind in ("brokers", "topics"):
+            services.replication.throttles.configure(services.image.configs)
         if kind == "brokers":
             services.transactions.configure()
             services.listeners.limits.configure()

@@ -42,10 +42,26 @@ REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS: Final = REPLICATION.long(
     5000,
     "How often high watermarks are written down.",
 )
+RACK_AWARE_SELECTOR: Final = (
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "RackAwareReplicaSelector",
+)
+LEADER_SELECTOR: Final = ("org.apache.kafka.common.replica.LeaderSelector", "LeaderSelector")
+
+
+def replica_selector(value: str | None) -> str | None:
+    """The check of replica.selector.class: classes of one's own cannot run here."""
+    if value is None or value in (*RACK_AWARE_SELECTOR, *LEADER_SELECTOR):
+        return None
+    return f"must be {RACK_AWARE_SELECTOR[0]} or {LEADER_SELECTOR[0]}; other classes cannot run here"
+
+
 REPLICA_SELECTOR_CLASS: Final = REPLICATION.string_or_null(
     "replica.selector.class",
-    "Which replica a consumer reads from; Kafka's RackAwareReplicaSelector prefers one in "
-    "the consumer's rack.",
+    "Which replica a consumer reads from: Kafka's RackAwareReplicaSelector sends it to one in its own rack "
+    "(`client.rack`, Fetch version 11 or newer), LeaderSelector (the default) to the leader.",
+    check=replica_selector,
+    mark=WORKS,
 )
 AUTO_LEADER_REBALANCE_ENABLE: Final = REPLICATION.boolean(
     "auto.leader.rebalance.enable",
@@ -66,6 +82,7 @@ LEADER_REPLICATION_THROTTLED_RATE: Final = REPLICATION.long(
     "Bytes per second that a leader gives to throttled replicas.",
     lo=0,
     mode=Mode.PER_BROKER,
+    mark=WORKS,
 )
 FOLLOWER_REPLICATION_THROTTLED_RATE: Final = REPLICATION.long(
     "follower.replication.throttled.rate",
@@ -73,6 +90,7 @@ FOLLOWER_REPLICATION_THROTTLED_RATE: Final = REPLICATION.long(
     "Bytes per second that a follower fetches for throttled replicas.",
     lo=0,
     mode=Mode.PER_BROKER,
+    mark=WORKS,
 )
 REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND: Final = REPLICATION.long(
     "replica.alter.log.dirs.io.max.bytes.per.second",
@@ -100,11 +118,25 @@ CONTROLLER_QUOTA_WINDOW_NUM: Final = REPLICATION.integer(
 CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS: Final = REPLICATION.integer(
     "controller.quota.window.size.seconds", 1, "Length of one such window.", lo=1, mark=WORKS
 )
-for _what in ("replication", "alter.log.dirs.replication"):
-    REPLICATION.integer(
-        f"{_what}.quota.window.num", 11, "Windows over which the rate of copying is averaged.", lo=1
-    )
-    REPLICATION.integer(f"{_what}.quota.window.size.seconds", 1, "Length of one such window.", lo=1)
+REPLICATION_QUOTA_WINDOW_NUM: Final = REPLICATION.integer(
+    "replication.quota.window.num",
+    11,
+    "Windows over which the rate of copying is averaged.",
+    lo=1,
+    mark=WORKS,
+)
+REPLICATION_QUOTA_WINDOW_SIZE_SECONDS: Final = REPLICATION.integer(
+    "replication.quota.window.size.seconds", 1, "Length of one such window.", lo=1, mark=WORKS
+)
+REPLICATION.integer(
+    "alter.log.dirs.replication.quota.window.num",
+    11,
+    "Windows over which the rate of copying is averaged.",
+    lo=1,
+)
+REPLICATION.integer(
+    "alter.log.dirs.replication.quota.window.size.seconds", 1, "Length of one such window.", lo=1
+)
 REPLICATION.class_name(
     "client.quota.callback.class", None, "Java class that decides quotas; cannot run here.", mark=Mark.IGNORED
 )

@@ -238,12 +238,14 @@ LEADER_REPLICATION_THROTTLED_REPLICAS: Final = TOPIC.strings(
     (),
     "Replicas whose replication is slowed on the leader's side: `*` or partition:broker pairs.",
     check=throttled_replicas,
+    mark=WORKS,
 )
 FOLLOWER_REPLICATION_THROTTLED_REPLICAS: Final = TOPIC.strings(
     "follower.replication.throttled.replicas",
     (),
     "Replicas whose replication is slowed on the follower's side: `*` or partition:broker pairs.",
     check=throttled_replicas,
+    mark=WORKS,
 )
 
 # For topics the mode is always CLUSTER in the sense of the broker: a change needs no restart.

@@ -89,6 +89,7 @@ class ClusterImage:
     """The whole cluster. configs: (kind, name) -> texts, for example ("topics", "orders").
 
     deleting: topics that are marked for deletion; what is left of them in the tree is on its way out.
+    moves_asked, elections_asked: what older tools have written under /admin; -1 as the version of a node that is not there.
     """
 
     cluster_id: str = ""
@@ -103,6 +104,10 @@ class ClusterImage:
     acls: dict[acl.Resource, frozenset[acl.Rule]] = field(default_factory=dict)
     acl_versions: dict[acl.Resource, int] = field(default_factory=dict, compare=False)  # of their znodes
     deleting: set[str] = field(default_factory=set)
+    moves_asked: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
+    moves_asked_version: int = -1
+    elections_asked: list[tuple[str, int]] = field(default_factory=list)
+    elections_asked_version: int = -1
     changes: int = field(default=0, compare=False)  # grows with each node that is replayed
 
     def config(self, kind: str, name: str) -> Mapping[str, str]:
@@ -132,6 +137,12 @@ class ClusterImage:
         """A partition, or None."""
         found = self.topics.get(topic)
         return None if found is None else found.partitions.get(index)
+
+    def take_asked(self, source: ClusterImage) -> None:
+        """Have what older tools have asked for as another image has it."""
+        self.moves_asked, self.moves_asked_version = source.moves_asked, source.moves_asked_version
+        self.elections_asked = source.elections_asked
+        self.elections_asked_version = source.elections_asked_version
 
     def draft(self, name: str) -> ClusterImage:
         """An image of one topic alone, as it is now: changes are replayed there until `adopt` shows them to all."""
@@ -175,6 +186,12 @@ class ClusterImage:
             self.brokers[broker_id] = layout.decode_broker(broker_id, data, czxid)
         elif parts[:2] == ["admin", "delete_topics"] and len(parts) == 3:
             self.deleting.add(parts[2])
+        elif path == layout.REASSIGN_PARTITIONS:
+            self.moves_asked, self.moves_asked_version = {}, version
+            self.moves_asked = layout.decode_reassignment(data)
+        elif path == layout.PREFERRED_REPLICA_ELECTION:
+            self.elections_asked, self.elections_asked_version = [], version
+            self.elections_asked = layout.decode_partition_list(path, data)
         elif parts[0] in acl.ROOTS and (resource := acl.resource_of(path)) is not None:
             # What cannot be read must not be taken for no rule: nobody may do anything then.
             self.acls[resource], self.acl_versions[resource] = acl.DENY_ALL, version
@@ -227,6 +244,10 @@ class ClusterImage:
             self.brokers.pop(int(parts[2]), None)
         elif parts[:2] == ["admin", "delete_topics"] and len(parts) == 3:
             self.deleting.discard(parts[2])
+        elif path == layout.REASSIGN_PARTITIONS:
+            self.moves_asked, self.moves_asked_version = {}, -1
+        elif path == layout.PREFERRED_REPLICA_ELECTION:
+            self.elections_asked, self.elections_asked_version = [], -1
         elif parts[0] in acl.ROOTS and (resource := acl.resource_of(path)) is not None:
             self.acls.pop(resource, None)
             self.acl_versions.pop(resource, None)

@@ -14,7 +14,7 @@ from uuid import UUID
 from barnabas.cores import znode_layout as layout
 from barnabas.cores.cluster_image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from barnabas.cores.controller import Replicas, fenced, state_of
-from barnabas.cores.znode_ops import LazyOps, Op, Ops, Set
+from barnabas.cores.znode_ops import Delete, LazyOps, Op, Ops, Set
 from barnabas.wire.errors import ApiError, ErrorCode
 
 PARTITIONS_PER_PIECE: Final = 500
@@ -37,7 +37,9 @@ def elect(partition: PartitionImage, live: Collection[int], unclean: bool) -> Pa
             (broker for broker in partition.replicas if broker in isr and broker in live), NO_LEADER
         )
         if leader == NO_LEADER and unclean:
-            leader = next((broker for broker in partition.replicas if broker in live), NO_LEADER)
+            # Replicas that a move is adding may have nothing yet: they come last.
+            by_age = sorted(partition.replicas, key=lambda broker: broker in partition.adding)
+            leader = next((broker for broker in by_age if broker in live), NO_LEADER)
             if leader != NO_LEADER:
                 isr, recovering = (leader,), True
     if leader == partition.leader and isr == partition.isr:
@@ -49,7 +51,8 @@ def elect(partition: PartitionImage, live: Collection[int], unclean: bool) -> Pa
     )
 
 
-def _state_op(image: ClusterImage, topic: str, index: int, new: PartitionImage) -> Op:
+def state_op(image: ClusterImage, topic: str, index: int, new: PartitionImage) -> Op:
+    """Write a partition's leader and in-sync set; refused when somebody else has changed them since."""
     state = replace(state_of(new), controller_epoch=image.controller_epoch)
     return Set(layout.state_path(topic, index), layout.encode_state(state), new.partition_epoch)
 
@@ -73,7 +76,7 @@ def _all_changed(image: ClusterImage, change: Change) -> LazyOps[Op | None]:
                     continue  # it has no state yet; see decide_completion
                 new = change(topic, partition)
                 if new is not partition:
-                    yield _state_op(image, topic.name, index, new)
+                    yield state_op(image, topic.name, index, new)
 
     return LazyOps(ops)
 
@@ -133,7 +136,21 @@ def decide_preferred_leader(image: ClusterImage, topic: str, index: int) -> Ops:
             f"Broker {preferred} is not alive and in sync; it cannot lead.",
         )
     new = replace(partition, leader=preferred, leader_epoch=partition.leader_epoch + 1)
-    return fenced(image, (_state_op(image, topic, index, new),))
+    return fenced(image, (state_op(image, topic, index, new),))
+
+
+def decide_asked_elections(image: ClusterImage) -> Ops:
+    """Give leadership back where an older tool asks for that in /admin/preferred_replica_election; the node goes."""
+    if image.elections_asked_version < 0:
+        return ()
+    ops: list[Op] = []
+    for topic, index in dict.fromkeys(image.elections_asked):
+        try:
+            elected = decide_preferred_leader(image, topic, index)
+        except ApiError:
+            continue  # there is nothing to do, or it cannot be done: the node has no place for an answer
+        ops += (op for op in elected if isinstance(op, Set))
+    return fenced(image, (*ops, Delete(layout.PREFERRED_REPLICA_ELECTION, image.elections_asked_version)))
 
 
 def decide_unclean_leader(image: ClusterImage, topic: str, index: int) -> Ops:
@@ -146,7 +163,7 @@ def decide_unclean_leader(image: ClusterImage, topic: str, index: int) -> Ops:
     new = elect(partition, image.brokers.keys(), unclean=True)
     if new.leader == NO_LEADER:
         raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica of the partition is alive.")
-    return fenced(image, (_state_op(image, topic, index, new),))
+    return fenced(image, (state_op(image, topic, index, new),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +214,7 @@ def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Ops:
         )
     # The leader asked for it and goes on leading: no new leader epoch.
     new = replace(partition, isr=event.isr, recovering=event.recovering)
-    return fenced(image, (_state_op(image, topic.name, event.partition, new),))
+    return fenced(image, (state_op(image, topic.name, event.partition, new),))
 
 
 def decide_balance(image: ClusterImage) -> LazyOps[Op | None]:

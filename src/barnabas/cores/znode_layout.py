@@ -28,6 +28,8 @@ PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
+ASKED: Final = (REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION)
+"""Nodes in which older tools ask the controller for something."""
 ISR_CHANGES: Final = "/isr_change_notification"
 ISR_CHANGE_PREFIX: Final = "/isr_change_notification/isr_change_"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
@@ -105,7 +107,8 @@ def deletion_path(topic: str) -> str:
 def entity_of(path: str) -> str | None:
     """The node that a change below or at `path` belongs to, to be read again with all below it; None for no metadata.
 
-    A topic with its partitions (also for its mark of deletion), a broker, an entity's configs, the controller.
+    A topic with its partitions (also for its mark of deletion), a broker, an entity's configs, the controller, what
+    older tools ask for.
     """
     parts = path.split("/")[1:]
     if parts[:2] == ["brokers", "topics"] and len(parts) >= 3:
@@ -118,6 +121,8 @@ def entity_of(path: str) -> str | None:
         return path
     if parts[0] in acl.ROOTS:
         return path if acl.resource_of(path) is not None else None
+    if path in ASKED:
+        return path
     return CONTROLLER if path in (CONTROLLER, CONTROLLER_EPOCH) else None
 
 

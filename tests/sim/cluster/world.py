@@ -1,4 +1,4 @@
-"""Three simulated brokers on one znode tree: writers, readers, faults, and the rules of replication.
+"""Three simulated brokers on one znode tree: writers, readers, faults, moves of replicas, and the rules of replication.
 
 Writers and readers know everything: they go to any running broker that takes itself for the leader, so that two leaders at
 a time, or a leader that does not know of its end, are used as often as they could be. Brokers talk over the simulated
@@ -23,6 +23,7 @@ from barnabas.broker.partitions.partition import Partition
 from barnabas.coordination.local import LocalStore, LocalTree
 from barnabas.coordination.tree import Event, SessionExpired
 from barnabas.cores import znode_layout as layout
+from barnabas.cores.reassignment import Move, is_moving
 from barnabas.records.batch import Record, build_batch, read_records
 from barnabas.sim.disk import Disks
 from barnabas.sim.loop import LIFE, SimLoop, Stuck
@@ -163,7 +164,8 @@ class World:
                 break
             await asyncio.sleep(0.01)
         configs = {"min.insync.replicas": str(self.min_in_sync)}
-        await controller.create_topic(TOPIC, PARTITIONS, BROKERS, {}, configs)
+        factor = self.chance.choice([BROKERS, BROKERS - 1])
+        await controller.create_topic(TOPIC, PARTITIONS, factor, {}, configs)
         tasks = [self.loop.create_task(self._write(index)) for index in range(PARTITIONS)]
         tasks.append(self.loop.create_task(self._read()))
         await self._trouble()
@@ -255,8 +257,10 @@ class World:
             cut_chance=self.chance.choice([0.0, 0.2]),
             reset_chance=self.chance.choice([0.0, 0.002]),
         )
-        kinds = [self._kill, self._kill, self._stop, self._lose_session, self._part, self._power_cut]
-        moments = sorted(self.chance.random() * CHAOS_S for _ in range(self.chance.randint(1, 8)))
+        kinds = [
+            self._kill, self._kill, self._stop, self._lose_session, self._part, self._power_cut, self._move, self._move,
+        ]  # fmt: skip
+        moments = sorted(self.chance.random() * CHAOS_S for _ in range(self.chance.randint(1, 10)))
         for moment_s in moments:
             await asyncio.sleep(max(moment_s - self.loop.time(), 0))
             await self.chance.choice(kinds)(self.chance.choice(self.nodes))
@@ -330,6 +334,25 @@ class World:
         await asyncio.sleep(self.chance.random() * 6)
         self.network.heal()
 
+    async def _move(self, _: Node) -> None:
+        """An administrator moves a partition to other brokers, or calls its move off; no answer is waited for."""
+        index = self.chance.randrange(PARTITIONS)
+        target = tuple(self.chance.sample(range(1, BROKERS + 1), self.chance.choice([2, 2, 3])))
+        move = Move(TOPIC, index, target if self.chance.random() < 0.8 else None)
+        self.note(f"move {TOPIC}-{index} to {move.replicas}")
+
+        async def ask(server: Any) -> None:
+            try:
+                refused = await server.services.controller.reassigning.alter([move])
+            except ApiError as error:
+                refused = {(TOPIC, index): error}
+            self.note(f"moves refused: {[error.message for error in refused.values()]}")
+
+        for node in self.nodes:
+            server = node.running
+            if server is not None and server.services.controller.in_office:
+                self.loop.spawn(node.life, ask(server))
+
     async def _become_well(self) -> None:
         self.note("quiet")
         self.network.weather = Weather()
@@ -348,11 +371,16 @@ class World:
             self.fail(f"{TOPIC}-{index} does not become whole again: {found}; away: {sorted(self.away)}")
 
     def _all_in_sync(self) -> bool:
+        """Every running broker knows the same of each partition, none of which is on its way to other brokers."""
         for index in range(PARTITIONS):
             served = self._partitions(index)
-            if len(served) < BROKERS or any(len(p.image.isr) < BROKERS for _, p in served):
+            images = {server.services.image.partition(TOPIC, index) for server in self._running()}
+            if len(images) != 1 or any(p.image not in images for _, p in served):
                 return False
-            if len({(p.image.leader, int(p.leader_epoch)) for _, p in served}) > 1:
+            (image,) = images
+            if image is None or is_moving(image) or sorted(image.isr) != sorted(image.replicas):
+                return False
+            if {node.name for node, _ in served} != {f"b{replica}" for replica in image.replicas}:
                 return False
         return True
 

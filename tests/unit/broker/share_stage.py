@@ -82,7 +82,7 @@ class Stage:
 
     async def option(self, name: str, value: str) -> None:
         changes = [(name, int(Operation.SET), value)]
-        await self.broker.services.controller.alter_configs(Resource.GROUP, GROUP, changes)
+        await self.broker.services.controller.options.alter_configs(Resource.GROUP, GROUP, changes)
 
     async def join(self, reset: str = "earliest") -> None:
         """The group reads `t` from `reset` on."""

@@ -148,7 +148,7 @@ def test_what_is_asked_for_is_made_shown_and_told() -> None:
         await node.create("t", 3)
         await node.check()
         await node.controller.create_partitions("t", 5, None)
-        await node.controller.alter_configs(2, "t", [("retention.ms", 0, "5")])
+        await node.controller.options.alter_configs(2, "t", [("retention.ms", 0, "5")])
         await node.check()
         assert node.image.config("topics", "t") == {"retention.ms": "5"}
         await node.controller.delete_topic("t")
@@ -193,7 +193,7 @@ def test_a_change_that_was_overtaken_is_decided_again() -> None:
             await node.other.create("/config/topics/t", layout.encode_config({"retention.ms": "1"}))
 
         meddle(node, somebody_configures_it)
-        await node.controller.alter_configs(2, "t", [("segment.bytes", 0, "1000000")])
+        await node.controller.options.alter_configs(2, "t", [("segment.bytes", 0, "1000000")])
         assert node.image.config("topics", "t") == {"retention.ms": "1", "segment.bytes": "1000000"}
         await node.check()
 
@@ -202,13 +202,13 @@ def test_a_change_that_was_overtaken_is_decided_again() -> None:
             await node.other.set("/config/topics/t", texts)
 
         meddle(node, somebody_configures_it_again)
-        await node.controller.alter_configs(2, "t", [("segment.ms", 0, "5000000")])
+        await node.controller.options.alter_configs(2, "t", [("segment.ms", 0, "5000000")])
         assert node.image.config("topics", "t") == {
             "retention.ms": "2", "segment.bytes": "1000000", "segment.ms": "5000000",
         }  # fmt: skip
         await node.check()
         meddle(node, somebody_configures_it_again)
-        await node.controller.alter_configs(
+        await node.controller.options.alter_configs(
             2, "t", [(name, 1, None) for name in ("retention.ms", "segment.ms")]
         )
         assert node.image.config("topics", "t") == {"segment.bytes": "1000000"}
@@ -236,7 +236,7 @@ def test_options_of_a_node_that_only_held_others() -> None:
         pair = layout.encode_config({"producer_byte_rate": "1"})
         await node.other.create("/config/users/u/clients/c", pair, make_parents=True)
         await node.until(lambda: ("users", "u/clients/c") in node.image.configs)
-        await node.controller.alter_quotas({"user": "u"}, [("producer_byte_rate", 2.0)])
+        await node.controller.options.alter_quotas({"user": "u"}, [("producer_byte_rate", 2.0)])
         assert node.image.config("users", "u") == {"producer_byte_rate": "2.0"}
         await node.check()
 
@@ -290,7 +290,7 @@ def test_nothing_is_read_for_what_the_broker_changed_itself() -> None:
 
         tree.subtree = noted  # type: ignore[assignment, method-assign]
         await node.create("t", 50)
-        await node.controller.alter_configs(2, "t", [("retention.ms", 0, "5")])
+        await node.controller.options.alter_configs(2, "t", [("retention.ms", 0, "5")])
         await node.other.create("/config/topics/x", layout.encode_config({"retention.ms": "7"}))
         await node.until(lambda: ("topics", "x") in node.image.configs)
         assert reads == []

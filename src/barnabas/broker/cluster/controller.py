@@ -14,22 +14,24 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.broker.cluster import loggers
-from barnabas.broker.cluster.configs import ConfigEntry, Configs
+from barnabas.broker.cluster.config_changes import ConfigChanges
+from barnabas.broker.cluster.configs import Configs
 from barnabas.broker.cluster.executor import Executor
 from barnabas.broker.cluster.internal_topics import INTERNAL, creation
+from barnabas.broker.cluster.reassigning import Reassigning
+from barnabas.broker.cluster.registration import REGISTER_POLL_S, Registration
 from barnabas.broker.cluster.trees import WAIT_SHARE, copies_of, tree_opener
 from barnabas.config import broker_identity, broker_log, broker_replication, broker_zookeeper
 from barnabas.config.option import ConfigError
 from barnabas.coordination.local import LocalTree
 from barnabas.coordination.tree import NodeExists, TreeError, ZnodeTree
 from barnabas.cores import topic_names
-from barnabas.cores.acl import Resource, Rule, Rules, decide_acls
+from barnabas.cores.acl import Resource
 from barnabas.cores.cluster_image import ClusterImage, TopicImage
 from barnabas.cores.controller import (
     CreatePartitions,
     CreateTopic,
     decide_bootstrap,
-    decide_config,
     decide_controller,
     decide_create_partitions,
     decide_create_topic,
@@ -38,18 +40,16 @@ from barnabas.cores.controller import (
     require_topic,
 )
 from barnabas.cores.elections import (
+    decide_asked_elections,
     decide_balance,
     decide_elections,
     decide_shutdown,
     decide_unclean_restart,
     elect,
 )
-from barnabas.cores.quota_entities import Entity, altered_quotas, entity_config
 from barnabas.cores.znode_layout import (
     Broker,
     Endpoint,
-    broker_path,
-    encode_broker,
     state_of_path,
     uuid_text,
 )
@@ -70,8 +70,6 @@ T = TypeVar("T")
 Charge = Callable[[int], None]
 """Counts partitions that a client has made or deleted; raises ApiError when it must wait."""
 
-AlteredConfig = tuple[str, str, dict[str, str]]
-REGISTER_POLL_S: Final = 0.1
 HEARD_OF_MS_MAX: Final = 10_000
 LARGE_TOPIC_PARTITIONS: Final = 1_000
 BOOTSTRAP_ATTEMPTS: Final = 5
@@ -112,7 +110,9 @@ class Controller:
             patience_s=patience_s,
             in_office=lambda: self.in_office,
         )
-        self._registration: Broker | None = None
+        self.options = ConfigChanges(self._executor, self.configs, self.config_changed, self.acls_changed)
+        self.reassigning = Reassigning(self._executor, self.require_office)
+        self._registration: Registration | None = None
         self._has_taken_up = False
         """Whether the partitions that the metadata give to this broker are served."""
         self.create_elsewhere: Callable[[str, int, int, Mapping[str, str | None]], Awaitable[None]] | None = (
@@ -170,9 +170,10 @@ class Controller:
 
         Raises OSError: somebody else is registered under this node's id, or the tree cannot be used.
         """
-        self._registration = Broker(self.node_id, tuple(endpoints), rack, self._clock.now_ms())
+        broker = Broker(self.node_id, tuple(endpoints), rack, self._clock.now_ms())
+        self._registration = Registration(self._executor, self._clock, broker, self._patience_s)
         try:
-            await self._be_registered()
+            await self._registration.be_registered()
             await self._executor.load()  # others may have changed things since the first look
             if self._partitions.recovered_unclean:
                 await self._executor.change(lambda: decide_unclean_restart(self.image, self.node_id))
@@ -195,7 +196,8 @@ class Controller:
 
         Called at start, and whenever the session, the controller or the live brokers may have changed. Raises OSError.
         """
-        await self._be_registered()
+        assert self._registration is not None
+        await self._registration.be_registered()
         if self.image.controller_id < 0:
             await self._executor.change(self._controller_ops)
             if self.in_office:
@@ -204,6 +206,8 @@ class Controller:
                     self._executor.reload_soon()
         if self.in_office:
             await self.change_states(lambda: decide_elections(self.image, self._unclean_topics()))
+            await self.change_states(lambda: decide_asked_elections(self.image))
+            await self.reassigning.advance()
 
     async def change_states(self, decide: Callable[[], Iterable[Op | None]]) -> None:
         """Change leaders and in-sync replicas, in the executor's turn. Raises ApiError."""
@@ -220,8 +224,14 @@ class Controller:
             await self._executor.change(noting)
         finally:
             self._give_roles(touched)
+            self._look_at_moves(touched)
         if touched:
             log.info("leaders or in-sync replicas changed", extra={"partitions": len(touched)})
+
+    def _look_at_moves(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """A partition whose in-sync set has changed may have all replicas that it was to get."""
+        if self.in_office and any(self.reassigning.may_end(*partition) for partition in partitions):
+            self._executor.settle_soon()
 
     async def hand_over(self) -> None:
         """Controlled shutdown: before this broker stops, others lead what it leads, and it leaves the in-sync sets."""
@@ -296,38 +306,6 @@ class Controller:
         """The result of `work`, called when nothing else changes metadata. Raises ApiError."""
         return await self._executor.run(work)
 
-    async def _be_registered(self) -> None:
-        """Make this broker's ephemeral node; wait while an earlier session's is there. Raises OSError, TreeError."""
-        assert self._registration is not None
-        path = broker_path(self.node_id)
-        deadline_s = self._clock.monotonic_ms() / 1000 + self._patience_s
-        warned = False
-        while True:
-            stat = await self.tree.exists(path)
-            if stat is not None and stat.owner == self.tree.session_id:
-                break
-            if stat is None:
-                try:
-                    await self.tree.create(path, encode_broker(self._registration), ephemeral=True)
-                except NodeExists:
-                    continue
-                log.info("registered", extra={"path": path})
-                continue
-            if not warned:
-                warned = True
-                log.warning(
-                    "a node of this id is registered, perhaps by this broker's last run; waiting until it goes",
-                    extra={"path": path, "wait_s": self._patience_s},
-                )
-            if self._clock.monotonic_ms() / 1000 > deadline_s:
-                raise OSError(
-                    f"a broker with node.id={self.node_id} is registered already: {path} belongs to another session, "
-                    f"{stat.owner:#x}; stop that broker or give this one another node.id"
-                )
-            await asyncio.sleep(REGISTER_POLL_S)
-        data, stat = await self.tree.get(path)
-        self.image.put(path, data, stat.version, stat.czxid)
-
     # --- what the executor calls -----------------------------------------------------------------------
 
     def partitions_changed(self, partitions: Sequence[tuple[str, int]]) -> None:
@@ -335,6 +313,7 @@ class Controller:
         self._give_roles(partitions)
         if self.in_office and any(self._wants_election(*partition) for partition in partitions):
             self._executor.settle_soon()
+        self._look_at_moves(partitions)
 
     def _wants_election(self, topic: str, index: int) -> bool:
         """Whether a partition was given to a broker that has died meanwhile."""
@@ -345,6 +324,8 @@ class Controller:
         """A topic is new, or its partitions have changed."""
         if not self._has_taken_up:
             return
+        if self.in_office and self.reassigning.has_ended_moves(topic):
+            self._executor.settle_soon()
         large = len(topic.partitions) >= LARGE_TOPIC_PARTITIONS
         with lasting_objects() if large else contextlib.nullcontext():
             await self._partitions.create(topic)
@@ -586,98 +567,6 @@ class Controller:
             log.info("partitions added", extra={"topic": name, "partitions": count})
 
         await self._executor.run(grow)
-
-    # --- configs ---------------------------------------------------------------------------------------
-
-    def describe_configs(self, resource_type: int, name: str) -> list[ConfigEntry]:
-        """Every option of a resource. Raises ApiError."""
-        return self.configs.describe(resource_type, name)
-
-    def describe_new_topic(self, topic: TopicImage) -> list[ConfigEntry]:
-        """The options of a topic that was just created."""
-        return self.configs.describe_topic(topic.name)
-
-    async def alter_configs(
-        self,
-        resource_type: int,
-        name: str,
-        changes: Sequence[tuple[str, int, str | None]],
-        *,
-        validate_only: bool = False,
-    ) -> None:
-        """Change a resource's own options; (option, operation, value). Raises ApiError."""
-        await self._change_config(lambda: self.configs.altered(resource_type, name, changes), validate_only)
-
-    async def replace_configs(
-        self,
-        resource_type: int,
-        name: str,
-        texts: Mapping[str, str | None],
-        *,
-        validate_only: bool = False,
-    ) -> None:
-        """Give a resource exactly these options of its own. Raises ApiError."""
-
-        def altered() -> AlteredConfig:
-            changes = self.configs.replacing(resource_type, name, texts)
-            return self.configs.altered(resource_type, name, changes)
-
-        await self._change_config(altered, validate_only)
-
-    async def alter_quotas(
-        self, entity: Entity, changes: Sequence[tuple[str, float | None]], *, validate_only: bool = False
-    ) -> None:
-        """Set (or with None remove) quotas of a user, client id or address. Raises ApiError."""
-        kind, name = entity_config(entity)
-
-        def altered() -> AlteredConfig:
-            return kind, name, altered_quotas(entity, self.image.config(kind, name), changes)
-
-        await self._change_config(altered, validate_only)
-
-    async def alter_credentials(self, user: str, alter: Callable[[dict[str, str]], dict[str, str]]) -> None:
-        """Change the SCRAM credentials among a user's texts; its quotas stay. Raises ApiError, as `alter` may."""
-        kind, name = entity_config({"user": user})
-
-        def altered() -> AlteredConfig:
-            return kind, name, alter(dict(self.image.config(kind, name)))
-
-        await self._change_config(altered, validate_only=False)
-
-    async def alter_acls(self, alter: Callable[[Rules], Mapping[Resource, frozenset[Rule]]]) -> None:
-        """Change access rules. alter: which resources have which rules afterwards, of the rules of now. Raises ApiError."""
-        changed: Mapping[Resource, frozenset[Rule]] = {}
-
-        def decide() -> Iterable[Op]:
-            nonlocal changed
-            changed = alter(self.image.acls)
-            return decide_acls(self.image.acl_versions, changed)
-
-        async def change() -> None:
-            await self._executor.change(decide)
-            self.acls_changed(changed)
-
-        await self._executor.run(change)
-
-    async def _change_config(self, altered: Callable[[], AlteredConfig], validate_only: bool) -> None:
-        """altered: (kind, entity, its texts after the change), decided anew each time."""
-        changed: tuple[str, str] | None = None
-
-        def decide() -> Iterable[Op]:
-            nonlocal changed
-            kind, entity, texts = altered()
-            changed = kind, entity
-            return decide_config(self.image, kind, entity, texts)
-
-        async def change() -> None:
-            if validate_only:
-                altered()
-                return
-            await self._executor.change(decide)
-            assert changed is not None
-            self.config_changed(*changed)
-
-        await self._executor.run(change)
 
 
 def _once(charge: Charge) -> Charge:

@@ -19,7 +19,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.coordination.tree import (
     BadVersion,
@@ -43,6 +43,7 @@ from barnabas.wire.errors import ApiError, ErrorCode
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from barnabas.broker.cluster.followers import Followers
     from barnabas.coordination.tree import ZnodeTree
 
 log = logging.getLogger("barnabas.controller")
@@ -59,28 +60,6 @@ NODES_PER_TURN: Final = 500
 STATES_PER_READ: Final = 250
 REOPEN_PAUSE_S: Final = 1.0
 OTHERS_WERE_QUICKER: Final = (BadVersion, NodeExists, NoNode, NotEmpty)
-
-
-class Followers(Protocol):
-    """Those who act on what the image says."""
-
-    async def topic_changed(self, topic: TopicImage) -> None:
-        """A topic is about to be shown: make the partitions that it has, give them their roles."""
-
-    async def topic_gone(self, topic: TopicImage) -> None:
-        """A topic is no longer shown: drop its partitions."""
-
-    def config_changed(self, kind: str, name: str) -> None:
-        """The options of an entity have changed."""
-
-    def partitions_changed(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """Partitions of topics that are shown have other leaders or in-sync replicas."""
-
-    def acls_changed(self, resources: Iterable[acl.Resource]) -> None:
-        """The access rules of resources have changed."""
-
-    async def settle(self) -> None:
-        """The session, the controller or the live brokers may have changed: be registered, be the controller, elect."""
 
 
 class _Request:
@@ -348,9 +327,7 @@ class Executor:
         for _ in range(DECISIONS_MAX):
             ops = decide()
             image = onto()
-            await asyncio.sleep(
-                0
-            )  # the changes of a large topic are made as they are sent, a turn for each part
+            await asyncio.sleep(0)  # the changes of a large topic are made as they are sent, piece by piece
             try:
                 for chunk in chunks(ops):
                     if chunk:
@@ -434,6 +411,7 @@ class Executor:
         image.controller_epoch = fresh.controller_epoch
         image.controller_epoch_version = fresh.controller_epoch_version
         image.deleting = fresh.deleting
+        image.take_asked(fresh)
         image.changes += 1
         for kind, name in image.configs.keys() | fresh.configs.keys():
             self._take_config(kind, name, fresh)
@@ -486,6 +464,10 @@ class Executor:
                 self.image.brokers[broker_id] = now
                 self.image.changes += 1
                 await self._settle()
+        elif entity in layout.ASKED:
+            both = await asyncio.gather(*map(self._read, layout.ASKED))
+            self.image.take_asked(await self._replayed({**both[0], **both[1]}))
+            await self._settle()
         else:
             await self._refresh_controller()
             await self._settle()

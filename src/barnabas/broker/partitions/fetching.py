@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from barnabas.broker.partitions.partition import Partition, PartitionRead, Waiter
@@ -18,6 +19,18 @@ PIECE: Final = 500
 """How many partitions are read before others get their turn, where a fetch asks for very many."""
 
 R = TypeVar("R")
+
+
+class Limit(Enum):
+    """What a throttle says of a partition. HELD_BACK: the rate is reached, nothing is sent."""
+
+    COUNTED = 1
+    HELD_BACK = 2
+
+
+Limits = Callable[[Partition], Limit | None]
+Prefer = Callable[[Partition, FetchPartition], int]
+"""The id of the replica that a consumer should ask, -1 for this one."""
 
 
 class Reading:
@@ -32,9 +45,19 @@ class Reading:
         max_bytes: int,
         read_committed: bool,
         by_replica: bool = False,
+        from_follower: bool = False,
+        prefer: Prefer | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        """by_replica: a follower asks, which gets what is above the high watermark as well."""
+        """by_replica: a follower asks, which gets what is above the high watermark as well. from_follower: the reader may be
+        answered by a follower. prefer: which other replica it should ask instead, if any. limits: for which partitions a
+        throttle counts (None: for none)."""
         self.by_replica = by_replica
+        self._limits = limits
+        self.limited_bytes = 0
+        """Bytes of partitions for which the throttle counts."""
+        self._from_follower = from_follower
+        self._prefer = prefer
         self.plan = plan
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
@@ -58,7 +81,7 @@ class Reading:
     def _pieces(self) -> Iterator[None]:
         reads: list[PartitionRead] = []
         left_bytes = self.max_bytes
-        total_bytes = 0
+        total_bytes = limited_bytes = 0
         answer_now = False
         before = iter(self.reads)
         for number, asked in enumerate(self.plan.partitions, 1):
@@ -73,22 +96,49 @@ class Reading:
                 reads.append(PartitionRead(asked, partition, error))
                 answer_now = True
                 continue
+            preferred = -1 if self._prefer is None else self._prefer(partition, asked)
+            if preferred >= 0:
+                reads.append(_sent_on(asked, partition, preferred))
+                answer_now = True
+                continue
+            limit = None if self._limits is None else self._limits(partition)
+            if limit is Limit.HELD_BACK:
+                reads.append(_without_records(asked, partition))
+                continue
             read = partition.read(
                 asked,
                 min(left_bytes, asked.max_bytes),
                 self.read_committed,
                 at_least_one=total_bytes == 0,
                 by_replica=self.by_replica,
+                from_follower=self._from_follower,
             )
             reads.append(read)
             if read.records is not None:
                 size_bytes = len(read.records) if isinstance(read.records, bytes) else read.records.size
                 left_bytes = max(0, left_bytes - size_bytes)
                 total_bytes += size_bytes
+                limited_bytes += size_bytes if limit is Limit.COUNTED else 0
             if read.error or read.diverging is not None:
                 answer_now = True
         self.reads = reads
+        self.limited_bytes = limited_bytes
         self.answerable = answer_now or total_bytes >= self.min_bytes
+
+
+def _sent_on(asked: FetchPartition, partition: Partition, preferred: int) -> PartitionRead:
+    """The consumer asks the preferred replica."""
+    read = _without_records(asked, partition)
+    read.preferred = preferred
+    return read
+
+
+def _without_records(asked: FetchPartition, partition: Partition) -> PartitionRead:
+    read = PartitionRead(asked, partition)
+    read.high_watermark = partition.high_watermark
+    read.last_stable_offset = partition.last_stable_offset
+    read.log_start_offset = partition.log_start_offset
+    return read
 
 
 def _nothing_since(last: PartitionRead, by_replica: bool) -> bool:
@@ -96,6 +146,8 @@ def _nothing_since(last: PartitionRead, by_replica: bool) -> bool:
     whenever one of them wakes it."""
     partition = last.partition
     if partition is None or partition.offline is not None or last.error or last.diverging is not None:
+        return False
+    if last.preferred >= 0:
         return False
     core = partition.log.core
     if by_replica:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -68,7 +68,7 @@ class PartitionRead:
 
     __slots__ = (
         "aborted", "asked", "diverging", "error", "high_watermark", "last_stable_offset", "leader_epoch",
-        "log_start_offset", "partition", "records",
+        "log_start_offset", "partition", "preferred", "records",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +83,8 @@ class PartitionRead:
         self.leader_epoch = -1 if partition is None else partition.leader_epoch
         self.aborted: list[tuple[int, int]] | None = None
         self.diverging: tuple[int, int] | None = None
+        self.preferred = -1
+        """The replica that the consumer should ask instead (KIP-392)."""
         self.records: FileSlice | bytes | None = None
 
 
@@ -225,6 +227,12 @@ class Partition:
             self._replicas.settled()
             if self.is_leader:
                 self._advance()
+
+    def replicas_with(self, offset: int) -> Iterator[int]:
+        """The in-sync followers that have the record at `offset`, or would get it next; those that have most first."""
+        known = self._replicas
+        ends = {node: known.end_of(node) for node in known.followers}
+        yield from (node for node in sorted(ends, key=lambda node: -ends[node]) if ends[node] >= offset)
 
     def follow_leader(self, high_watermark: Offset, log_start_offset: Offset) -> None:
         """What the leader says of its log; a follower's high watermark is never above its own end."""
@@ -492,8 +500,12 @@ class Partition:
         *,
         at_least_one: bool,
         by_replica: bool = False,
+        from_follower: bool = False,
     ) -> PartitionRead:
-        """What a consumer gets from `asked.fetch_offset` on, never past what it may see; a replica gets all there is."""
+        """What a consumer gets from `asked.fetch_offset` on, never past what it may see; a replica gets all there is.
+
+        from_follower: a follower answers as well (KIP-392), up to the high watermark that it knows.
+        """
         core = self.log.core
         read = PartitionRead(asked, self)
         read.high_watermark = core.high_watermark
@@ -502,7 +514,8 @@ class Partition:
         if self.offline is not None:
             read.error = self.unavailable().code
             return read
-        if not self.is_leader:
+        is_follower = from_follower and self._surroundings.node_id in self.image.replicas
+        if not self.is_leader and not is_follower:
             read.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return read
         in_range = core.log_start_offset <= asked.fetch_offset <= core.log_end_offset

@@ -34,6 +34,7 @@ from barnabas.wire.messages.fetch import (
 if TYPE_CHECKING:
     from barnabas.broker.partitions.partition import Partition
     from barnabas.broker.partitions.registry import Partitions
+    from barnabas.broker.partitions.throttling import Throttles
     from barnabas.config.loader import BrokerConfig
     from barnabas.runtime.clock import Clock
 
@@ -42,6 +43,8 @@ log = logging.getLogger("barnabas.replication")
 FETCH_VERSION: Final = 15
 SOON_MS: Final = 100
 """After which a fetch is tried again where leader and follower have not heard the same news yet."""
+THROTTLED_MS_MAX: Final = 1_000
+"""The longest wait for the throttle, so that a new rate is soon noticed."""
 BYTES_PER_TURN: Final = 1 << 18
 NEWS_TO_COME: Final = frozenset(
     {
@@ -80,8 +83,15 @@ class Replication:
     """All fetchers of one broker. `roles_changed` whenever partitions have another leader; `close`."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, node_id: int, partitions: Partitions, peers: Peers
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        node_id: int,
+        partitions: Partitions,
+        peers: Peers,
+        throttles: Throttles,
     ) -> None:
+        self.throttles = throttles
         self.config = config
         self.clock = clock
         self.node_id = node_id
@@ -273,9 +283,14 @@ class Fetcher:
         """What the session does not know yet: new partitions, and those that have come further."""
         now_ms = self._replication.clock.monotonic_ms()
         changed: list[tuple[Key, Asked]] = []
+        throttle = self._replication.throttles.follower
+        held_ms = throttle.wait_ms() if throttle.is_on else 0
         for key, followed in self._followed.items():
             partition = followed.partition
             if followed.retry_ms > now_ms or partition.offline is not None:
+                continue
+            if held_ms and throttle.limits(partition, self._replication.node_id):
+                self._set_back(key, followed, min(held_ms, THROTTLED_MS_MAX))
                 continue
             core = partition.log.core
             asks = (partition.leader_epoch, core.log_end_offset, core.epochs.latest, core.log_start_offset)
@@ -356,6 +371,9 @@ class Fetcher:
                 records = memoryview(row.records)
                 for position, header in batches(records):
                     check_batch(records[position : position + header.size_bytes])
+                throttle = self._replication.throttles.follower
+                if throttle.limits(partition, self._replication.node_id):
+                    throttle.note(len(records))
                 partition.log.append_replicated(records, now_ms)
             partition.follow_leader(Offset(row.high_watermark), Offset(row.log_start_offset))
 

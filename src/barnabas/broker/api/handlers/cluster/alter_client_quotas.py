@@ -33,7 +33,7 @@ async def _alter(context: Context, entry: EntryData, validate_only: bool) -> Ent
     try:
         if not context.allows_cluster(Operation.ALTER_CONFIGS):
             raise refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        await context.services.controller.alter_quotas(
+        await context.services.controller.options.alter_quotas(
             {part.entity_type: part.entity_name for part in entry.entity},
             [(operation.key, None if operation.remove else operation.value) for operation in entry.ops],
             validate_only=validate_only,

@@ -31,7 +31,7 @@ async def _replace(
         resource_name=resource.resource_name,
     )
     try:
-        await context.services.controller.replace_configs(
+        await context.services.controller.options.replace_configs(
             resource.resource_type,
             resource.resource_name,
             {config.name: config.value for config in resource.configs},

@@ -34,7 +34,7 @@ async def handle(
         try:
             if not context.allows_cluster(Operation.ALTER):
                 raise refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            await context.services.controller.alter_credentials(user, _altered(user, wanted))
+            await context.services.controller.options.alter_credentials(user, _altered(user, wanted))
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)

@@ -41,7 +41,7 @@ async def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResp
             result.error_code, result.error_message = error.code, error.message
     if wanted:
         try:
-            await context.services.controller.alter_acls(lambda rules: _added(rules, wanted))
+            await context.services.controller.options.alter_acls(lambda rules: _added(rules, wanted))
         except ApiError as error:
             for result in results:
                 if not result.error_code:

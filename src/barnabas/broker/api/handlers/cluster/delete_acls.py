@@ -57,5 +57,5 @@ async def _delete(context: Context, wanted: Filter) -> Found:
         found[:] = [(resource, rule) for resource, gone in matched.items() for rule in gone]
         return {resource: rules[resource] - set(gone) for resource, gone in matched.items()}
 
-    await context.services.controller.alter_acls(without)
+    await context.services.controller.options.alter_acls(without)
     return found

@@ -27,7 +27,7 @@ def _describe(
         resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
     )
     try:
-        entries = context.services.controller.describe_configs(resource.resource_type, resource.resource_name)
+        entries = context.services.controller.configs.describe(resource.resource_type, resource.resource_name)
     except ApiError as error:
         result.error_code = error.code
         result.error_message = error.message

@@ -33,7 +33,7 @@ async def _alter(
 ) -> AlterConfigsResourceResponse:
     changes = [(change.name, change.config_operation, change.value) for change in resource.configs]
     try:
-        await context.services.controller.alter_configs(
+        await context.services.controller.options.alter_configs(
             resource.resource_type, resource.resource_name, changes, validate_only=validate_only
         )
     except ApiError as error:

@@ -1,7 +1,8 @@
 """Fetch (key 1), versions 4 to 18; legacy_fetch.py handles older ones.
 
-Since 7 sessions (KIP-227), 10 topics whose `compression.type` is zstd (KIP-110), 12 epochs of the last fetched
-record and divergence (KIP-595), 13 topic ids, 16 node endpoints. Records leave as slices of the log's files.
+Since 7 sessions (KIP-227), 10 topics whose `compression.type` is zstd (KIP-110), 11 reading from the nearest replica
+(KIP-392), 12 epochs of the last fetched record and divergence (KIP-595), 13 topic ids, 16 node endpoints. Records leave as
+slices of the log's files.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.api.context import Context
-from barnabas.broker.partitions.fetching import FetchWaiter, Reading
+from barnabas.broker.api.nearest import nearest
+from barnabas.broker.partitions.fetching import FetchWaiter, Limit, Limits, Reading
 from barnabas.broker.partitions.partition import PartitionRead
 from barnabas.cores.acl import Operation, ResourceType
 from barnabas.cores.fetch import INITIAL_EPOCH, FetchPartition, FetchPlan, Key, TopicRef, served_last
@@ -29,8 +31,10 @@ from barnabas.wire.messages.fetch import (
 if TYPE_CHECKING:
     from barnabas.broker.api.services import Services
     from barnabas.broker.partitions.partition import Partition
+    from barnabas.broker.partitions.throttling import Throttle
 
 ZSTD_FROM = 10
+RACKS_FROM = 11
 TOPIC_IDS_FROM = 13
 READ_COMMITTED = 1
 PARTITIONS_AT_ONCE_MAX = 2_000
@@ -71,25 +75,38 @@ def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable
         max_bytes=min(request.max_bytes, services.fetch_bytes_max),
         read_committed=request.isolation_level == READ_COMMITTED,
         by_replica=replica_id >= 0,
+        from_follower=replica_id < 0 and context.version >= RACKS_FROM,
+        prefer=nearest(services, request.rack_id) if replica_id < 0 else None,
+        limits=_limits(services.replication.throttles.leader, replica_id) if replica_id >= 0 else None,
     )
     if len(plan.partitions) > PARTITIONS_AT_ONCE_MAX:
-        return _in_pieces(plan, reading, request.max_wait_ms, by_topic_id)
+        return _in_pieces(services, plan, reading, request.max_wait_ms, by_topic_id)
     if reading.read() or request.max_wait_ms <= 0 or not plan.partitions:
-        return _respond(plan, reading, by_topic_id)
+        return _respond(services, plan, reading, by_topic_id)
     waiter = FetchWaiter(services.loop, reading, request.max_wait_ms)
     return _later(context, waiter, plan, by_topic_id)
 
 
-async def _in_pieces(plan: FetchPlan, reading: Reading, wait_ms: int, by_topic_id: bool) -> FetchResponse:
+def _limits(throttle: Throttle, follower: int) -> Limits | None:
+    """What the leaders' throttle says of a fetch of `follower`; None where nothing is throttled."""
+    if not throttle.is_on:
+        return None
+    limit = Limit.HELD_BACK if throttle.wait_ms() else Limit.COUNTED
+    return lambda partition: limit if throttle.limits(partition, follower) else None
+
+
+async def _in_pieces(
+    services: Services, plan: FetchPlan, reading: Reading, wait_ms: int, by_topic_id: bool
+) -> FetchResponse:
     """A fetch from so many partitions that others must have their turn in between; it waits by the clock alone."""
     if not await reading.read_in_pieces() and wait_ms > 0:
         await asyncio.sleep(min(wait_ms, WAIT_IN_PIECES_MS_MAX) / 1000)
         await reading.read_in_pieces()
-    return _respond(plan, reading, by_topic_id)
+    return _respond(services, plan, reading, by_topic_id)
 
 
 async def _later(context: Context, waiter: FetchWaiter, plan: FetchPlan, by_topic_id: bool) -> FetchResponse:
-    return _respond(plan, await context.answer_of(waiter), by_topic_id)
+    return _respond(context.services, plan, await context.answer_of(waiter), by_topic_id)
 
 
 def _named(request: FetchRequest, by_topic_id: bool) -> Iterator[FetchPartition]:
@@ -181,7 +198,9 @@ def find_partition(
     return partition, partition.epoch_error(asked.current_leader_epoch)
 
 
-def _respond(plan: FetchPlan, reading: Reading, by_topic_id: bool) -> FetchResponse:
+def _respond(services: Services, plan: FetchPlan, reading: Reading, by_topic_id: bool) -> FetchResponse:
+    if reading.limited_bytes:
+        services.replication.throttles.leader.note(reading.limited_bytes)
     topics: dict[TopicRef, FetchableTopicResponse] = {}
     served: list[Key] = []
     for read in reading.reads:
@@ -207,6 +226,7 @@ def _is_news(read: PartitionRead) -> bool:
         read.records is not None
         or read.error != ErrorCode.NONE
         or read.diverging is not None
+        or read.preferred >= 0
         or read.high_watermark != read.asked.told_high_watermark
         or read.log_start_offset != read.asked.told_log_start_offset
     )
@@ -231,6 +251,7 @@ def _partition(read: PartitionRead) -> PartitionData:
         if aborted is None
         else [AbortedTransaction(producer_id=producer, first_offset=first) for producer, first in aborted],
         records=read.records if read.records is not None else b"",
+        preferred_read_replica=read.preferred,
     )
     if read.diverging is not None:
         data.diverging_epoch = EpochEndOffset(epoch=read.diverging[0], end_offset=read.diverging[1])

@@ -64,7 +64,7 @@ async def _create(context: Context, topic: CreatableTopic, validate_only: bool) 
                 config_source=row.source,
                 is_sensitive=row.sensitive,
             )
-            for row in controller.describe_new_topic(created)
+            for row in controller.configs.describe_topic(created.name)
         ],
     )
 

@@ -1,9 +1,10 @@
-"""ListPartitionReassignments (key 46), version 0: replicas that are on their way to other brokers."""
+"""ListPartitionReassignments (key 46), version 0: replicas that are on their way; the controller knows them."""
 
 from __future__ import annotations
 
 from barnabas.broker.api.context import Context
 from barnabas.cores.cluster_image import TopicImage
+from barnabas.wire.errors import ApiError
 from barnabas.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -16,6 +17,12 @@ def handle(
     context: Context, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """Of the partitions that are named, or of all; those that stay where they are are left out."""
+    try:
+        context.services.controller.require_office()
+    except ApiError as error:
+        return ListPartitionReassignmentsResponse(
+            error_code=error.code, error_message=error.message, topics=[]
+        )
     topics = context.services.image.topics
     if request.topics is None:
         found = [_ongoing(topic, set(topic.partitions)) for _, topic in sorted(topics.items())]

@@ -1,0 +1,118 @@
+"""Changes of options, quotas, credentials and access rules: decided over the image, made in the executor's turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from barnabas.cores.acl import Resource, Rule, Rules, decide_acls
+from barnabas.cores.controller import decide_config
+from barnabas.cores.quota_entities import Entity, altered_quotas, entity_config
+
+if TYPE_CHECKING:
+    from barnabas.broker.cluster.configs import Configs
+    from barnabas.broker.cluster.executor import Executor
+    from barnabas.cores.znode_ops import Op
+
+AlteredConfig = tuple[str, str, dict[str, str]]
+"""Kind, entity, and its own texts as they are to be."""
+
+
+class ConfigChanges:
+    """See the module."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        configs: Configs,
+        config_changed: Callable[[str, str], None],
+        acls_changed: Callable[[Iterable[Resource]], None],
+    ) -> None:
+        """config_changed, acls_changed: called when a change has been made."""
+        self._executor = executor
+        self._image = executor.image
+        self._configs = configs
+        self._config_changed = config_changed
+        self._acls_changed = acls_changed
+
+    async def alter_configs(
+        self,
+        resource_type: int,
+        name: str,
+        changes: Sequence[tuple[str, int, str | None]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Change a resource's own options; (option, operation, value). Raises ApiError."""
+        await self._change_config(lambda: self._configs.altered(resource_type, name, changes), validate_only)
+
+    async def replace_configs(
+        self,
+        resource_type: int,
+        name: str,
+        texts: Mapping[str, str | None],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Give a resource exactly these options of its own. Raises ApiError."""
+
+        def altered() -> AlteredConfig:
+            changes = self._configs.replacing(resource_type, name, texts)
+            return self._configs.altered(resource_type, name, changes)
+
+        await self._change_config(altered, validate_only)
+
+    async def alter_quotas(
+        self, entity: Entity, changes: Sequence[tuple[str, float | None]], *, validate_only: bool = False
+    ) -> None:
+        """Set (or with None remove) quotas of a user, client id or address. Raises ApiError."""
+        kind, name = entity_config(entity)
+
+        def altered() -> AlteredConfig:
+            return kind, name, altered_quotas(entity, self._image.config(kind, name), changes)
+
+        await self._change_config(altered, validate_only)
+
+    async def alter_credentials(self, user: str, alter: Callable[[dict[str, str]], dict[str, str]]) -> None:
+        """Change the SCRAM credentials among a user's texts; its quotas stay. Raises ApiError, as `alter` may."""
+        kind, name = entity_config({"user": user})
+
+        def altered() -> AlteredConfig:
+            return kind, name, alter(dict(self._image.config(kind, name)))
+
+        await self._change_config(altered, validate_only=False)
+
+    async def alter_acls(self, alter: Callable[[Rules], Mapping[Resource, frozenset[Rule]]]) -> None:
+        """Change access rules. alter: which resources have which rules afterwards, of the rules of now. Raises ApiError."""
+        changed: Mapping[Resource, frozenset[Rule]] = {}
+
+        def decide() -> Iterable[Op]:
+            nonlocal changed
+            changed = alter(self._image.acls)
+            return decide_acls(self._image.acl_versions, changed)
+
+        async def change() -> None:
+            await self._executor.change(decide)
+            self._acls_changed(changed)
+
+        await self._executor.run(change)
+
+    async def _change_config(self, altered: Callable[[], AlteredConfig], validate_only: bool) -> None:
+        """altered: (kind, entity, its texts after the change), decided anew each time."""
+        changed: tuple[str, str] | None = None
+
+        def decide() -> Iterable[Op]:
+            nonlocal changed
+            kind, entity, texts = altered()
+            changed = kind, entity
+            return decide_config(self._image, kind, entity, texts)
+
+        async def change() -> None:
+            if validate_only:
+                altered()
+                return
+            await self._executor.change(decide)
+            assert changed is not None
+            self._config_changed(*changed)
+
+        await self._executor.run(change)

@@ -1,0 +1,31 @@
+"""What the executor calls when metadata have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from barnabas.cores import acl
+from barnabas.cores.cluster_image import TopicImage
+
+
+class Followers(Protocol):
+    """Those who act on what the image says."""
+
+    async def topic_changed(self, topic: TopicImage) -> None:
+        """A topic is about to be shown: make the partitions that it has, give them their roles."""
+
+    async def topic_gone(self, topic: TopicImage) -> None:
+        """A topic is no longer shown: drop its partitions."""
+
+    def config_changed(self, kind: str, name: str) -> None:
+        """The options of an entity have changed."""
+
+    def partitions_changed(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Partitions of topics that are shown have other leaders or in-sync replicas."""
+
+    def acls_changed(self, resources: Iterable[acl.Resource]) -> None:
+        """The access rules of resources have changed."""
+
+    async def settle(self) -> None:
+        """The session, the controller or the live brokers may have changed: be registered, be the controller, elect."""

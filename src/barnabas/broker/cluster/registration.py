@@ -1,0 +1,60 @@
+"""A broker's ephemeral node: it is alive as long as this is there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from barnabas.coordination.tree import NodeExists
+from barnabas.cores.znode_layout import Broker, broker_path, encode_broker
+
+if TYPE_CHECKING:
+    from barnabas.broker.cluster.executor import Executor
+    from barnabas.runtime.clock import Clock
+
+log = logging.getLogger("barnabas.controller")
+
+REGISTER_POLL_S: Final = 0.1
+
+
+class Registration:
+    """See the module."""
+
+    def __init__(self, executor: Executor, clock: Clock, broker: Broker, patience_s: float) -> None:
+        """patience_s: how long to wait for the end of an earlier session."""
+        self._executor = executor
+        self._clock = clock
+        self._broker = broker
+        self._patience_s = patience_s
+
+    async def be_registered(self) -> None:
+        """Make this broker's ephemeral node; wait while an earlier session's is there. Raises OSError, TreeError."""
+        path = broker_path(self._broker.id)
+        deadline_s = self._clock.monotonic_ms() / 1000 + self._patience_s
+        warned = False
+        while True:
+            stat = await self._executor.tree.exists(path)
+            if stat is not None and stat.owner == self._executor.tree.session_id:
+                break
+            if stat is None:
+                try:
+                    await self._executor.tree.create(path, encode_broker(self._broker), ephemeral=True)
+                except NodeExists:
+                    continue
+                log.info("registered", extra={"path": path})
+                continue
+            if not warned:
+                warned = True
+                log.warning(
+                    "a node of this id is registered, perhaps by this broker's last run; waiting until it goes",
+                    extra={"path": path, "wait_s": self._patience_s},
+                )
+            if self._clock.monotonic_ms() / 1000 > deadline_s:
+                raise OSError(
+                    f"a broker with node.id={self._broker.id} is registered already: {path} belongs to another session, "
+                    f"{stat.owner:#x}; stop that broker or give this one another node.id"
+                )
+            await asyncio.sleep(REGISTER_POLL_S)
+        data, stat = await self._executor.tree.get(path)
+        self._executor.image.put(path, data, stat.version, stat.czxid)
