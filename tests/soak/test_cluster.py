@@ -30,6 +30,8 @@ from tests.support.zookeeper import ZooKeeperServer
 
 TOPIC = "soak"
 PARTITIONS = 6
+OFFSETS = "__consumer_offsets"
+OFFSETS_PARTITIONS = 5
 BROKERS = (1, 2, 3)
 QUIET_S = 120
 
@@ -203,9 +205,12 @@ class Rounds:
 
     def move(self) -> str:
         """Partitions get other replicas in another order, two or three of them; what is refused stays where it is."""
+        topic, partitions = self.chance.choice(
+            [(TOPIC, PARTITIONS), (TOPIC, PARTITIONS), (OFFSETS, OFFSETS_PARTITIONS)]
+        )
         wanted = {
-            KafkaPartition(TOPIC, index): self.chance.sample(BROKERS, self.chance.choice([2, 3, 3]))
-            for index in self.chance.sample(range(PARTITIONS), 3)
+            KafkaPartition(topic, index): self.chance.sample(BROKERS, self.chance.choice([2, 3, 3]))
+            for index in self.chance.sample(range(partitions), 3)
         }
         try:
             admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap.split(","))
@@ -215,7 +220,7 @@ class Rounds:
                 admin.close()
         except KafkaPythonError as error:
             return f"{wanted}: {error!r}"
-        return f"{ {at.partition: to for at, to in wanted.items()} }: {[r for r in refused.values() if r]}"
+        return f"{topic} { {at.partition: to for at, to in wanted.items()} }: {[r for r in refused.values() if r]}"
 
     def move_and_kill(self) -> str:
         moved = self.move()

@@ -126,6 +126,11 @@ class InSyncReplicas:
         known = self._known.get(node)
         return NOTHING if known is None else known.end
 
+    def in_sync_with(self, offset: int) -> list[int]:
+        """The in-sync followers that have everything below `offset`, those that have most first."""
+        ends = {node: self.end_of(node) for node in self.followers}
+        return [node for node in sorted(ends, key=lambda node: -ends[node]) if ends[node] >= offset]
+
     def is_caught_up(self, node: int, now_ms: float, lag_ms_max: float) -> bool:
         """Whether a follower had everything not long ago."""
         known = self._known.get(node)

@@ -32,7 +32,7 @@ def nearest(services: Services, rack: str) -> Prefer | None:
         here = brokers.get(node_id)
         if here is not None and here.rack == rack:
             return -1
-        for node in partition.replicas_with(asked.fetch_offset):
+        for node in partition.in_sync_with(asked.fetch_offset):
             broker = brokers.get(node)
             if broker is not None and broker.rack == rack:
                 return node

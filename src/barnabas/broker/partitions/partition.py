@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -228,11 +228,9 @@ class Partition:
             if self.is_leader:
                 self._advance()
 
-    def replicas_with(self, offset: int) -> Iterator[int]:
-        """The in-sync followers that have the record at `offset`, or would get it next; those that have most first."""
-        known = self._replicas
-        ends = {node: known.end_of(node) for node in known.followers}
-        yield from (node for node in sorted(ends, key=lambda node: -ends[node]) if ends[node] >= offset)
+    def in_sync_with(self, offset: int) -> list[int]:
+        """The in-sync followers that have everything below `offset`, those that have most first."""
+        return self._replicas.in_sync_with(offset)
 
     def follow_leader(self, high_watermark: Offset, log_start_offset: Offset) -> None:
         """What the leader says of its log; a follower's high watermark is never above its own end."""
