@@ -6,15 +6,13 @@ One cluster for the whole module: each test leaves three live brokers behind, al
 from __future__ import annotations
 
 import json
-import os
-import signal
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from kafka import TopicPartition as KafkaPartition
 from kafka.admin import KafkaAdminClient
 from kazoo.client import KazooClient
@@ -263,53 +261,63 @@ def test_groups_and_transactions_go_on_without_the_broker_that_kept_them(cluster
     assert sorted(read(cluster, "target", 2)) == sorted(wanted)
 
 
-def test_replicas_move_to_other_brokers_under_load_and_through_the_loss_of_the_controller(
-    cluster: Cluster,
-) -> None:
-    """kafka-python's client moves a partition off its leader, which is the controller and is killed half-way."""
+def throttle(cluster: Cluster, topic: str, rate: int | None) -> None:
+    """Slow the replication of a topic down; None: not any more."""
+    kind = AlterConfigOpType.DELETE if rate is None else AlterConfigOpType.SET
+    options = {("topic", topic): ("leader.replication.throttled.replicas", "*")}
+    if rate is not None:
+        options |= {("broker", str(node)): ("leader.replication.throttled.rate", str(rate)) for node in ALL}
+    admin = cluster.admin()
+    for (what, name), (option, value) in options.items():
+        entry = ConfigEntry(option, value, incremental_operation=kind)
+        resource = ConfigResource(what, name, incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def test_replicas_move_under_load_and_through_the_loss_of_the_controller(cluster: Cluster) -> None:
+    """kafka-python's client moves a partition off its leader, which is the controller as well and dies half-way.
+
+    The throttle keeps the move from ending before that.
+    """
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
     try:
         controller = int(admin.describe_cluster()["controller_id"])
         staying, coming = (broker for broker in ALL if broker != controller)
-        made = NewTopic(
-            "moved", replica_assignment=[[controller, staying]], config={"file.delete.delay.ms": "100"}
-        )
-        cluster.admin().create_topics([made])["moved"].result(60)
+        replicas, configs = [[controller, staying]], {"file.delete.delay.ms": "100"}
+        topics = cluster.admin()  # it must outlive its futures
+        made = NewTopic("moved", 1, replica_assignment=replicas, config=configs)
+        topics.create_topics([made])["moved"].result(60)
+        cluster.until_in_sync("moved", sorted(replicas[0]))
+        throttle(cluster, "moved", 1)
         where = KafkaPartition("moved", 0)
         with Load(cluster, "moved") as load:
             load.until_more()
-            os.kill(
-                cluster.brokers[coming].pid, signal.SIGSTOP
-            )  # so that the move cannot end before the controller does
             assert admin.alter_partition_reassignments({where: [coming, staying]}) == {where: None}
-            assert admin.list_partition_reassignments() == {
-                where: {
-                    "replicas": [coming, staying, controller],
-                    "adding_replicas": [coming],
-                    "removing_replicas": [controller],
-                }
-            }
+            load.until_more()
+            moving = admin.list_partition_reassignments()[where]
+            assert moving["replicas"] == [coming, staying, controller]
+            assert (moving["adding_replicas"], moving["removing_replicas"]) == ([coming], [controller])
+            assert coming not in cluster.in_sync("moved"), "the throttle holds it back"
             cluster.brokers[controller].kill()
-            until(lambda: cluster.leader("moved") == staying, "the other old replica leads")
+            until(lambda: cluster.leader("moved") == staying, "the other replica that is in sync leads")
             load.until_more()
-            os.kill(cluster.brokers[coming].pid, signal.SIGCONT)
-            cluster.until_in_sync("moved", [staying, coming])
-            until(lambda: not admin.list_partition_reassignments(), "the next controller ends the move")
+            throttle(cluster, "moved", None)
+            cluster.until_in_sync("moved", sorted([staying, coming]))
+            until(
+                lambda: list(cluster.topic("moved").partitions[0].replicas) == [coming, staying],
+                "the next controller ends the move",
+            )
+            load.until_more()
             cluster.start_again(controller)
-            load.until_more()
-        (partition,) = cluster.topic("moved").partitions.values()
-        assert list(partition.replicas) == [coming, staying]
+        admin.close()  # it does not look for another controller by itself
+        admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
+        assert admin.list_partition_reassignments() == {}
         assert sorted(read(cluster, "moved")) == sorted(load.acknowledged)
-
         assert admin.alter_partition_reassignments({where: [controller, staying]}) == {where: None}
-        until(
-            lambda: list(cluster.topic("moved").partitions[0].replicas) == [controller, staying],
-            "the partition is where it was",
-        )
         cluster.until_in_sync("moved", sorted([controller, staying]))
         until(
             lambda: not cluster.brokers[coming].data_dir.joinpath("moved-0").exists(),
-            "the broker that has lost the partition has deleted its log",
+            "the broker that has no replica any more has deleted its log",
         )
         assert sorted(read(cluster, "moved")) == sorted(load.acknowledged)
     finally:

@@ -292,7 +292,8 @@ def test_nothing_acknowledged_is_lost(
     print(f"\nseed {seed}, folder {cluster.folder}", flush=True)
     options = {"min.insync.replicas": "2", "segment.bytes": "200000", "retention.ms": "-1"}
     topic = NewTopic(TOPIC, PARTITIONS, 3, config=options)
-    cluster.admin().create_topics([topic])[TOPIC].result(60)
+    admin = cluster.admin()  # it must outlive its futures
+    admin.create_topics([topic])[TOPIC].result(60)
     until_well(cluster)
     writers = [Writer(cluster, name) for name in ("a", "b")]
     reader = Reader(cluster)

@@ -439,18 +439,21 @@ class Log(LogWriter):
         return True
 
     def drop_damaged(self, now_ms: int) -> Offset | None:
-        """Cuts the log at the first segment in which recovery found damage; the new end, or None where there is none.
+        """Cuts the log where recovery found the first damage or the first hole; the new end, or None where there is none.
 
         For a log that is copied again from another replica, which has what is missing here. Raises LogDirOffline.
         """
-        damaged = next((segment for segment in self._segments if segment.damaged), None)
-        if damaged is None:
+        found = [segment.base_offset for segment in self._segments if segment.damaged]
+        if self.hole_from is not None:
+            found.append(Offset(self.hole_from))
+        if not found:
             return None
-        start = self.core.log_start_offset
-        if damaged is self._segments[0] or damaged.base_offset <= start + 1:
+        self.hole_from = None
+        begin, start = min(found), self.core.log_start_offset
+        if begin <= max(start, self._bases[0]) + 1:
             self.truncate_fully_and_start_at(start, now_ms)
         else:
-            self.truncate_to(Offset(damaged.base_offset - 1), now_ms)  # in the segment before, which is whole
+            self.truncate_to(Offset(begin - 1), now_ms)  # in the segment before, which is whole
         return self.core.log_end_offset
 
     def truncate_fully_and_start_at(self, offset: Offset, now_ms: int) -> None:
@@ -513,6 +516,7 @@ class Log(LogWriter):
             self.roll(now_ms)
         self.core = core
         self.first_dirty_offset = min(other.first_dirty_offset, core.log_end_offset)
+        self.hole_from = other.hole_from
         self.set_config(other.config)
         self.save_epochs()
         self.last_snapshot_offset = -1

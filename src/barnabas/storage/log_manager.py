@@ -85,6 +85,8 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._topic_ids: dict[TopicPartition, uuid.UUID] = {}
         self._doomed_folders: list[Doomed] = []
+        self.keeps_unclean = False
+        """Whether a dir that was not closed in order stays so: nobody has acted on what may be missing in it yet."""
         self._futures: list[tuple[TopicPartition, Log]] = []
         self._unreadable: dict[TopicPartition, LogUnreadable] = {}
         self._checkpointing = threading.Lock()
@@ -608,6 +610,8 @@ class LogManager:
             errors = [error for error in pool.map(lambda row: self._close_log(*row), logs) if error]
         if errors:
             raise errors[0]
+        if self.keeps_unclean and not one.clean:
+            return
         fsync_dir(one.path)
         one.checkpointed.clear()
         self._checkpoint_dir(one)

@@ -43,6 +43,7 @@ class LogWriter:
         "first_dirty_offset",
         "flush_lock",
         "folder",
+        "hole_from",
         "is_new",
         "last_flush_ms",
         "last_snapshot_offset",
@@ -72,6 +73,8 @@ class LogWriter:
         """By the monotonic clock; None until `flush_due` first looks at this log, which counts as a flush."""
         self.doomed: list[Doomed] = []
         self.is_new = False
+        self.hole_from: int | None = None
+        """The first offset that recovery found in no segment, though later ones are there."""
         self.first_dirty_offset = 0
         """Below it the log has been compacted; kept in the log dir's cleaner checkpoint."""
         self.flush_lock = threading.Lock()

@@ -175,6 +175,7 @@ class _Opening:
         self.segments = segments
         self.now_ms = now_ms
         self.truncated: Truncated | None = None
+        self.hole_from: int | None = None
 
     def run(self, clean: bool, recovery_point: int, log_start_offset: int, high_watermark: int) -> Log:
         segments = self.segments
@@ -210,6 +211,7 @@ class _Opening:
             recovery_point=recovery_point,
             last_snapshot_offset=last_snapshot,
         )
+        opened.hole_from = self.hole_from
         if core.epochs.dirty or epochs_lost:
             opened.save_epochs()
         self._report(opened)
@@ -294,6 +296,10 @@ class _Opening:
             is_last = slot == len(segments) - 1
             ceiling = OFFSET_MAX if is_last else segments[slot + 1].base_offset
             self._tell_gap(slot, end_offset)
+            if segment.base_offset > end_offset and self.hole_from is None:
+                self.hole_from = (
+                    end_offset  # perhaps compaction's work, which a copy of the leader's log has as well
+                )
             self.mended.scanned_bytes.append(segment.size_bytes)
             dense = not self.config.compact
             end_offset, cut = recover_segment(
@@ -329,6 +335,8 @@ class _Opening:
         _tell_lost(
             self.folder, end_offset, clean_end, "the log ended there at its last stop, which was clean"
         )
+        if self.hole_from is None:
+            self.hole_from = end_offset
         last = self.segments[-1]
         if last.base_offset < clean_end:
             self.segments.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -300,3 +301,26 @@ def test_a_segment_that_is_gone_after_a_clean_stop_is_named_once(
         assert read_all(opened) == [row for row in wanted if not first <= row.offset < following]
     assert set(missing_records(caplog)) == {(first, following - 1)}
     assert opened.log_end_offset == log.log_end_offset
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("slot", [0, 1])
+@pytest.mark.parametrize("how", ["emptied", "removed"])
+def test_a_follower_drops_what_lies_behind_a_hole(tmp_path: Path, how: str, slot: int, policy: str) -> None:
+    """A power cut has taken a segment that was not synced yet, and left later ones: it is copied again from there on."""
+    config = replace(SMALL, cleanup_policy=(policy,))
+    log, wanted = make(tmp_path / "t-0", config=config)
+    log.close()
+    first = log.segments[slot].base_offset
+    victim = Path(log.segments[slot].path(".log"))
+    if how == "emptied" or slot == 0:
+        os.truncate(victim, 0)
+    else:
+        victim.unlink()
+    opened = again(log, clean=False)
+    assert opened.log_end_offset == log.log_end_offset, "nothing goes while nobody has a copy"
+    end = opened.drop_damaged(T0_MS)
+    assert end == opened.log_end_offset
+    assert first - 3 <= end <= first or end == 0, "a batch before the hole, which is fetched again"
+    assert read_all(opened) == [row for row in wanted if row.offset < end]
+    assert opened.drop_damaged(T0_MS) is None, "there is no hole any more"

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from barnabas.cores.fetch import FetchPartition
 
 
+def sends_consumers_on(services: Services) -> bool:
+    """Whether consumers may read from followers, which then have to know of new high watermarks soon."""
+    selector = services.config.get(broker_replication.REPLICA_SELECTOR_CLASS)
+    return selector in broker_replication.RACK_AWARE_SELECTOR
+
+
 def nearest(services: Services, rack: str) -> Prefer | None:
     """What chooses the replica for a consumer in `rack`; None where all consumers read from leaders."""
-    if not rack or services.config.get(broker_replication.REPLICA_SELECTOR_CLASS) not in (
-        broker_replication.RACK_AWARE_SELECTOR
-    ):
+    if not rack or not sends_consumers_on(services):
         return None
     brokers = services.image.brokers
     node_id = services.controller.node_id

@@ -20,7 +20,7 @@ from barnabas.broker.cluster.executor import Executor
 from barnabas.broker.cluster.internal_topics import INTERNAL, creation
 from barnabas.broker.cluster.reassigning import Reassigning
 from barnabas.broker.cluster.registration import REGISTER_POLL_S, Registration
-from barnabas.broker.cluster.trees import WAIT_SHARE, copies_of, tree_opener
+from barnabas.broker.cluster.trees import copies_of, patience_s, tree_opener
 from barnabas.config import broker_identity, broker_log, broker_replication, broker_zookeeper
 from barnabas.config.option import ConfigError
 from barnabas.coordination.local import LocalTree
@@ -125,7 +125,7 @@ class Controller:
     async def open(cls, config: BrokerConfig, machine: Machine, partitions: Partitions) -> Controller:
         """Open the tree and load the image. Raises OSError when the tree cannot be used."""
         open_tree, session_timeout_s = tree_opener(config, machine)
-        controller = cls(config, machine, partitions, open_tree, patience_s=session_timeout_s * WAIT_SHARE)
+        controller = cls(config, machine, partitions, open_tree, patience_s=patience_s(session_timeout_s))
         try:
             await controller._executor.open()
         except TreeError as error:

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 TREE_FILE: Final = "znodes.sqlite"
 COPY_FILE: Final = "znodes.copy"
 WAIT_SHARE: Final = 1.25
-"""How long to wait for what a lost session leaves behind, in session time-outs: servers end sessions a tick late."""
+SERVER_TICK_S: Final = 3.0
+
+
+def patience_s(session_timeout_s: float) -> float:
+    """How long to wait for what a lost session leaves behind. Servers end sessions up to a tick (2 s by default) late."""
+    return session_timeout_s * WAIT_SHARE + SERVER_TICK_S
+
 
 OpenTree = Callable[[], Awaitable[ZnodeTree]]
 

@@ -48,10 +48,13 @@ class Reading:
         from_follower: bool = False,
         prefer: Prefer | None = None,
         limits: Limits | None = None,
+        tells_high_watermark: bool = False,
     ) -> None:
         """by_replica: a follower asks, which gets what is above the high watermark as well. from_follower: the reader may be
         answered by a follower. prefer: which other replica it should ask instead, if any. limits: for which partitions a
-        throttle counts (None: for none)."""
+        throttle counts (None: for none). tells_high_watermark: a follower is answered as soon as the high watermark is
+        above the one that it knows, since consumers read from it."""
+        self._tells_high_watermark = tells_high_watermark
         self.by_replica = by_replica
         self._limits = limits
         self.limited_bytes = 0
@@ -88,7 +91,7 @@ class Reading:
             if number % PIECE == 0:
                 yield
             last = next(before, None)
-            if last is not None and _nothing_since(last, self.by_replica):
+            if last is not None and _nothing_since(last, self.by_replica) and not self._has_news(last):
                 reads.append(last)
                 continue
             partition, error = self._find(asked)
@@ -119,11 +122,20 @@ class Reading:
                 left_bytes = max(0, left_bytes - size_bytes)
                 total_bytes += size_bytes
                 limited_bytes += size_bytes if limit is Limit.COUNTED else 0
-            if read.error or read.diverging is not None:
+            if read.error or read.diverging is not None or self._has_news(read):
                 answer_now = True
         self.reads = reads
         self.limited_bytes = limited_bytes
         self.answerable = answer_now or total_bytes >= self.min_bytes
+
+    def _has_news(self, read: PartitionRead) -> bool:
+        """Whether a follower is to learn of a new high watermark at once."""
+        partition = read.partition
+        return (
+            self._tells_high_watermark
+            and partition is not None
+            and partition.high_watermark > read.asked.told_high_watermark >= 0
+        )
 
 
 def _sent_on(asked: FetchPartition, partition: Partition, preferred: int) -> PartitionRead:

@@ -59,6 +59,7 @@ class Partitions:
         """Called with partitions that lead, follow, or follow somebody else, since now, or are not here any more."""
         self.in_sync_changed: Callable[[Partition], None] = lambda partition: None
         """See Surroundings."""
+        self._is_taken_up = False
         self.topology = 0
         """Counts the changes of which partitions there are, and which of them are online."""
         self.checking = asyncio.Lock()
@@ -103,6 +104,7 @@ class Partitions:
 
     def load(self, image: ClusterImage) -> None:
         """Take up what the image says that this broker has; put aside logs that it knows nothing of."""
+        self._is_taken_up = True
         for name in list(self.logs.logs):
             topic = image.topics.get(name.topic)
             kept_id = self.logs.topic_id(name.topic, name.partition)
@@ -123,7 +125,12 @@ class Partitions:
         return self._surroundings.node_id
 
     def close(self) -> None:
-        """Close every log and mark the dirs as cleanly shut down."""
+        """Close every log and mark the dirs as cleanly shut down.
+
+        Unless the broker comes from an unclean stop and ends before it has taken its partitions up: it has not left the
+        in-sync sets then (`decide_unclean_restart`), and the next start must know that it has to.
+        """
+        self.logs.keeps_unclean = not self._is_taken_up
         self._by_topic.clear()
         self.logs.close()
 

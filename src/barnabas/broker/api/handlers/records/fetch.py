@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.nearest import nearest
+from barnabas.broker.api.nearest import nearest, sends_consumers_on
 from barnabas.broker.partitions.fetching import FetchWaiter, Limit, Limits, Reading
 from barnabas.broker.partitions.partition import PartitionRead
 from barnabas.cores.acl import Operation, ResourceType
@@ -78,6 +78,7 @@ def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable
         from_follower=replica_id < 0 and context.version >= RACKS_FROM,
         prefer=nearest(services, request.rack_id) if replica_id < 0 else None,
         limits=_limits(services.replication.throttles.leader, replica_id) if replica_id >= 0 else None,
+        tells_high_watermark=replica_id >= 0 and sends_consumers_on(services),
     )
     if len(plan.partitions) > PARTITIONS_AT_ONCE_MAX:
         return _in_pieces(services, plan, reading, request.max_wait_ms, by_topic_id)
