@@ -27,10 +27,10 @@ from barnabas.storage.errors import (
     LogUnreadable,
     StorageError,
     WrongLogDir,
-    concerns_one_log,
     is_own_fault,
 )
-from barnabas.storage.files import fsync_dir, remove_quietly, write_atomically
+from barnabas.storage.files import fsync_dir, write_atomically
+from barnabas.storage.loading import load_dir
 from barnabas.storage.log import Log
 from barnabas.storage.log_dir import (
     CLEAN_SHUTDOWN_FILE,
@@ -39,19 +39,15 @@ from barnabas.storage.log_dir import (
     STRAY_SUFFIX,
     LogDir,
     folder_name,
-    log_folders,
     marked,
 )
 from barnabas.storage.moving import Move, Moves, longer_of
-from barnabas.storage.opening import Opening
-from barnabas.storage.recovery import Mended, create_log, open_log
+from barnabas.storage.recovery import create_log, open_log
 from barnabas.storage.throttle import Throttle
 
 log = logging.getLogger("barnabas.storage")
 
 CLOSING_THREADS: Final = 8
-LOGS_PER_TASK: Final = 4
-LOGS_PER_TASK_CLEAN: Final = 64
 
 
 class DirUsage(NamedTuple):
@@ -182,66 +178,12 @@ class LogManager:
                 log_dir.claim(cluster_id, node_id)
 
     def _load_dir(self, one: LogDir, now_ms: int) -> None:
-        one.clean = os.path.exists(one.file(CLEAN_SHUTDOWN_FILE))
-        folders = log_folders(one.path)
-        one.had_logs = bool(folders)
-        recovery = one.read_offsets(checkpoints.RECOVERY_POINTS)
-        starts = one.read_offsets(checkpoints.LOG_STARTS)
-        high = one.read_offsets(checkpoints.HIGH_WATERMARKS)
-        cleaned = one.read_offsets(checkpoints.CLEANER_OFFSETS)
-        # From here on a crash must be seen as one.
-        remove_quietly(one.file(CLEAN_SHUTDOWN_FILE))
-
-        mended = Mended()
-
-        def load(folder: str, name: TopicPartition) -> tuple[Log, uuid.UUID | None] | None:
-            try:
-                opened = open_log(
-                    folder,
-                    self._config_of(name.topic),
-                    now_ms,
-                    clean=one.clean,
-                    recovery_point=recovery.get(name, 0),
-                    log_start_offset=starts.get(name, 0),
-                    high_watermark=high.get(name, 0),
-                    mended=mended,
-                )
-            except Exception as error:
-                if not concerns_one_log(error):
-                    raise
-                self._unreadable[name] = LogUnreadable(folder, getattr(error, "error", error))
-                log.error(
-                    "log cannot be opened; its partition is offline",
-                    extra={"folder": folder, "reason": f"{type(error).__name__}: {error}"},
-                    exc_info=error,
-                )
-                return None
-            opened.first_dirty_offset = min(cleaned.get(name, 0), opened.log_end_offset)
-            try:
-                topic_id = checkpoints.read_topic_id(folder)
-            except CorruptCheckpoint as error:
-                log.warning("topic id is lost", extra={"log": folder, "reason": str(error)})
-                topic_id = None
-            return opened, topic_id
-
-        paths = [os.path.join(one.path, folder) for folder in folders]
-        names = list(folders.values())
-        # Handing over logs one by one costs as much as opening an empty one. After a crash a few that take long
-        # to scan must not wait for each other.
-        step = LOGS_PER_TASK_CLEAN if one.clean else LOGS_PER_TASK
-        starts_at = range(0, len(names), step)
-        with self._new_pool(self._recovery_threads, "recovery") as pool:
-            parts = pool.map(
-                lambda at: list(map(load, paths[at : at + step], names[at : at + step])), starts_at
-            )
-            opening, loaded = Opening(one.path, len(names)), []
-            for part in parts:
-                loaded += part
-                opening.opened(len(part))
-        for name, found in zip(names, loaded, strict=True):
-            if found is None:
+        for name, opened, topic_id in load_dir(
+            one, now_ms, self._config_of, lambda: self._new_pool(self._recovery_threads, "recovery")
+        ):
+            if isinstance(opened, LogUnreadable):
+                self._unreadable[name] = opened
                 continue
-            opened, topic_id = found
             if opened.name.endswith(FUTURE_SUFFIX):
                 self._futures.append((name, opened))
                 continue
@@ -250,7 +192,6 @@ class LogManager:
             self._logs[name] = opened
             if topic_id is not None:
                 self._topic_ids[name] = topic_id
-        mended.tell(one.path, len(names), clean=one.clean)
 
     # ----------------------------------------------------------------------------------------------- logs
 

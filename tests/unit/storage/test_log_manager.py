@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.storage import log_manager
+from barnabas.storage import loading
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import LogDirLocked, LogDirOffline, LogUnreadable, WrongLogDir
@@ -342,7 +342,7 @@ def test_a_log_that_cannot_be_opened_costs_its_own_partition(
     for partition in (0, 1):
         append(manager.create("t", partition, None, T0_MS), rows(3))
     manager.close()
-    real = log_manager.open_log
+    real = loading.open_log
 
     def opens(folder: str, *args: Any, **names: Any) -> Log:
         if folder.endswith("t-1"):
@@ -350,7 +350,7 @@ def test_a_log_that_cannot_be_opened_costs_its_own_partition(
         return real(folder, *args, **names)
 
     with monkeypatch.context() as patched:
-        patched.setattr(log_manager, "open_log", opens)
+        patched.setattr(loading, "open_log", opens)
         again = LogManager([tmp_path], lambda topic: LogConfig())
         again.open(T0_MS)
     assert [str(name) for name in again.logs] == ["t-0"]
