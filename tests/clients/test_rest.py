@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from cloudevents.core.bindings.http import to_binary_event, to_structured_event
+from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka_event
+from cloudevents.core.v1.event import CloudEvent
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -28,13 +31,20 @@ USER = '{"type": "record", "name": "User", "fields": [{"name": "name", "type": "
 
 
 class Together:
-    """`barnabas start --with registry,rest`."""
+    """`barnabas start --with registry,rest,reporting`."""
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "log"
         command = [sys.executable, "-m", "barnabas", "start", "--listen", "127.0.0.1:0"]
-        command += ["--data", str(folder / "data"), "--with", "registry,rest"]
-        command += ["--registry-listen", "127.0.0.1:0", "--rest-listen", "127.0.0.1:0"]
+        command += ["--data", str(folder / "data"), "--with", "registry,rest,reporting"]
+        command += [
+            "--registry-listen",
+            "127.0.0.1:0",
+            "--rest-listen",
+            "127.0.0.1:0",
+            "--reporting-listen",
+            "127.0.0.1:0",
+        ]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
         assert self.process.stdout is not None
@@ -44,7 +54,7 @@ class Together:
         assert found is not None
         self.bootstrap = found[0]
         urls = dict(re.findall(r"service started service=(\w+) url=http://(\S+)", self.log.read_text()))
-        self.registry, self.rest = urls["registry"], urls["rest"]
+        self.registry, self.rest, self.reporting = urls["registry"], urls["rest"], urls["reporting"]
 
     def end(self) -> int:
         self.process.terminate()
@@ -319,6 +329,23 @@ def test_bodies_that_are_too_large_or_cut_short(together: Together, url: str) ->
     with socket.create_connection(address(together.rest)) as peer:
         peer.sendall(b"POST /topics/bad HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
     assert requests.get(f"{url}/topics/bad-is-not-made", timeout=WAIT_S).status_code == 404
+
+
+@pytest.mark.parametrize("convert", [to_binary_event, to_structured_event])
+def test_cloud_events_and_json_lines(together: Together, url: str, topic: str, convert: Any) -> None:
+    event = CloudEvent({"id": "1", "source": "/s", "type": "t", "specversion": "1.0"}, {"x": 1})
+    sent = convert(event)
+    target = f"http://{together.reporting}/topics/{topic}"
+    answer = requests.post(target, data=sent.body, headers=dict(sent.headers), timeout=WAIT_S)
+    assert answer.json() == {"offsets": [{"partition": 0, "offset": 0}]}
+    lines = requests.post(target, data=b'{"a":1}\n{"a":2}\n', timeout=WAIT_S)
+    assert [row["offset"] for row in lines.json()["offsets"]] == [1, 2]
+    consumer = Consumer({"bootstrap.servers": together.bootstrap, "group.id": topic})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    message = consumer.poll(WAIT_S)
+    consumer.close()
+    read = from_kafka_event(KafkaMessage(dict(message.headers() or ()), message.key(), message.value()))
+    assert (read.get_id(), read.get_data()) == ("1", {"x": 1})
 
 
 def test_the_api_describes_itself(url: str) -> None:

@@ -74,6 +74,7 @@ COMMANDS: Final = (
     ),
     Command("pipelines", "barnabas.cli.pipelines", "Run many pipelines in one server."),
     Command("rest", "barnabas.cli.rest", "Serve topics over HTTP: the REST proxy."),
+    Command("reporting", "barnabas.cli.reporting", "Take messages over HTTP: access points, web hooks."),
     Command("registry", "barnabas.cli.registry", "Serve a schema registry."),
     Command("schema", "barnabas.cli.schema", "Register, show, check and move schemas."),
     Command(

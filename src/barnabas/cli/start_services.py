@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from barnabas.broker.main import Companion
     from barnabas.http.server import HttpServer
 
-SERVICES: Final = ("registry", "rest")
-PORTS: Final = {"registry": 8081, "rest": 8082}
+SERVICES: Final = ("registry", "rest", "reporting")
+PORTS: Final = {"registry": 8081, "rest": 8082, "reporting": 8084}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +74,8 @@ def companion_of(options: argparse.Namespace) -> Callable[[str], Companion] | No
             servers["registry"] = _registry(options, bootstrap)
         if "rest" in names:
             servers["rest"] = _rest(options, bootstrap, servers.get("registry"))
+        if "reporting" in names:
+            servers["reporting"] = _reporting(options, bootstrap)
         return ServerThread(list(servers.values()))
 
     return make
@@ -100,4 +102,13 @@ def _rest(options: argparse.Namespace, bootstrap: str, beside: HttpServer | None
 
     return make_server(
         RestOptions({"bootstrap.servers": bootstrap}, registry), HttpOptions(options.rest_listen)
+    )
+
+
+def _reporting(options: argparse.Namespace, bootstrap: str) -> HttpServer:
+    from barnabas.http.server import HttpOptions
+    from barnabas.proxy.reporting.main import ReportingOptions, make_server
+
+    return make_server(
+        ReportingOptions({"bootstrap.servers": bootstrap}), HttpOptions(options.reporting_listen)
     )

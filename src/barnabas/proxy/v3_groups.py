@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from barnabas.http.errors import HttpError
 from barnabas.proxy.call import Call, answer
+from barnabas.proxy.errors import from_exception
 from barnabas.proxy.kafka import REQUEST_TIMEOUT_S
 from barnabas.proxy.v3_cluster import BASE, Work
 from barnabas.proxy.v3_shapes import Shapes, collection, shapes_of
@@ -73,6 +74,8 @@ async def list_groups(call: Call) -> Response:
     """GET .../consumer-groups."""
     shapes, kafka = await shapes_of(call), call.services.kafka
     listed = await kafka.result(lambda: kafka.admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S))
+    if listed.errors:  # some broker did not answer: half a list would pass for the whole one
+        raise from_exception(listed.errors[0])
     held = await _describe(call, sorted(group.group_id for group in listed.valid))
     return collection(
         "KafkaConsumerGroupList", shapes.url("consumer-groups"), [_group(shapes, group) for group in held]

@@ -70,7 +70,7 @@ async def produce(call: Call) -> Response:
     shapes = await shapes_of(call)
     topic = call.part("topic")
     receipts = _receipts(call, shapes.cluster_id, topic)
-    return DuplexResponse(receipts, JSON_MEDIA_TYPE)
+    return DuplexResponse(receipts, JSON_MEDIA_TYPE, IDLE_S)
 
 
 async def _receipts(call: Call, cluster_id: str, topic: str) -> AsyncGenerator[bytes, None]:

@@ -10,7 +10,15 @@ import pytest
 from barnabas.cli import commands, output
 from barnabas.cli.runner import command_of
 
-SERVERS = {"start", "pipelines serve", "registry start", "rest start", "cluster start", "zookeeper start"}
+SERVERS = {
+    "start",
+    "pipelines serve",
+    "registry start",
+    "rest start",
+    "reporting start",
+    "cluster start",
+    "zookeeper start",
+}
 """They run until they are stopped: nothing to summarize, and their log has options of its own."""
 OTHER_GRAMMAR = {"kafka", "completion"}
 """Kafka's own tools take Kafka's options; completion prints a script."""

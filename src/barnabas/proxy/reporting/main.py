@@ -1,0 +1,51 @@
+"""Reporting as a service: what `barnabas reporting start` and `barnabas start --with reporting` run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.http.errors import HttpError
+from barnabas.http.server import HttpOptions, HttpServer, Service, ServiceError
+from barnabas.proxy.errors import error_shape
+from barnabas.proxy.kafka import Kafka
+from barnabas.proxy.producing import Producing
+from barnabas.proxy.reporting.api import Reporting, routes
+from barnabas.proxy.reporting.points import DEFAULT_TOPIC, Points
+
+
+@dataclass(frozen=True, slots=True)
+class ReportingOptions:
+    """properties: librdkafka's, with bootstrap.servers. topic: where the access points are kept."""
+
+    properties: Mapping[str, Any]
+    topic: str = DEFAULT_TOPIC
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    hooks: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False)
+
+
+def make_server(options: ReportingOptions, http: HttpOptions) -> HttpServer:
+    """A server that is not started yet. To be made in the event loop that it will run in."""
+
+    def build() -> Service:
+        kafka = Kafka({"client.id": "reporting", **options.properties})
+        producing = Producing(kafka)
+        points = Points(kafka, producing, options.topic)
+
+        async def stop() -> None:
+            await points.stop()
+            await producing.stop()
+            kafka.close()
+
+        async def start(url: str) -> None:
+            try:
+                await points.start()
+            except HttpError as error:
+                await stop()
+                raise ServiceError(f"the service cannot reach its cluster: {error.message}") from error
+
+        reporting = Reporting(points, producing, options.secrets, options.hooks)
+        return Service("reporting", routes(reporting), error_shape, start=start, stop=stop, raw_paths=True)
+
+    return HttpServer(build, http)

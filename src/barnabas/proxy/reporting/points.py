@@ -1,0 +1,161 @@
+"""Access points: names that lead to topics. Kept in a compacted topic that every instance of the service follows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import threading
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from barnabas.http.errors import HttpError
+from barnabas.proxy.errors import from_kafka
+from barnabas.proxy.kafka import REQUEST_TIMEOUT_S, Kafka
+from barnabas.proxy.producing import Outgoing, Producing
+
+log = logging.getLogger("barnabas.proxy")
+
+DEFAULT_TOPIC: Final = "_access_points"
+POINTS_MAX: Final = 10_000
+CAUGHT_UP_S: Final = 30.0
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """id: begins with `datahub-`. created_ms: since 1970."""
+
+    id: str
+    name: str
+    topic: str
+    paused: bool = False
+    created_ms: int = 0
+
+
+class Points:
+    """All access points, as the topic says."""
+
+    def __init__(self, kafka: Kafka, producing: Producing, topic: str) -> None:
+        self._kafka = kafka
+        self._producing = producing
+        self._topic = topic
+        self._held: dict[str, Point] = {}
+        self._next = 0
+        self._ended = threading.Event()
+        self._moved = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._thread: threading.Thread | None = None
+
+    async def start(self) -> None:
+        """Makes the topic if need be, reads it to its end, follows it. Raises HttpError."""
+        kafka = self._kafka
+        wanted = NewTopic(self._topic, num_partitions=1, config={"cleanup.policy": "compact"})
+        try:
+            await kafka.only(lambda: kafka.admin.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_S))
+        except HttpError as error:
+            if error.code != 40002:  # it is there
+                raise
+        await self._producing.partitions(self._topic)
+        _, end = await kafka.offsets_of(self._topic, 0)
+        self._thread = threading.Thread(target=self._follow, name="access points", daemon=True)
+        self._thread.start()
+        await self._reached(end)
+
+    async def _reached(self, offset: int) -> None:
+        """Waits until this instance has read what is stored before `offset`. Raises HttpError."""
+        try:
+            async with asyncio.timeout(CAUGHT_UP_S):
+                while self._next < offset:
+                    self._moved.clear()
+                    if self._next < offset:
+                        await self._moved.wait()
+        except TimeoutError:
+            raise HttpError(503, f"topic {self._topic} could not be read in {CAUGHT_UP_S:g} s") from None
+
+    def _follow(self) -> None:
+        consumer = Consumer(
+            self._kafka.config(
+                {"enable.partition.eof": True},
+                {"group.id": "access-points", "enable.auto.commit": False, "auto.offset.reset": "earliest"},
+            )
+        )
+        consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
+        try:
+            while not self._ended.is_set():
+                self._take(consumer.poll(0.5), consumer)
+        except KafkaException:
+            log.exception("the access points are not followed any more")
+        finally:
+            consumer.close()
+
+    def _take(self, message: Any, consumer: Any) -> None:
+        if message is None:
+            return
+        if message.error() is None:
+            point_id = (message.key() or b"").decode("utf-8", "replace")
+            try:
+                if message.value() is None:
+                    self._held.pop(point_id, None)
+                else:
+                    self._held[point_id] = Point(**json.loads(message.value()))
+            except (ValueError, TypeError):
+                log.warning("an access point cannot be read", extra={"offset": message.offset()})
+            self._next = message.offset() + 1
+        elif message.error().name() == "_PARTITION_EOF":
+            self._next = max(self._next, message.offset())  # offsets that compaction took are behind us too
+        else:
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._moved.set)
+        except RuntimeError:
+            return  # the loop has ended
+
+    async def stop(self) -> None:
+        """No longer follow."""
+        self._ended.set()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    # --- what may be done with them -------------------------------------------------------------------
+
+    def all(self) -> list[Point]:
+        """All, the oldest first."""
+        return sorted(self._held.values(), key=lambda point: (point.created_ms, point.id))
+
+    def find(self, point_id: str) -> Point | None:
+        """One by its id."""
+        return self._held.get(point_id)
+
+    async def create(self, name: str, topic: str, now_ms: int) -> Point:
+        """Raises HttpError: no such topic, too many."""
+        if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+            raise HttpError(400, f"{topic[:100]!r} is not the name of a topic")
+        if len(self._held) >= POINTS_MAX:
+            raise HttpError(400, f"there are {POINTS_MAX} access points already")
+        await self._producing.partitions(topic)
+        point = Point(f"datahub-{secrets.token_hex(4)}", name or topic, topic, False, now_ms)
+        await self._write(point.id, point)
+        return point
+
+    async def pause(self, point: Point, paused: bool) -> Point:
+        """Raises HttpError."""
+        changed = replace(point, paused=paused)
+        await self._write(point.id, changed)
+        return changed
+
+    async def delete(self, point: Point) -> None:
+        """Raises HttpError."""
+        await self._write(point.id, None)
+
+    async def _write(self, point_id: str, point: Point | None) -> None:
+        value = None if point is None else json.dumps(asdict(point)).encode()
+        (result,) = await self._producing.send(self._topic, [Outgoing(point_id.encode(), value, 0)])
+        if result.error is not None:
+            raise from_kafka(result.error)
+        await self._reached(result.offset + 1)
