@@ -12,7 +12,7 @@ import typer
 
 from barnabas.cli.connection import connect, target
 from barnabas.cli.errors import EXIT_OK, CliError, UsageError
-from barnabas.cli.options import AsJson, Bootstrap, Properties
+from barnabas.cli.options import AsJson, AsJsonAlready, Bootstrap, Properties
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.runner import example, new_app
 from barnabas.extras import how_to_install
@@ -155,9 +155,12 @@ def ask(url: str, action: str, body: dict[str, Any]) -> dict[str, Any]:
     return answered
 
 
-def _say(action: str, url: str, point_id: str, done: str) -> int:
-    ask(url, action, {"DataHubId": point_id})
-    print(f"{done} {point_id}")
+def _say(action: str, url: str, point_id: str, done: str, as_json: bool) -> int:
+    answer = ask(url, action, {"DataHubId": point_id})
+    if as_json:
+        print_json({name: value for name, value in answer.items() if name != "RequestId"})
+    else:
+        print(f"{done} {point_id}")
     return EXIT_OK
 
 
@@ -166,9 +169,14 @@ def create(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     name: Annotated[str, typer.Option(metavar="NAME", help="What it is for; default: the topic.")] = "",
     url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
 ) -> int:
     """Make an access point that leads to a topic; its id."""
-    print(ask(url, "CreateAccessPoint", {"Topic": topic, "Name": name})["DataHubId"])
+    answer = ask(url, "CreateAccessPoint", {"Topic": topic, "Name": name})
+    if as_json:
+        print_json({name: value for name, value in answer.items() if name != "RequestId"})
+    else:
+        print(answer["DataHubId"])
     return EXIT_OK
 
 
@@ -185,21 +193,21 @@ def list_all(url: Url = DEFAULT_URL, as_json: AsJson = False) -> int:
 
 
 @app.command(epilog=example("barnabas reporting pause datahub-1f2e3d4c"))
-def pause(point_id: PointId, url: Url = DEFAULT_URL) -> int:
+def pause(point_id: PointId, url: Url = DEFAULT_URL, as_json: AsJson = False) -> int:
     """Refuse messages until the access point is resumed."""
-    return _say("PauseAccessPoint", url, point_id, "paused")
+    return _say("PauseAccessPoint", url, point_id, "paused", as_json)
 
 
 @app.command(epilog=example("barnabas reporting resume datahub-1f2e3d4c"))
-def resume(point_id: PointId, url: Url = DEFAULT_URL) -> int:
+def resume(point_id: PointId, url: Url = DEFAULT_URL, as_json: AsJson = False) -> int:
     """Take messages again."""
-    return _say("ResumeAccessPoint", url, point_id, "resumed")
+    return _say("ResumeAccessPoint", url, point_id, "resumed", as_json)
 
 
 @app.command(epilog=example("barnabas reporting delete datahub-1f2e3d4c"))
-def delete(point_id: PointId, url: Url = DEFAULT_URL) -> int:
+def delete(point_id: PointId, url: Url = DEFAULT_URL, as_json: AsJson = False) -> int:
     """Delete an access point; its topic stays."""
-    return _say("DeleteAccessPoint", url, point_id, "deleted")
+    return _say("DeleteAccessPoint", url, point_id, "deleted", as_json)
 
 
 @app.command(
@@ -209,6 +217,7 @@ def find(
     message_id: Annotated[str, typer.Argument(metavar="MESSAGE_ID", show_default=False)],
     bootstrap: Bootstrap = None,
     properties: Properties = None,
+    as_json: AsJsonAlready = False,
 ) -> int:
     """Show the message that a MessageId names."""
     from confluent_kafka import TopicPartition

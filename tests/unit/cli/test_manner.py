@@ -38,7 +38,11 @@ ASK_NO_CLUSTER = {
     "pipeline check",
     "pipeline schema",
 }
-ASK_ANOTHER_SERVER = ("pipelines ", "schema ")
+ASK_ANOTHER_SERVER = (
+    "pipelines ",
+    "schema ",
+    *(f"reporting {word}" for word in ("create", "list", "pause", "resume", "delete")),
+)
 SETTINGS_IN_THE_FILE = "pipeline "
 """Pipeline files say how their cluster is reached, -b wins over them, and there is no librdkafka for -X."""
 
