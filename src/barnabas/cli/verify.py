@@ -119,7 +119,7 @@ def transactions(
     run.start()
     give_up = time.monotonic() + seconds
     with Progress("verify transactions", "transaction") as progress, suppress(KeyboardInterrupt):
-        while (left := give_up - time.monotonic()) > 0:
+        while (left := give_up - time.monotonic()) > 0 and not run.over.is_set():
             progress.update(len(run.history.txns))
             time.sleep(min(left, 0.2))
     verified = run.finish()

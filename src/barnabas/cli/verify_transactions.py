@@ -9,17 +9,20 @@ not of this run are left out.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from barnabas.cli.errors import CliError
+from barnabas.cli.connection import explain
+from barnabas.cli.errors import CliError, UsageError, describe_failure
 from barnabas.sim.history import Violation
 from barnabas.sim.transactions import Outcome, TransactionHistory, Txn
 
@@ -34,8 +37,13 @@ TIMEOUT_MS: Final = 20_000
 """Of a transaction whose producer has gone."""
 CALL_S: Final = 15.0
 PAUSE_S: Final = 0.2
+LOOK_S: Final = 1.0
+COMMIT_S: Final = 60.0
+"""How long a commit is tried. What became of it then is unknown, and the next producer of the id ends it."""
+GRACE_S: Final = 5.0
+"""How much longer a worker has to say by itself what it waited for."""
 END_S: Final = 300.0
-"""How long the cluster may take to answer again at the end."""
+"""How long everything may take after the writing: the last transactions, reading all records, reading all offsets."""
 
 QUIET: Final = logging.getLogger("barnabas.verify.librdkafka")
 QUIET.addHandler(logging.NullHandler())
@@ -43,6 +51,38 @@ QUIET.propagate = False
 """Producers that are overtaken on purpose would fill the screen with it, whatever their log_level."""
 
 Place = tuple[str, int]
+T = TypeVar("T")
+
+
+class Worker(threading.Thread):
+    """A thread that says what it waits for. librdkafka bounds none of its ends (a consumer's close, a producer's
+    destruction): so nothing but the process itself waits for a worker without a limit, and it is a daemon."""
+
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
+        super().__init__(name=name, daemon=True)
+        self._work = work
+        self.doing = "its beginning"
+        self.failure: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            self.failure = error
+
+    def await_end(self, give_up: float) -> None:
+        """Raises CliError when it has not ended at `give_up` (of time.monotonic), or has failed."""
+        self.join(max(0.0, give_up - time.monotonic()))
+        if self.is_alive():
+            raise CliError(
+                f"{self.name} has not ended {END_S:.0f} s after the writing: it waits for {self.doing}"
+            )
+        if isinstance(self.failure, CliError):
+            raise self.failure
+        if self.failure is not None:
+            raise CliError(
+                f"{self.name} failed at {self.doing}: {describe_failure(self.failure)}"
+            ) from self.failure
 
 
 @dataclass
@@ -64,7 +104,7 @@ class Verified:
 
 
 class Run:
-    """One run over some topics. Threads report to `history` under `lock`."""
+    """One run over some topics. Workers report to `history` under `lock`."""
 
     def __init__(self, connection: Connection, topics: Iterable[str], writers: int, seed: int) -> None:
         self.connection = connection
@@ -72,6 +112,8 @@ class Run:
         self.history = TransactionHistory(self.name)
         self.lock = threading.Lock()
         self.over = threading.Event()
+        self.give_up = math.inf
+        """When everything has to be at its end, by time.monotonic; known once the writing is over."""
         self.places = self._places(list(topics))
         self.index = {place: number for number, place in enumerate(self.places)}
         """The history knows partitions by number."""
@@ -80,13 +122,25 @@ class Run:
         self.reader = Reader(self)
 
     def _places(self, topics: list[str]) -> list[Place]:
-        known = self.connection.admin().list_topics(timeout=30).topics
+        try:
+            known = self.connection.admin().list_topics(timeout=30).topics
+        except KafkaException as failure:
+            raise CliError(f"the topics cannot be listed: {explain(failure.args[0])}") from None
         for topic in topics:
             if topic not in known:
                 raise CliError(
                     f"topic {topic} does not exist: create it with `barnabas topic create {topic}`"
                 )
         return [(topic, partition) for topic in topics for partition in sorted(known[topic].partitions)]
+
+    def left_s(self, longest_s: float) -> float:
+        """How long a call may take: `longest_s`, or what is left of the run if that is less."""
+        return max(0.1, min(longest_s, self.give_up - time.monotonic()))
+
+    @property
+    def is_late(self) -> bool:
+        """Whether everything had to be at its end by now."""
+        return time.monotonic() > self.give_up
 
     def consumer(self, group: str = "") -> Consumer:
         """One that reads committed records alone."""
@@ -113,79 +167,116 @@ class Run:
 
     def _ends(self) -> dict[Place, int]:
         consumer = self.consumer()
+        ends = {}
         try:
-            return {
-                (topic, partition): consumer.get_watermark_offsets(
-                    TopicPartition(topic, partition), timeout=30
-                )[1]
-                for topic, partition in self.places
-            }
+            for topic, partition in self.places:
+                place = TopicPartition(topic, partition)
+                ends[topic, partition] = consumer.get_watermark_offsets(place, timeout=30)[1]
+        except KafkaException as failure:
+            text = explain(failure.args[0])
+            raise CliError(f"the end of {topic}-{partition} cannot be read: {text}") from None
         finally:
             consumer.close()
+        return ends
 
     def start(self) -> None:
-        for thread in (*self.writers, self.reader):
-            thread.start()
+        for worker in (*self.writers, self.reader):
+            worker.start()
 
     def finish(self) -> Verified:
-        """Stops writing, reads everything once more, and judges. Raises CliError when the cluster does not answer."""
+        """Stops writing, reads everything once more, and judges. Raises CliError that says what was waited for in vain."""
+        self.give_up = time.monotonic() + END_S
         self.over.set()
-        for thread in (*self.writers, self.reader):
-            thread.join(END_S)
-            if thread.is_alive():
-                raise CliError(
-                    f"the cluster has not ended the transactions of {thread.name} in {END_S:.0f} s"
-                )
-        content, offsets = self._content(), self._offsets()
+        for worker in (*self.writers, self.reader):
+            worker.await_end(self.give_up + GRACE_S)
+        content = self._of_worker("the last reader", self._content)
+        offsets = self._of_worker("the reader of offsets", self._offsets)
         self.history.finish(content, offsets)
         outcomes = [txn.outcome for txn in self.history.txns]
         counts = {outcome.value: outcomes.count(outcome) for outcome in Outcome}
         return Verified(counts, sum(map(len, content.values())), self.history.violations)
 
-    def _content(self) -> dict[int, dict[int, bytes]]:
-        consumer = self.consumer()
-        found: dict[int, dict[int, bytes]] = {number: {} for number in self.index.values()}
-        ended: set[Place] = set()
-        give_up = time.monotonic() + END_S
-        consumer.assign([TopicPartition(*place, start) for place, start in self.starts.items()])
+    def _of_worker(self, name: str, call: Callable[[Worker], T]) -> T:
+        """What a call returns that itself may not return."""
+        found: list[T] = []
+        worker = Worker(name, lambda: found.append(call(worker)))
+        worker.start()
+        worker.await_end(self.give_up + GRACE_S)
+        return found[0]
+
+    @contextmanager
+    def _closing_consumer(self, worker: Worker, group: str = "") -> Iterator[Consumer]:
+        """A consumer of a worker; a broker that is starting is waited for."""
+        worker.doing = "a broker that answers"
+        while True:
+            try:
+                consumer = self.consumer(group)
+                break
+            except UsageError:
+                raise
+            except CliError:
+                if self.is_late:
+                    raise
+                time.sleep(PAUSE_S)
         try:
-            while len(ended) < len(self.places):
-                if time.monotonic() > give_up:
-                    left = ", ".join(f"{topic}-{p}" for topic, p in sorted(set(self.places) - ended))
-                    raise CliError(f"not read to their ends in {END_S:.0f} s: {left}")
+            yield consumer
+        finally:
+            worker.doing = "its consumer's close"
+            consumer.close()
+
+    def _content(self, worker: Worker) -> dict[int, dict[int, bytes]]:
+        found: dict[int, dict[int, bytes]] = {number: {} for number in self.index.values()}
+        newest = dict(self.starts)
+        left = set(self.places)
+        with self._closing_consumer(worker) as consumer:
+            worker.doing = "the committed records"
+            consumer.assign([TopicPartition(*place, start) for place, start in self.starts.items()])
+            while left:
+                if self.is_late:
+                    rows = ", ".join(f"{topic}-{p} after offset {newest[topic, p] - 1}" for topic, p in left)
+                    raise CliError(f"not read to the end within {END_S:.0f} s: {rows}")
                 message = consumer.poll(1)
                 if message is None:
                     continue
                 place = (message.topic(), message.partition())
                 if message.error() is None:
+                    newest[place] = message.offset() + 1
                     if self.is_own(message.value()):
                         found[self.index[place]][message.offset()] = message.value()
                 elif message.error().code() == KafkaError._PARTITION_EOF:
-                    ended.add(place)
-        finally:
-            consumer.close()
+                    left.discard(place)
         return found
 
-    def _offsets(self) -> dict[str, int]:
-        found = {}
-        for writer in self.writers:
-            consumer = self.consumer(writer.group)
-            try:
-                (row,) = consumer.committed([TopicPartition(*self.places[0])], timeout=END_S)
-            finally:
-                consumer.close()
-            found[writer.name] = row.offset if row.offset >= 0 else -1
-        return found
+    def _offsets(self, worker: Worker) -> dict[str, int]:
+        return {writer.name: self._offset_of(worker, writer) for writer in self.writers}
+
+    def _offset_of(self, worker: Worker, writer: Writer) -> int:
+        """The offset that a writer's group has committed; -1 for none."""
+        with self._closing_consumer(worker, writer.group) as consumer:
+            worker.doing = f"the committed offset of group {writer.group}"
+            while True:
+                try:
+                    (row,) = consumer.committed(
+                        [TopicPartition(*self.places[0])], timeout=self.left_s(CALL_S)
+                    )
+                    error = row.error
+                except KafkaException as failure:
+                    error = failure.args[0]
+                if error is None:
+                    return max(int(row.offset), -1)
+                if self.is_late:
+                    raise CliError(f"{worker.doing} cannot be read: {explain(error)}")
+                time.sleep(PAUSE_S)
 
     def is_own(self, value: bytes | None) -> bool:
         return value is not None and value.startswith(f"{self.name} ".encode())
 
 
-class Writer(threading.Thread):
+class Writer(Worker):
     """Transactions of one transactional id, one after the other."""
 
     def __init__(self, run: Run, number: int, chance: random.Random) -> None:
-        super().__init__(name=f"writer {number}", daemon=True)
+        super().__init__(f"writer {number}", self._write)
         self.verify = run
         self.chance = chance
         self.group = f"{run.name}-{self.name.replace(' ', '-')}"
@@ -193,31 +284,44 @@ class Writer(threading.Thread):
         self.positions = run.consumer(self.group)
         """Never reads: its group is what the offsets of transactions are committed for."""
 
-    def run(self) -> None:
+    def _write(self) -> None:
         producer = None
         while not self.verify.over.is_set():
             try:
                 if producer is None:
                     producer = self._producer()
                 self._transaction(producer)
-            except (KafkaException, BufferError):
+            except UsageError:
+                self.verify.over.set()  # it never gets better: say so now
+                raise
+            except (KafkaException, BufferError, CliError):
                 producer = None
+                self.doing += ", then the end of its producer"
                 self.verify.over.wait(PAUSE_S)
+        self.doing = "the end of its producer"
+        producer = None
         self._end_hanging()
+        self.doing = "its consumer's close"
         self.positions.close()
 
     def _producer(self) -> Producer:
+        self.doing = "a producer to begin with its transactional id"
         producer = self.verify.producer(self.name.replace(" ", "-"))
-        producer.init_transactions(CALL_S)
+        producer.init_transactions(self.verify.left_s(CALL_S))
         return producer
 
     def _end_hanging(self) -> None:
-        """What the last producer may have left under way is aborted, so that readers need not wait for its time-out."""
-        give_up = time.monotonic() + END_S
-        while time.monotonic() < give_up:
+        """What the last producer may have left under way is aborted, so that readers need not wait for its time-out.
+
+        Raises CliError when the cluster does not do so in time.
+        """
+        while True:
             try:
                 self._producer()
-            except KafkaException:
+            except (KafkaException, CliError) as failure:
+                if self.verify.is_late or isinstance(failure, UsageError):
+                    why = explain(failure.args[0]) if isinstance(failure, KafkaException) else failure
+                    raise CliError(f"the last transaction of {self.name} was not ended: {why}") from None
                 time.sleep(PAUSE_S)
             else:
                 return
@@ -227,19 +331,25 @@ class Writer(threading.Thread):
         self.number += 1
         with verify.lock:
             txn = verify.history.begin(self.name, self.number)
+        self.doing = "the begin of a transaction"
         producer.begin_transaction()
         for count in range(self.chance.randrange(1, RECORDS_MAX)):
             self._produce(producer, txn, count)
-        producer.flush(CALL_S)
+        self.doing = "the acknowledgement of its records"
+        producer.flush(verify.left_s(CALL_S))
         place = verify.places[0]
+        self.doing = "its group's offset to be taken into the transaction"
         producer.send_offsets_to_transaction(
-            [TopicPartition(*place, self.number)], self.positions.consumer_group_metadata(), CALL_S
+            [TopicPartition(*place, self.number)],
+            self.positions.consumer_group_metadata(),
+            verify.left_s(CALL_S),
         )
         txn.offset = self.number
         if self.chance.random() < OVERTAKEN_SHARE:
             self._be_overtaken(producer, txn)
         elif self.chance.random() < ABORTED_SHARE:
-            producer.abort_transaction(CALL_S)
+            self.doing = "an abort"
+            producer.abort_transaction(verify.left_s(CALL_S))
             txn.outcome = Outcome.ABORTED
         else:
             self._commit(producer, txn)
@@ -261,17 +371,19 @@ class Writer(threading.Thread):
 
     def _commit(self, producer: Producer, txn: Txn) -> None:
         txn.outcome = Outcome.UNKNOWN
-        give_up = time.monotonic() + END_S
+        give_up = time.monotonic() + COMMIT_S
         while True:
+            self.doing = "a commit"
             try:
-                producer.commit_transaction(CALL_S)
+                producer.commit_transaction(self.verify.left_s(CALL_S))
             except KafkaException as failure:
                 error = failure.args[0]
                 if error.txn_requires_abort():
-                    producer.abort_transaction(CALL_S)
+                    self.doing = "an abort"
+                    producer.abort_transaction(self.verify.left_s(CALL_S))
                     txn.outcome = Outcome.ABORTED
                     return
-                if not error.retriable() or time.monotonic() > give_up:
+                if not error.retriable() or self.verify.is_late or time.monotonic() > give_up:
                     raise
             else:
                 txn.outcome = Outcome.COMMITTED
@@ -280,8 +392,9 @@ class Writer(threading.Thread):
     def _be_overtaken(self, producer: Producer, txn: Txn) -> None:
         """Another producer of the same id begins: this one may commit nothing any more."""
         self._producer()
+        self.doing = "the refusal of a commit that was overtaken"
         try:
-            producer.commit_transaction(CALL_S)
+            producer.commit_transaction(self.verify.left_s(CALL_S))
         except KafkaException:
             txn.outcome = Outcome.ABORTED
             raise
@@ -290,27 +403,29 @@ class Writer(threading.Thread):
             self.verify.history.violations.append(Violation("fenced", f"{self.verify.name}: {text}"))
 
 
-class Reader(threading.Thread):
+class Reader(Worker):
     """Follows the topics while they are written."""
 
     def __init__(self, run: Run) -> None:
-        super().__init__(name="reader", daemon=True)
+        super().__init__("the reader", self._follow)
         self.verify = run
         self.records = 0
 
-    def run(self) -> None:
+    def _follow(self) -> None:
         verify = self.verify
         consumer = verify.consumer()
         consumer.assign([TopicPartition(*place, start) for place, start in verify.starts.items()])
         newest = dict(verify.starts)
         looked_s = 0.0
         while not verify.over.is_set():
+            self.doing = "records"
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:
                 self._note(message, newest)
-            if time.monotonic() - looked_s > 1:
+            if time.monotonic() - looked_s > LOOK_S:
                 self._look_at_ends(consumer)
                 looked_s = time.monotonic()
+        self.doing = "its consumer's close"
         consumer.close()
 
     def _note(self, message: Any, newest: dict[Place, int]) -> None:
@@ -326,7 +441,10 @@ class Reader(threading.Thread):
 
     def _look_at_ends(self, consumer: Consumer) -> None:
         """The ends of what may be read: they never go back."""
+        self.doing = "the ends of what is stable"
         for place, number in self.verify.index.items():
+            if self.verify.over.is_set():
+                return
             floor = self.verify.history.stable.get(number, 0)
             try:
                 _, end = consumer.get_watermark_offsets(TopicPartition(*place), timeout=5)
