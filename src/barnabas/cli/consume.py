@@ -22,6 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from barnabas.cli import formatting
 from barnabas.cli.absence import STATISTICS, Absence
+from barnabas.cli.codecs import DEFAULT_URL, ReadAs, Undecodable, Url, codecs_of
 from barnabas.cli.connection import Connection, connect, explain
 from barnabas.cli.errors import EXIT_OK, CliError, UsageError
 from barnabas.cli.offsets import (
@@ -133,7 +134,12 @@ class Reader:
             good = self.before_stops(good)
         if not good:
             return
-        write_all(self.descriptor, data := self.write(good))
+        try:
+            data = self.write(good)
+        except Undecodable as error:
+            write_all(self.descriptor, error.before)
+            raise
+        write_all(self.descriptor, data)
         self.records += len(good)
         self.bytes += len(data)
         if self.count_left is not None:
@@ -425,6 +431,7 @@ Template = Annotated[
         "barnabas consume orders -o @2024-01-01:@2024-01-02 -f '%T %p:%o %k=%s\\n'",
         "barnabas consume orders -o -10 -J | jq .payload",
         "barnabas consume orders -g billing -c 100",
+        "barnabas consume orders -s value=avro -r http://localhost:8081 -e",
     )
 )
 def consume(
@@ -454,6 +461,8 @@ def consume(
     null: Annotated[
         str, typer.Option("-Z", "--null", metavar="TEXT", help="Stands for a null key or value.")
     ] = "",
+    schema: ReadAs = None,
+    registry: Url = DEFAULT_URL,
     quiet: Quiet = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
@@ -465,6 +474,9 @@ def consume(
     """
     wanted = parse_offsets(offset or [], Clock(time.time_ns() // 1_000_000))
     writer = choose_writer(as_envelope, template, key_separator, delimiter, null)
+    codecs = codecs_of(schema or [], registry)
+    if codecs is not None:
+        writer = codecs.writer(writer)
     plan = Plan(topics, partition or [], wanted, group, count, end)
     began = time.monotonic()
     reader = open_reader(connect(bootstrap, properties, verbose), plan, writer)

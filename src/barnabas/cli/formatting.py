@@ -149,8 +149,9 @@ def envelope(message: Any) -> dict[str, Any]:
     headers = message.headers()
     if headers:
         made["headers"] = [text for pair in headers for text in header_texts(*pair)]
-    made |= text_or_base64("key", message.key())
-    made |= text_or_base64("payload", message.value())
+    decoded: dict[str, Any] = getattr(message, "json", {})
+    for name, data in (("key", message.key), ("payload", message.value)):
+        made |= {name: decoded[name]} if name in decoded else text_or_base64(name, data())
     return made
 
 

@@ -22,6 +22,7 @@ from typing import Annotated, Any, BinaryIO, Final
 import typer
 from confluent_kafka import KafkaError, KafkaException
 
+from barnabas.cli.codecs import DEFAULT_URL, Codecs, Url, WriteAs, codecs_of
 from barnabas.cli.connection import BATCH_BYTES, Connection, connect, explain
 from barnabas.cli.errors import EXIT_NOT_DELIVERED, EXIT_OK, CliError, UsageError
 from barnabas.cli.formatting import unescape
@@ -196,10 +197,11 @@ class Shape:
     partition: int | None
     empty_is_null: bool
     is_json: bool
+    codecs: Codecs | None = None
 
     def is_plain(self) -> bool:
         """Whether the batch call, which knows no headers, can be used."""
-        return not self.headers and not self.is_json
+        return not self.headers and not self.is_json and self.codecs is None
 
     def batch(self, lines: list[bytes]) -> list[dict[str, Any]]:
         """The lines as arguments of produce_batch."""
@@ -217,7 +219,14 @@ class Shape:
         return made
 
     def record(self, line: bytes) -> Record:
-        """One line as a record. Raises CliError for JSON that cannot be read."""
+        """One line as a record. Raises CliError for JSON that cannot be read, or does not suit its schema."""
+        made = self._plain_record(line)
+        if self.codecs is not None:
+            made.key = self.codecs.encoded("key", made.key)
+            made.value = self.codecs.encoded("value", made.value)
+        return made
+
+    def _plain_record(self, line: bytes) -> Record:
         if self.is_json:
             return record_of_json(line, self)
         key, value = self.fixed_key, line
@@ -414,6 +423,7 @@ Acks = Annotated[
     epilog=example(
         "printf 'k1:one\\nk2:two\\n' | barnabas produce orders -k : -z zstd",
         "barnabas consume orders -J -e | barnabas produce copy -J",
+        "barnabas produce orders -s value=avro@order.avsc -r http://localhost:8081 < orders.jsonl",
     )
 )
 def produce(
@@ -432,6 +442,8 @@ def produce(
     null: EmptyIsNull = False,
     as_envelope: AsEnvelope = False,
     acks: Acks = None,
+    schema: WriteAs = None,
+    registry: Url = DEFAULT_URL,
     quiet: Quiet = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
@@ -454,11 +466,14 @@ def produce(
         partition,
         null,
         as_envelope,
+        codecs_of(schema or [], registry),
     )
     ending_bytes = unescape(delimiter, "-D")
     if not ending_bytes or shape.key_separator == b"":
         raise UsageError("-k and -D need at least one character")
     sources = open_files(files or [])
+    if shape.codecs is not None:
+        shape.codecs.prepare(topic)
     connection = connect(bootstrap, properties, verbose)
     # The topic first: until it is there, its limit cannot be asked for.
     is_new = not quiet and connection.lacks_topic(topic)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import http.client
 import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import typer
 
@@ -16,6 +15,7 @@ from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
 from barnabas.cli.options import AsJson
 from barnabas.cli.output import print_json, summarize
 from barnabas.cli.runner import example, new_app
+from barnabas.client.registry import BadAddress, NoRegistry, RegistryError, request
 
 app = new_app("Register, show, check, compare, delete and move the schemas of a registry.")
 
@@ -67,34 +67,15 @@ class Refused(CliError):
 
 def ask(url: str, method: str, path: str, body: Any = None) -> Any:
     """The registry's answer. Raises CliError, Refused."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"-r {url!r} is not the address of a registry, for example {DEFAULT_URL}")
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_S)
-    headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
-    data = None if body is None else json.dumps(body).encode()
     try:
-        connection.request(method, parts.path.rstrip("/") + path, data, headers)
-        response = connection.getresponse()
-        raw = response.read()
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CliError(
-            f"no registry answers at {url}: {reason}; start one with `barnabas registry start`, or name another with -r"
-        ) from None
-    finally:
-        connection.close()
-    try:
-        answer = json.loads(raw) if raw else None
-    except ValueError:
-        raise CliError(f"{url} does not answer as a registry does (status {response.status})") from None
-    if response.status >= 400:
-        told = answer if isinstance(answer, dict) else {}
-        raise Refused(
-            str(told.get("message") or f"status {response.status}"), int(told.get("error_code") or 0)
-        )
-    return answer
+        return request(url, method, path, body, timeout_s=TIMEOUT_S)
+    except BadAddress as error:
+        raise UsageError(f"-r {error}") from None
+    except NoRegistry as error:
+        hint = "start one with `barnabas registry start`, or name another with -r"
+        raise CliError(f"{error}; {hint}") from None
+    except RegistryError as error:
+        raise Refused(str(error), error.code) from None
 
 
 def subject_path(subject: str) -> str:

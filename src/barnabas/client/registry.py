@@ -1,0 +1,231 @@
+"""A client of a schema registry, and the bytes by which records name their schemas.
+
+    registry = Registry("http://localhost:8081")
+    schema = registry.newest("orders-value")
+    record = frame(schema.id, payload)
+    schema_id, payload = unframe(record)
+
+An id never changes its meaning, so what is found by an id is kept. Blocking; threads may share one.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import struct
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+MAGIC: Final = 0
+HEAD: Final = struct.Struct(">bI")
+MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+TIMEOUT_S: Final = 30.0
+TRIES: Final = 3
+PAUSE_S: Final = 0.5
+INDEXES_MAX: Final = 100
+DEPENDENCIES_MAX: Final = 1_000
+BUSY: Final = frozenset({408, 429, 500, 502, 503, 504})
+
+
+class RegistryError(Exception):
+    """A registry refuses a request or does not answer; one sentence. code: its error code, 0 for none."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NoRegistry(RegistryError):
+    """Nothing at the address answers as a registry does."""
+
+
+class BadAddress(RegistryError):
+    """What should be a registry's address is none."""
+
+
+class NotFramed(ValueError):
+    """A record does not begin as one with a schema does."""
+
+
+class Schema(NamedTuple):
+    """A schema. kind: AVRO, JSON or PROTOBUF. dependencies: names and texts of what it refers to, innermost first."""
+
+    id: int
+    kind: str
+    text: str
+    dependencies: tuple[tuple[str, str], ...] = ()
+    version: int = 0
+
+
+def frame(schema_id: int, payload: bytes) -> bytes:
+    """A record's bytes: zero, the schema's id in 4 bytes, and the payload. Source: Confluent's wire format."""
+    return HEAD.pack(MAGIC, schema_id) + payload
+
+
+def unframe(data: bytes) -> tuple[int, bytes]:
+    """Id and payload. Raises NotFramed."""
+    if len(data) < HEAD.size or data[0] != MAGIC:
+        raise NotFramed(f"the bytes do not begin with the id of a schema: 0x{data[:5].hex()}")
+    return HEAD.unpack_from(data)[1], data[HEAD.size :]
+
+
+def message_path(payload: bytes) -> tuple[list[int], bytes]:
+    """Of a Protobuf payload: which message of the file it is, as indexes from the outermost inwards, and its bytes.
+
+    Raises NotFramed.
+    """
+    count, position = _varint(payload, 0)
+    if count == 0:
+        return [0], payload[position:]
+    if not 0 < count <= INDEXES_MAX:
+        raise NotFramed("the bytes do not name their message")
+    path = []
+    for _ in range(count):
+        index, position = _varint(payload, position)
+        if index < 0:
+            raise NotFramed("the bytes do not name their message")
+        path.append(index)
+    return path, payload[position:]
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    found = shift = 0
+    while position < len(data) and shift <= 35:
+        byte = data[position]
+        position += 1
+        found |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            return (found >> 1) ^ -(found & 1), position
+    raise NotFramed("the bytes do not name their message")
+
+
+def request(
+    url: str, method: str, path: str, body: Any = None, *, timeout_s: float = TIMEOUT_S, tries: int = 1
+) -> Any:
+    """A registry's answer. url: http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]. Raises RegistryError.
+
+    tries: how often it is asked while it does not answer or is busy.
+    """
+    for left in range(tries - 1, -1, -1):
+        try:
+            status, raw = _exchange(url, method, path, body, timeout_s)
+        except (OSError, http.client.HTTPException) as error:
+            if not left:
+                reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                raise NoRegistry(f"no registry answers at {_shown(url)}: {reason}") from None
+        else:
+            if status not in BUSY or not left:
+                return _answer(url, status, raw)
+        time.sleep(PAUSE_S)
+    raise AssertionError("tries is at least 1")
+
+
+def _exchange(url: str, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+        raise BadAddress(
+            f"{_shown(url)!r} is not the address of a registry, for example http://localhost:8081"
+        )
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname, port, timeout=timeout_s)
+    headers = {"Content-Type": MEDIA_TYPE}
+    if parts.username is not None:
+        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+    try:
+        data = None if body is None else json.dumps(body).encode()
+        connection.request(method, parts.path.rstrip("/") + path, data, headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def _answer(url: str, status: int, raw: bytes) -> Any:
+    try:
+        answer = json.loads(raw) if raw else None
+    except ValueError:
+        raise NoRegistry(f"{_shown(url)} does not answer as a registry does (status {status})") from None
+    if status >= 400:
+        found = answer if isinstance(answer, dict) else {}
+        code = found.get("error_code")
+        raise RegistryError(
+            str(found.get("message") or f"{_shown(url)} answers with status {status}"),
+            code if isinstance(code, int) else status,
+        )
+    return answer
+
+
+def _shown(url: str) -> str:
+    """An address without the password in it."""
+    head, at, rest = url.rpartition("@")
+    return f"{head.partition('://')[0]}://{rest}" if at and "://" in head else rest if at else url
+
+
+class Registry:
+    """One registry by its address."""
+
+    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.url = url
+        self._timeout_s = timeout_s
+        self._known: dict[int, Schema] = {}
+        self._lock = threading.Lock()
+
+    def by_id(self, schema_id: int) -> Schema:
+        """What an id stands for. Raises RegistryError."""
+        with self._lock:
+            known = self._known.get(schema_id)
+        if known is None:
+            known = self._schema(self._ask("GET", f"/schemas/ids/{schema_id}"), schema_id)
+            with self._lock:
+                self._known[schema_id] = known
+        return known
+
+    def newest(self, subject: str) -> Schema:
+        """The newest version of a subject, asked for anew. Raises RegistryError."""
+        return self._schema(self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/latest"))
+
+    def register(self, subject: str, kind: str, text: str) -> int:
+        """The id of a schema in a subject, where it becomes the newest version if it is not there. Raises RegistryError."""
+        body = {"schema": text, "schemaType": kind}
+        answer = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", body)
+        return int(answer["id"])
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        return request(self.url, method, path, body, timeout_s=self._timeout_s, tries=TRIES)
+
+    def _schema(self, answer: Any, schema_id: int = 0) -> Schema:
+        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
+            raise NoRegistry(f"{_shown(self.url)} does not answer as a registry does: there is no schema")
+        found: dict[str, str] = {}
+        self._collect(answer.get("references") or (), found, ())
+        return Schema(
+            int(answer.get("id", schema_id)),
+            str(answer.get("schemaType") or "AVRO"),
+            answer["schema"],
+            tuple(found.items()),
+            int(answer.get("version") or 0),
+        )
+
+    def _collect(
+        self, references: Sequence[Mapping[str, Any]], found: dict[str, str], above: tuple[str, ...]
+    ) -> None:
+        """Add what the references refer to, and then they themselves, to `found`."""
+        for row in references:
+            name, subject, version = str(row["name"]), str(row["subject"]), int(row["version"])
+            if name in found:
+                continue
+            if name in above or len(found) >= DEPENDENCIES_MAX:
+                raise RegistryError(f"the references of {subject} version {version} have no end")
+            answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true")
+            self._collect(answer.get("references") or (), found, (*above, name))
+            found[name] = answer["schema"]
