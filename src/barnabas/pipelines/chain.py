@@ -25,6 +25,7 @@ from barnabas.pipelines.compiler import (
     run_steps,
 )
 from barnabas.pipelines.delivery import TARGETS
+from barnabas.pipelines.formats.columns import encoded_column
 from barnabas.pipelines.model import Output, PipelineSpec, Query, Step
 from barnabas.pipelines.outgoing import DOCUMENT, JSON_OPTIONS, dead_columns, identified, json_value
 from barnabas.pipelines.steps import STEPS
@@ -169,7 +170,9 @@ def _columns(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, d
     """What the sink is given of each row: as the output says, or as a dead letter."""
     key = F.col("_key")
     timestamp, value = F.col("_timestamp"), F.col("_whole")
-    if output.value is None:
+    if output.schema is not None:
+        frame, value = _encoded(spec, output, frame)
+    elif output.value is None:
         # Before the expressions: a field that they name must not show up where a record does not have it.
         frame = replace(frame, data=frame.data.withColumn("_whole", json_value(frame)))
     if output.key is not None:
@@ -228,6 +231,16 @@ def _own(
     return frame, F.col(quoted(name))
 
 
+def _encoded(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Column]:
+    """All fields by the schema of the output; rows that do not suit it have an error."""
+    assert output.schema is not None
+    place = _place(spec, output, "value")
+    made = F.col("_encoded")
+    data = frame.data.withColumn("_encoded", encoded_column(frame, output.schema, place))
+    error = F.when(~F.col(DELETED), made["error"]) if frame.deletes else made["error"]
+    return replace(frame, data=flag(data, error, place)), made["v"]
+
+
 def _topic(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Column]:
     if output.route is None:
         return frame, F.lit(output.topic)
@@ -268,7 +281,14 @@ def _aggregate_rows(spec: PipelineSpec, output: Output, frame: Frame) -> DataFra
     key = group_key(group_fields(output.aggregate))
     if output.key is not None:
         done, key = expression(done, output.key, _place(spec, output, "key"))
-    value = json_value(done)
+    if output.schema is not None:
+        # There is no record to send to the dead letters: as every error of an aggregate, this one ends the query.
+        made = F.col("_encoded")
+        row = encoded_column(done, output.schema, _place(spec, output, "value"))
+        done = replace(done, data=done.data.withColumn("_encoded", row))
+        value = F.when(made["error"].isNull(), made["v"]).otherwise(F.raise_error(made["error"]))
+    else:
+        value = json_value(done)
     if output.value is not None:
         done, value = expression(done, output.value, _place(spec, output, "value"))
     columns = {"topic": F.lit(output.topic), "key": _bytes(done, key), "value": _bytes(done, value)}

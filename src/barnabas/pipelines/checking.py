@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.pipelines.chain import query_deliverable, query_rows
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.formats.columns import nothing_registered
 from barnabas.pipelines.options import OptionError, sink_options, source_options
 from barnabas.pipelines.plan import Relation, Scan
 from barnabas.pipelines.queries import sink_settings, source_settings
@@ -19,7 +20,8 @@ from barnabas.pipelines.steps.base import spark_reason
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from barnabas.pipelines.model import PipelineSpec
+    from barnabas.pipelines.compiler import Load
+    from barnabas.pipelines.model import PipelineSpec, Query
 
 ANYWHERE = "localhost:9092"
 
@@ -51,13 +53,18 @@ def check_plan(spark: SparkSession, spec: PipelineSpec) -> None:
 
     for query in spec.queries():
         try:
-            if query.output.target is not None and not query.only_dead:
-                query_deliverable(spec, query, nothing)
-            else:
-                query_rows(spec, query, nothing)
+            with nothing_registered():
+                _plan(spec, query, nothing)
         except PipelineError:
             raise
         except Exception as error:
             output = query.output
             where = output.where.get("aggregate") or output.where.get("") or spec.where
             raise PipelineError(f"{where}: output {output.name}: {spark_reason(error)}") from error
+
+
+def _plan(spec: PipelineSpec, query: Query, load: Load) -> None:
+    if query.output.target is not None and not query.only_dead:
+        query_deliverable(spec, query, load)
+    else:
+        query_rows(spec, query, load)

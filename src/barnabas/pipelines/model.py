@@ -73,6 +73,14 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistryPlace:
+    """A subject of a schema registry."""
+
+    url: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """Where results go. key, value, timestamp, headers: Spark SQL; value None is a JSON object of all columns. where: file
     and line of its entries, for messages. relation: what it is the result of."""
@@ -93,6 +101,8 @@ class Output:
     target: Target | None = None
     relation: str = SOURCE
     where: Mapping[str, str] = field(default_factory=dict, compare=False)
+    schema: RegistryPlace | None = None
+    """What the value, a record of all fields, is written by."""
 
     @property
     def destination(self) -> str:

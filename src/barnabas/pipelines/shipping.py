@@ -18,9 +18,20 @@ from typing import Final
 
 import barnabas
 
-SHIPPED: Final = ("crc32c", "cramjam", "PyYAML", "scramp", "asn1crypto", "SQLAlchemy", "typing_extensions")
-"""Distributions that go with the package where they are installed: scramp and asn1crypto for SASL/SCRAM, the last two for
-databases."""
+SHIPPED: Final = (
+    "crc32c",
+    "cramjam",
+    "PyYAML",
+    "scramp",
+    "asn1crypto",
+    "SQLAlchemy",
+    "typing_extensions",
+    "fastavro",
+    "jsonschema-rs",
+    "protobuf",
+)
+"""Distributions that go with the package where they are installed: scramp and asn1crypto for SASL/SCRAM, SQLAlchemy and
+typing_extensions for databases, the last three for records with schemas."""
 LEFT_OUT: Final = frozenset({".c", ".pyx", ".pxd", ".pyi", ".pyc"})
 UNPACKED: Final = "barnabas_shipped"
 """The folder's name in the working directory of an executor."""

@@ -49,6 +49,23 @@ def physical_plan(data: DataFrame) -> str:
     return str(data._jdf.queryExecution().executedPlan().toString())
 
 
+# --- types ----------------------------------------------------------------------------------------------
+
+
+def spark_type(type: Any) -> Any:
+    """Spark's type of one of Arrow's."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return from_arrow_type(type)
+
+
+def arrow_type(type: Any) -> Any:
+    """Arrow's type of one of Spark's, as a function of columns gets it."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    return to_arrow_type(type, timezone="UTC")
+
+
 # --- Java's own opinion of texts in pipeline files ----------------------------------------------------
 
 

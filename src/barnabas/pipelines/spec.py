@@ -58,12 +58,14 @@ from barnabas.pipelines.sources import SOURCES
 from barnabas.pipelines.sources.topics import TOPIC, checked_options, option_names, topic_name
 from barnabas.pipelines.spec_parts import (
     AGGREGATE,
+    REGISTRY,
     SQL,
     STEP_LIST,
     TRIGGER,
     read_aggregate,
     read_duration,
     read_name,
+    read_registry,
     read_steps,
 )
 from barnabas.pipelines.spec_relations import RELATIONS_SHAPE, SOURCES_SHAPE, check_outputs, read_relations
@@ -99,6 +101,13 @@ ROUTE: Final = Group(
     "sends records to other topics than the output's own",
     required=("by",),
 )
+VALUE: Final = Either(
+    (
+        Text("Spark SQL"),
+        Group({"registry": REGISTRY}, "all fields by a schema of a registry", required=("registry",)),
+    ),
+    "Spark SQL; default a JSON object of all fields",
+)
 OUTPUT: Final = Group(
     {
         "name": Text("names the query and its checkpoint; default the topic or the kind of target"),
@@ -106,7 +115,7 @@ OUTPUT: Final = Group(
         "topic": Text("made when it is not there"),
         "route": ROUTE,
         "key": SQL,
-        "value": Text("Spark SQL; default a JSON object of all fields"),
+        "value": VALUE,
         "headers": Named(SQL, "headers and their values"),
         "timestamp": SQL,
         "steps": STEP_LIST,
@@ -287,12 +296,16 @@ def _output(item: Item) -> Output:
         for name in ("key", "value", "headers", "timestamp", "route", "partitions", "config"):
             if name in found:
                 found[name].fail(f"{name} goes with a topic, not with {given[0]}")
+    schema = None
+    if "value" in found and isinstance(found["value"].value, dict):
+        default = None if "route" in found else f"{topic}-value"
+        schema = read_registry(found["value"].mapping()["registry"], default)
     name = read_name(found["name"]) if "name" in found else given[0] if target is not None else topic
     return Output(
         name=name,
         topic=topic,
         key=found["key"].text() if "key" in found else None,
-        value=found["value"].text() if "value" in found else None,
+        value=found["value"].text() if "value" in found and not schema else None,
         timestamp=found["timestamp"].text() if "timestamp" in found else None,
         headers=found["headers"].text_map() if "headers" in found else {},
         steps=read_steps(found["steps"], output=name) if "steps" in found else (),
@@ -303,6 +316,7 @@ def _output(item: Item) -> Output:
         trigger=found["trigger"].text() if "trigger" in found else None,
         route=_route(found["route"], "aggregate" in found) if "route" in found else None,
         target=target,
+        schema=schema,
         where={"": item.where, **{name: entry.where for name, entry in found.items()}},
     )
 

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from barnabas.pipelines.document import Item, entries, suggestion
-from barnabas.pipelines.model import Aggregate, Step, Window
+from barnabas.pipelines.model import Aggregate, RegistryPlace, Step, Window
 from barnabas.pipelines.shapes import Choice, Defined, Duration, Group, Named, Several, Text
 from barnabas.pipelines.steps import STEPS
 from barnabas.pipelines.steps.base import StepList
@@ -39,6 +39,13 @@ AGGREGATE: Final = Group(
     required=("compute",),
     needs={"late": "window"},
 )
+REGISTRY: Final = Group(
+    {
+        "url": Text("of a schema registry, like http://localhost:8081", hides="passwords"),
+        "subject": Text("whose newest version says the fields; default <topic>-value"),
+    },
+    required=("url",),
+)
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -47,6 +54,15 @@ def read_name(item: Item) -> str:
     if not NAME.fullmatch(name):
         item.fail(f"{item.what} is {name!r}; a name is letters, digits, dots, dashes and underscores")
     return name
+
+
+def read_registry(item: Item, subject: str | None) -> RegistryPlace:
+    """subject: the default; None where there is none."""
+    found = REGISTRY.open(item)
+    named = found["subject"].text() if "subject" in found else subject
+    if not named:
+        item.fail("registry needs subject: whose newest version says the fields")
+    return RegistryPlace(found["url"].text(), named)
 
 
 def read_duration(item: Item) -> str:

@@ -7,6 +7,7 @@
     parse: {json: all}                                 every field of a JSON object, whatever its shape
     parse: {csv: {a: int, b: string}, separator: ';'}
     parse: {key_values: all, pairs: ' ', equals: '='}  or a list of the keys to take
+    parse: {registry: {url: http://localhost:8081, subject: orders-value}}   bytes that name their schema
     split: {by: '"', into: [head, request, _, agent]}  pieces between separators; _ throws one away
 
 `from` names the field that is taken apart; without it, the record's value.
@@ -22,6 +23,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from barnabas.pipelines.document import Item
+from barnabas.pipelines.model import RegistryPlace
 from barnabas.pipelines.shapes import Choice, Either, Flag, Group, Named, Several, Text
 from barnabas.pipelines.spark_private import compile_regex
 from barnabas.pipelines.steps.base import (
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
 MARK: Final = "\x01"
 """Stands between the groups of a match; text that holds it goes to the dead letters."""
-FORMATS: Final = ("pattern", "regex", "grok", "json", "csv", "key_values")
+FORMATS: Final = ("pattern", "regex", "grok", "json", "csv", "key_values", "registry")
 CORRUPT: Final = "_corrupt"
 BLANKS: Final = " \t\r\n"
 
@@ -60,6 +62,15 @@ PARSE: Final = Group(
         "json": Either((Choice(("all",)), DECLARED), "all, or the fields of a JSON object with their types"),
         "csv": DECLARED,
         "key_values": Either((Choice(("all",)), NAMES), "all, or the keys to take"),
+        "registry": Group(
+            {
+                "url": Text("of a schema registry, like http://localhost:8081", hides="passwords"),
+                "subject": Text("whose newest version says the fields"),
+                "of": Choice(("value", "key"), "what is decoded; default value"),
+            },
+            "bytes that name their schema: Avro, JSON Schema, Protobuf",
+            required=("url", "subject"),
+        ),
         "from": FROM,
         "prefix": Text("goes before the names of fields"),
         "separator": Text("between the values of CSV; default a comma"),
@@ -89,14 +100,19 @@ def _check_parse(item: Item) -> Mapping[str, Any]:
         "json": {"prefix"},
         "csv": {"separator", "quote", "escape"},
         "key_values": {"pairs", "equals", "prefix"},
+        "registry": {"prefix"},
     }
     for name in found:
-        if name not in {kind, "from", *allowed.get(kind, ())}:
+        if name not in {kind, *(() if kind == "registry" else ("from",)), *allowed.get(kind, ())}:
             found[name].fail(f"{name} does not go with {kind}")
     options: dict[str, Any] = {name: entry.text() for name, entry in found.items() if name != kind}
     options.setdefault("from", None)
     options["format"] = kind
     entry = found[kind]
+    if kind == "registry":
+        where = entry.mapping()
+        options["of"] = where["of"].text() if "of" in where else "value"
+        return options | {"registry": RegistryPlace(where["url"].text(), where["subject"].text())}
     if kind in ("pattern", "regex", "grok"):
         return options | _check_pattern(kind, entry)
     if kind == "key_values":
@@ -133,6 +149,8 @@ def _check_pattern(kind: str, entry: Item) -> dict[str, Any]:
 
 
 def _apply_parse(frame: Frame, step: Step) -> Frame:
+    if step.options["format"] == "registry":
+        return replace(_apply_registry(frame, step), sparing=False)
     frame = frame.readable(step.options["from"], step)
     kind = step.options["format"]
     if kind in ("pattern", "regex", "grok"):
@@ -146,6 +164,21 @@ def _apply_parse(frame: Frame, step: Step) -> Frame:
     else:
         done = _apply_json(frame, step)
     return replace(done, sparing=False)
+
+
+def _apply_registry(frame: Frame, step: Step) -> Frame:
+    """Decoded on the executors, a batch at a time: what is asked of the registry is kept there."""
+    from barnabas.pipelines.formats.columns import check_field, decoded_columns
+
+    decode, fields = decoded_columns(step.options["registry"], step)
+    prefix = step.options.get("prefix", "")
+    of_value = step.options["of"] == "value"
+    found = F.col("_decoded")
+    columns = {check_field(prefix + name, step): found["v"][name] for name in fields}
+    data = frame.data.withColumn("_decoded", decode(F.col("_value" if of_value else "_key")))
+    frame = replace(frame, data=data, sparing=frame.deletes and of_value)
+    done = frame.put(columns, step, lambda _: found["error"])
+    return replace(done, data=done.data.drop("_decoded"))
 
 
 def _apply_regex(frame: Frame, step: Step) -> Frame:

@@ -1,0 +1,145 @@
+"""Protobuf: a message's fields to Arrow types. Fields are known by their numbers, so that any version's bytes are read by
+the version that the columns were made of. Messages without columns of their own (Struct, Any) become text with JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+from google.protobuf import json_format, message_factory
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.message import DecodeError
+
+from barnabas.client.registry import Schema, message_path
+from barnabas.pipelines.formats.base import NoColumns, Unfit
+from barnabas.registry.errors import InvalidSchema
+from barnabas.registry.formats.base import Dependency
+from barnabas.registry.formats.protobuf import read_protobuf
+from barnabas.registry.model import Reference
+
+PLAIN: Final = {
+    FieldDescriptor.CPPTYPE_INT32: pa.int32(),
+    FieldDescriptor.CPPTYPE_INT64: pa.int64(),
+    FieldDescriptor.CPPTYPE_UINT32: pa.int64(),
+    FieldDescriptor.CPPTYPE_UINT64: pa.decimal128(20, 0),
+    FieldDescriptor.CPPTYPE_DOUBLE: pa.float64(),
+    FieldDescriptor.CPPTYPE_FLOAT: pa.float32(),
+    FieldDescriptor.CPPTYPE_BOOL: pa.bool_(),
+    FieldDescriptor.CPPTYPE_ENUM: pa.string(),
+    FieldDescriptor.CPPTYPE_STRING: pa.string(),
+}
+WRAPPERS: Final = "google.protobuf."
+AS_JSON: Final = frozenset(
+    f"google.protobuf.{name}" for name in ("Any", "Struct", "Value", "ListValue", "FieldMask", "Duration")
+)
+
+Get = Callable[[Any], Any]
+
+
+class ProtobufReader:
+    """Reads the first message of a file."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._file = _file_of(schema, NoColumns)
+        self._descriptor = _messages(self._file, NoColumns)[0]
+        held, self._get = _message(self._descriptor, ())
+        if not pa.types.is_struct(held):
+            raise NoColumns(f"{self._descriptor.full_name} has no fields")
+        self.type = self.read_type = held
+
+    def decoder(self, writer: Schema) -> Callable[[bytes], Any]:
+        """See formats.base.Reader."""
+        messages = _messages(_file_of(writer, Unfit), Unfit)
+        made, get, wanted = message_factory.GetMessageClass(self._descriptor), self._get, self._descriptor
+
+        def decode(payload: bytes) -> Any:
+            path, payload = message_path(payload)
+            try:
+                named = messages[path[0]]
+                for index in path[1:]:
+                    named = named.nested_types[index]
+            except IndexError:
+                raise Unfit(f"the bytes name a message that schema {writer.id} has not") from None
+            if named.full_name != wanted.full_name:
+                raise Unfit(f"the bytes are a {named.full_name}, not a {wanted.full_name}")
+            message = made()
+            try:
+                message.ParseFromString(payload)
+                return get(message)
+            except (DecodeError, ValueError, RecursionError) as error:
+                raise Unfit(f"the bytes do not suit schema {writer.id}: {str(error)[:200]}") from None
+
+        return decode
+
+
+def _file_of(schema: Schema, failure: type[ValueError]) -> Any:
+    dependencies = [Dependency(name, Reference(name, name, 1), text) for name, text in schema.dependencies]
+    try:
+        return read_protobuf(schema.text, dependencies).descriptor
+    except InvalidSchema as error:
+        raise failure(f"schema {schema.id} is not Protobuf: {error.message}") from error
+
+
+def _messages(file: Any, failure: type[ValueError]) -> list[Any]:
+    listed = FileDescriptorProto()
+    file.CopyToProto(listed)
+    found = [file.message_types_by_name[message.name] for message in listed.message_type]
+    if not found:
+        raise failure("the schema has no message")
+    return found
+
+
+def _message(descriptor: Any, above: tuple[str, ...]) -> tuple[pa.DataType, Get]:
+    name = descriptor.full_name
+    if name in above:
+        raise NoColumns(f"{name} holds itself, which columns cannot")
+    if name == "google.protobuf.Timestamp":
+        return pa.timestamp("us", "UTC"), lambda m: m.seconds * 1_000_000 + m.nanos // 1000
+    if name in AS_JSON or not descriptor.fields:
+        return pa.string(), _json_text
+    if name.startswith(WRAPPERS) and name.endswith("Value"):
+        held, get = _single(descriptor.fields_by_name["value"], above)
+        return held, lambda m: get(m.value)
+    fields, getters = [], []
+    for field in descriptor.fields:
+        held, get = _field(field, (*above, name))
+        fields.append(pa.field(field.name, held))
+        getters.append((field.name, get))
+    return pa.struct(fields), lambda m: {name: get(m) for name, get in getters}
+
+
+def _field(field: Any, above: tuple[str, ...]) -> tuple[pa.DataType, Get]:
+    """A field's type, and what takes it out of its message."""
+    name = field.name
+    entry = field.message_type
+    if entry is not None and entry.GetOptions().map_entry:
+        key, take_key = _single(entry.fields_by_name["key"], above)
+        held, take = _single(entry.fields_by_name["value"], above)
+        return pa.map_(key, held), lambda m: [(take_key(k), take(v)) for k, v in getattr(m, name).items()]
+    held, take = _single(field, above)
+    if field.is_repeated:
+        return pa.list_(held), lambda m: [take(value) for value in getattr(m, name)]
+    if field.has_presence:
+        return held, lambda m: take(getattr(m, name)) if m.HasField(name) else None
+    return held, lambda m: take(getattr(m, name))
+
+
+def _single(field: Any, above: tuple[str, ...]) -> tuple[pa.DataType, Get]:
+    if field.message_type is not None:
+        return _message(field.message_type, above)
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return pa.binary(), _same
+    if field.enum_type is not None:
+        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        return pa.string(), lambda number: names.get(number, str(number))
+    return PLAIN[field.cpp_type], _same
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _json_text(message: Any) -> str:
+    return str(json_format.MessageToJson(message, indent=None, preserving_proto_field_name=True))

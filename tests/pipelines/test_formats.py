@@ -1,0 +1,146 @@
+"""Topics whose records name their schemas, through a whole pipeline: confluent-kafka's serializers write the source, and its
+deserializers read what comes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.sql import SparkSession
+
+from barnabas.client.blocking import BlockingClient
+from barnabas.pipelines.chain import query_rows
+from barnabas.pipelines.checking import check_plan
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.preparing import prepare
+from barnabas.pipelines.queries import sink_settings, source_settings
+from barnabas.pipelines.session import adopt_session
+from barnabas.pipelines.spec import parse_spec
+from tests.pipelines.conftest import send
+from tests.pipelines.readers import consumed
+from tests.support.registry import RegistryProcess
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def registry(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryProcess]:
+    log = tmp_path_factory.mktemp("registry") / "registry.log"
+    names = ("--topic", "_schemas_pipelines", "--group", "registry-pipelines")
+    made = RegistryProcess(bootstrap, log, *names).start()
+    made.await_writer()
+    yield made
+    made.end()
+
+
+TEXT = """
+pipeline: {topic}
+source: {{topic: {topic}}}
+steps:
+  - parse: {{registry: {{url: "{url}", subject: {topic}-value}}}}
+  - set: {{total: price * count}}
+outputs:
+  - {{topic: {topic}-out, key: id, value: {{registry: {{url: "{url}"}}}}}}
+"""
+
+
+def schema(**more: dict[str, object]) -> str:
+    fields = [
+        {"name": "id", "type": "string"},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "count", "type": "int"},
+        *[{"name": name, **kind} for name, kind in more.items()],
+    ]
+    return json.dumps({"type": "record", "name": "Order", "fields": fields})
+
+
+def test_versions_that_come_while_the_query_runs(
+    spark: SparkSession,
+    bootstrap: str,
+    client: BlockingClient,
+    new_topic: Callable[..., str],
+    registry: RegistryProcess,
+    tmp_path: Path,
+) -> None:
+    topic = new_topic()
+    schemas = SchemaRegistryClient({"url": registry.url})
+    context = SerializationContext(topic, MessageField.VALUE)
+
+    def produce(writer: AvroSerializer, *rows: dict[str, object]) -> None:
+        send(client, topic, [writer({"price": Decimal("2.50"), "count": 2, **row}, context) for row in rows])
+
+    first = AvroSerializer(schemas, schema(note={"type": ["null", "string"], "default": None}))
+    produce(first, {"id": "a", "note": "n"}, {"id": "b", "note": None})
+    spec = parse_spec(TEXT.format(topic=topic, url=registry.url))
+    check_plan(spark, spec)
+    with pytest.raises(SchemaRegistryError):
+        schemas.get_latest_version(f"{topic}-out-value")
+    prepare(spec, bootstrap)
+    (query,) = spec.queries()
+    adopt_session(spark)
+    settings = source_settings(spec, query, bootstrap) | {"startingOffsets": "earliest"}
+    rows = query_rows(spec, query, spark.readStream.format("barnabas").options(**settings).load())
+    sink = sink_settings(spec, query, bootstrap)
+    running = (
+        rows.writeStream.format("barnabas")
+        .options(**sink)
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    try:
+        running.processAllAvailable()
+        later = AvroSerializer(
+            schemas, schema(tags={"type": {"type": "array", "items": "string"}, "default": []})
+        )
+        produce(later, {"id": "c", "tags": ["x"]})
+        send(client, topic, [b"plain", b"\0\0\0\x7f\x7fx"])
+        produce(first, {"id": "d", "note": "m"})
+        running.processAllAvailable()
+    finally:
+        running.stop()
+    read = AvroDeserializer(schemas)
+    out = consumed(bootstrap, f"{topic}-out")
+    assert [record.key for record in out] == [b"a", b"b", b"c", b"d"]
+    found = [read(record.value, SerializationContext(f"{topic}-out", MessageField.VALUE)) for record in out]
+    order = {"price": Decimal("2.50"), "count": 2, "total": Decimal("5.00")}
+    assert found == [
+        {"id": "a", "note": "n", **order},
+        {"id": "b", "note": None, **order},
+        {"id": "c", "note": None, **order},
+        {"id": "d", "note": "m", **order},
+    ]
+    dead = consumed(bootstrap, f"{topic}-dead-letters")
+    assert [(record.value, record.told("reason")) for record in dead] == [
+        (b"plain", "the bytes do not begin with the id of a schema: 0x706c61696e"),
+        (b"\0\0\0\x7f\x7fx", f"the registry has no schema with id {0x7F7F}"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("{url}", "http://127.0.0.1:1", ":5: step 1 parse: no registry answers at http://127.0.0.1:1"),
+        ("subject: p-value", "subject: nowhere", ":5: step 1 parse: Subject 'nowhere' not found"),
+        ("set: {total: price * count}", "drop: id", "needs the field 'id', which is not there"),
+        ("set: {total: price * count}", "set: {more: 1}", "field 'more' is not in version 1 of p-out-value"),
+        ("- set:", "- parse: {json: all, from: id}\n  - set:", "the fields must be known before"),
+    ],
+)
+def test_what_does_not_suit_shows_before_anything_runs(
+    spark: SparkSession, registry: RegistryProcess, old: str, new: str, told: str
+) -> None:
+    schemas = SchemaRegistryClient({"url": registry.url})
+    schemas.register_schema("p-value", Schema(schema(), "AVRO"))
+    schemas.register_schema("p-out-value", Schema(schema(), "AVRO"))
+    text = TEXT.replace("{topic}", "p").replace("{{", "{").replace("}}", "}")
+    text = text.replace(old, new, 1).replace("{url}", registry.url)
+    with pytest.raises(PipelineError) as raised:
+        check_plan(spark, parse_spec(text, "p.yaml"))
+    assert told in str(raised.value)

@@ -1,0 +1,387 @@
+"""Records with schemas to columns and back: what other people's serializers write is read, and the reverse."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+import json
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from barnabas.client.registry import NotFramed, Registry, RegistryError, Schema, frame, unframe
+from barnabas.pipelines.formats import decoding
+from barnabas.pipelines.formats.avro import schema_of
+from barnabas.pipelines.formats.base import NoColumns
+from barnabas.pipelines.formats.decoding import Decoding
+from barnabas.pipelines.formats.encoding import Encoding
+
+UTC = datetime.UTC
+
+
+class Known(Registry):
+    """A registry that holds what it is given. down: it does not answer."""
+
+    def __init__(self, *schemas: Schema) -> None:
+        super().__init__("http://nowhere:1")
+        self.held = {schema.id: schema for schema in schemas}
+        self.asked: list[int] = []
+        self.down = False
+
+    def by_id(self, schema_id: int) -> Schema:
+        self.asked.append(schema_id)
+        if self.down:
+            raise RegistryError("no registry answers", 0)
+        if schema_id not in self.held:
+            raise RegistryError("Schema not found", 40403)
+        return self.held[schema_id]
+
+
+def avro(number: int, fields: Any, *dependencies: tuple[str, str]) -> Schema:
+    tree = {"type": "record", "name": "Order", "fields": fields} if isinstance(fields, list) else fields
+    return Schema(number, "AVRO", json.dumps(tree), dependencies)
+
+
+def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, **more}
+
+
+def written(schema: Schema, value: Any) -> bytes:
+    """What fastavro, and so everybody's serializer, writes."""
+    named: dict[str, Any] = {}
+    for _, text in schema.dependencies:
+        fastavro.parse_schema(json.loads(text), named_schemas=named)
+    out = io.BytesIO()
+    fastavro.schemaless_writer(
+        out, fastavro.parse_schema(json.loads(schema.text), named_schemas=named), value
+    )
+    return frame(schema.id, out.getvalue())
+
+
+def decoded(
+    reader: Schema, *records: bytes | None, known: Registry | None = None
+) -> tuple[list[Any], list[Any]]:
+    found = Decoding(known or Known(reader), reader).decode(pa.array(records, pa.binary()))
+    return found.field("v").to_pylist(), found.field("error").to_pylist()
+
+
+MOMENT = datetime.datetime(2026, 1, 31, 12, 0, 0, 123_000, UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "type", "read"),
+    [
+        ("boolean", True, pa.bool_(), True),
+        ("int", -5, pa.int32(), -5),
+        ("long", 1 << 40, pa.int64(), 1 << 40),
+        ("float", 0.5, pa.float32(), 0.5),
+        ("double", 0.1, pa.float64(), 0.1),
+        ("bytes", b"\xff", pa.binary(), b"\xff"),
+        ("string", "ä", pa.string(), "ä"),
+        (["null", "string"], None, pa.string(), None),
+        (["null", "long"], 3, pa.int64(), 3),
+        (["int", "long"], 1 << 40, pa.int64(), 1 << 40),
+        (["int", "string"], "x", pa.string(), '"x"'),
+        (["int", "string"], 7, pa.string(), "7"),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B", pa.string(), "B"),
+        ({"type": "fixed", "name": "F", "size": 2}, b"ab", pa.binary(), b"ab"),
+        ({"type": "array", "items": "int"}, [1, 2], pa.list_(pa.int32()), [1, 2]),
+        ({"type": "map", "values": "int"}, {"a": 1}, pa.map_(pa.string(), pa.int32()), [("a", 1)]),
+        ({"type": "int", "logicalType": "date"}, datetime.date(2026, 1, 2), pa.date32(), datetime.date(2026, 1, 2)),
+        ({"type": "long", "logicalType": "timestamp-millis"}, MOMENT, pa.timestamp("us", "UTC"), MOMENT),
+        ({"type": "long", "logicalType": "timestamp-micros"}, MOMENT, pa.timestamp("us", "UTC"), MOMENT),
+        ({"type": "long", "logicalType": "time-micros"}, datetime.time(0, 0, 1), pa.int64(), 1_000_000),
+        ({"type": "string", "logicalType": "uuid"}, "6f1c0fdc-5b2b-4f0e-9c0e-1f1e6f1c0fdc", pa.string(),
+         "6f1c0fdc-5b2b-4f0e-9c0e-1f1e6f1c0fdc"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, decimal.Decimal("12.50"),
+         pa.decimal128(9, 2), decimal.Decimal("12.50")),
+        (["null", {"type": "array", "items": {"type": "map", "values": "long"}}], [{"a": 1}],
+         pa.list_(pa.map_(pa.string(), pa.int64())), [[("a", 1)]]),
+        ({"type": "record", "name": "In", "fields": [field("x", ["null", {"type": "map", "values": "int"}])]},
+         {"x": None}, pa.struct([("x", pa.map_(pa.string(), pa.int32()))]), {"x": None}),
+    ],
+)  # fmt: skip
+def test_types_of_avro(kind: Any, value: Any, type: pa.DataType, read: Any) -> None:
+    schema = avro(1, [field("f", kind)])
+    assert Decoding(Known(), schema).reader.type == pa.struct([("f", type)])
+    assert decoded(schema, written(schema, {"f": value})) == ([{"f": read}], [None])
+
+
+def test_versions_that_come_while_a_query_runs() -> None:
+    first = avro(1, [field("id", "int"), field("name", "string", aliases=["title"])])
+    more = avro(
+        2, [field("id", "int"), field("name", "string"), field("tags", {"type": "array", "items": "string"})]
+    )
+    fewer = avro(3, [field("title", "string"), field("id", "int")])
+    broken = avro(4, [field("id", "string"), field("name", "string")])
+    known = Known(first, more, fewer, broken)
+    records = [
+        written(more, {"id": 1, "name": "a", "tags": ["x"]}),
+        written(fewer, {"id": 2, "title": "b"}),
+        written(broken, {"id": "3", "name": "c"}),
+        written(first, {"id": 4, "name": "d"}),
+    ]
+    rows, errors = decoded(first, *records, *records, known=known)
+    assert rows == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}, None, {"id": 4, "name": "d"}] * 2
+    assert [error is None for error in errors] == [True, True, False, True] * 2
+    assert errors[2].startswith("the bytes do not suit schema 4")
+    assert sorted(known.asked) == [1, 2, 3, 4]
+
+
+def test_what_cannot_be_decoded_says_why() -> None:
+    schema = avro(1, [field("n", "long")])
+    other = Schema(2, "JSON", "{}")
+    good = written(schema, {"n": 1})
+    records = [
+        None,
+        b"",
+        b"{}",
+        b"\0\0\0",
+        frame(9, b"\2"),
+        frame(2, b"{}"),
+        frame(1, b""),
+        good + b"\0",
+        good,
+    ]
+    rows, errors = decoded(schema, *records, known=Known(schema, other))
+    assert rows == [None] * 8 + [{"n": 1}]
+    assert errors[-1] is None
+    for error, told in zip(
+        errors,
+        (
+            "there are no bytes", "the bytes do not begin with the id of a schema", "0x7b7d", "0x000000",
+            "the registry has no schema with id 9", "schema 2 is of type JSON, not AVRO", "do not suit schema 1",
+            "1 bytes are left",
+        ),
+        strict=False,
+    ):  # fmt: skip
+        assert told in error
+
+
+def test_one_value_that_no_column_takes_costs_one_row() -> None:
+    kind = {"type": "long", "logicalType": "timestamp-millis"}
+    schema, plain = avro(1, [field("at", kind)]), avro(2, [field("at", "long")])
+    records = [written(plain, {"at": number}) for number in (0, (1 << 63) - 1, 1000)]
+    rows, errors = decoded(schema, *records, known=Known(schema, plain))
+    assert rows == [
+        {"at": datetime.datetime(1970, 1, 1, tzinfo=UTC)}, None, {"at": datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)},
+    ]  # fmt: skip
+    assert [error is None for error in errors] == [True, False, True]
+    assert errors[1].startswith("a value does not fit its column")
+
+
+def test_a_registry_that_does_not_answer_is_no_fault_of_the_record() -> None:
+    schema, later = avro(1, [field("n", "long")]), avro(2, [field("n", "long")])
+    known = Known(schema, later)
+    at = Decoding(known, schema)
+    known.down = True
+    with pytest.raises(RegistryError):
+        at.decode(pa.array([written(later, {"n": 1})], pa.binary()))
+    known.down = False
+    assert at.decode(pa.array([written(later, {"n": 1})], pa.binary())).field("v").to_pylist() == [{"n": 1}]
+
+
+def test_an_id_that_is_registered_later() -> None:
+    schema, later = avro(1, [field("n", "long")]), avro(2, [field("n", "long")])
+    known, now = Known(schema), [0.0]
+    at = Decoding(known, schema, lambda: now[0])
+    records = pa.array([written(later, {"n": 1})] * 3, pa.binary())
+    assert at.decode(records).field("v").to_pylist() == [None] * 3
+    assert known.asked == [2]
+    known.held[2] = later
+    now[0] = decoding.FORGET_S
+    assert at.decode(records).field("v").to_pylist() == [{"n": 1}] * 3
+
+
+def test_a_schema_that_refers_to_others() -> None:
+    item = json.dumps({"type": "record", "name": "shop.Item", "fields": [field("sku", "string")]})
+    schema = avro(1, [field("items", {"type": "array", "items": "shop.Item"})], ("shop.Item", item))
+    assert decoded(schema, written(schema, {"items": [{"sku": "a"}]})) == (
+        [{"items": [{"sku": "a"}]}],
+        [None],
+    )
+
+
+def test_a_schema_that_is_no_record() -> None:
+    schema = avro(1, "string")
+    assert decoded(schema, written(schema, "x")) == ([{"value": "x"}], [None])
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        (avro(1, [field("next", ["null", "Order"])]), "next: Order holds itself"),
+        (avro(1, []), "has no fields"),
+        (Schema(1, "AVRO", '{"type": "recrd"}'), "schema 1 is not Avro"),
+        (Schema(1, "JSON", "{"), "schema 1 is not JSON"),
+        (Schema(1, "JSON", "{}"), "declares no properties"),
+        (Schema(1, "JSON", '{"properties": {"a": {"$ref": "#"}}}'), "holds itself"),
+        (Schema(1, "PROTOBUF", "message {"), "schema 1 is not Protobuf"),
+        (Schema(1, "PROTOBUF", 'syntax = "proto3"; message A { A a = 1; }'), "A holds itself"),
+        (Schema(1, "XML", ""), "type XML"),
+    ],
+)
+def test_schemas_that_cannot_be_columns(schema: Schema, told: str) -> None:
+    with pytest.raises(NoColumns, match=told):
+        Decoding(Known(), schema)
+
+
+def test_json_schema() -> None:
+    tree = {
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer"},
+            "price": {"type": "number"},
+            "name": {"oneOf": [{"type": "null"}, {"type": "string"}]},
+            "tags": {"type": "array", "items": {"$ref": "#/$defs/tag"}},
+            "any": {},
+        },
+        "$defs": {"tag": {"type": "object", "properties": {"t": {"type": ["null", "boolean"]}}}},
+    }
+    schema = Schema(1, "JSON", json.dumps(tree))
+    rows = [
+        {"id": 1, "price": 2, "name": None, "tags": [{"t": True}, {"u": 1}], "any": {"x": [1]}, "more": 1},
+        {"id": "1"}, {"id": True}, {"id": 1 << 70}, [], {"tags": 1}, {"id": 2.0},
+    ]  # fmt: skip
+    found, errors = decoded(schema, *[frame(1, json.dumps(row).encode()) for row in rows], frame(1, b"{"))
+    nothing = dict.fromkeys(tree["properties"])
+    assert found[0] == {
+        "id": 1, "price": 2.0, "name": None, "tags": [{"t": True}, {"t": None}], "any": '{"x": [1]}',
+    }  # fmt: skip
+    assert found[1:] == [None, None, None, None, None, {**nothing, "id": 2}, None]
+    for error, told in zip(
+        errors[1:6],
+        ("not of type integer", "true", "does not fit", "[] is not an object", "1 is not an array"),
+        strict=True,
+    ):
+        assert told in error
+
+
+PROTO = """
+syntax = "proto3"; package shop; import "google/protobuf/timestamp.proto"; import "google/protobuf/wrappers.proto";
+message Order {
+  string id = 1; int64 count = 2; optional double price = 3; repeated string tags = 4; map<string, int32> sizes = 5;
+  Kind kind = 6; Item item = 7; google.protobuf.Timestamp at = 8; google.protobuf.StringValue note = 9; uint64 big = 10;
+  message Item { bytes raw = 1; }
+  enum Kind { NONE = 0; NEW = 1; }
+}
+message Other { string id = 1; }
+"""
+
+
+def test_protobuf() -> None:
+    schema = Schema(1, "PROTOBUF", PROTO)
+    from barnabas.registry.formats.protobuf import read_protobuf
+
+    held = descriptor_pb2.FileDescriptorProto()
+    read_protobuf(PROTO).descriptor.CopyToProto(held)
+    pool = descriptor_pool.DescriptorPool()
+    for name in held.dependency:
+        pool.AddSerializedFile(descriptor_pool.Default().FindFileByName(name).serialized_pb)
+    pool.AddSerializedFile(held.SerializeToString())
+    made = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+    order = made(id="a", count=5, tags=["x"], sizes={"l": 2}, kind=1, big=(1 << 64) - 1)
+    order.item.raw = b"\xff"
+    order.at.seconds = 1
+    order.note.value = "n"
+    records = [
+        b"\0" + order.SerializeToString(),
+        b"\0" + made().SerializeToString(),
+        b"\2\2",
+        b"\2\4",
+        b"\0\xff",
+        b"",
+    ]
+    rows, errors = decoded(schema, *[frame(1, payload) for payload in records])
+    assert rows[0] == {
+        "id": "a", "count": 5, "price": None, "tags": ["x"], "sizes": [("l", 2)], "kind": "NEW", "item": {"raw": b"\xff"},
+        "at": datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "note": "n", "big": decimal.Decimal((1 << 64) - 1),
+    }  # fmt: skip
+    assert rows[1] == {
+        "id": "", "count": 0, "price": None, "tags": [], "sizes": [], "kind": "NONE", "item": None, "at": None, "note": None,
+        "big": decimal.Decimal(0),
+    }  # fmt: skip
+    assert rows[2:] == [None] * 4
+    for error, told in zip(
+        errors[2:],
+        ("a shop.Other, not a shop.Order", "names? a message that", "do not suit", "do not name"),
+        strict=True,
+    ):
+        assert told.replace("?", "") in error or told.replace("s?", "") in error
+
+
+ROWS = pa.struct(
+    [("id", pa.int64()), ("price", pa.decimal128(9, 2)), ("at", pa.timestamp("us", "UTC")), ("tags", pa.list_(pa.string())),
+     ("sizes", pa.map_(pa.string(), pa.int32())), ("item", pa.struct([("sku", pa.string()), ("raw", pa.binary())]))]
+)  # fmt: skip
+
+
+def test_a_schema_made_of_fields_reads_what_it_wrote() -> None:
+    schema = Schema(7, "AVRO", schema_of(ROWS, "orders"))
+    rows = [
+        {"id": 1, "price": decimal.Decimal("1.50"), "at": MOMENT, "tags": ["a"], "sizes": [("l", 1)],
+         "item": {"sku": "s", "raw": b"r"}},
+        dict.fromkeys(ROWS.names),
+    ]  # fmt: skip
+    made = Encoding(schema).encode(pa.array(rows, ROWS))
+    assert made.field("error").to_pylist() == [None, None]
+    records = made.field("v").to_pylist()
+    assert decoded(schema, *records) == (rows, [None, None])
+    schema_id, payload = unframe(records[0])
+    read = fastavro.schemaless_reader(
+        io.BytesIO(payload), fastavro.parse_schema(json.loads(schema.text)), None
+    )
+    assert (schema_id, read["price"], read["at"]) == (7, decimal.Decimal("1.50"), MOMENT)
+
+
+def test_a_row_that_does_not_suit_its_schema() -> None:
+    schema = avro(
+        1, [field("id", "int"), field("kind", {"type": "enum", "name": "K", "symbols": ["A"]}, default="A")]
+    )
+    rows = pa.array(
+        [
+            {"id": 1, "kind": "A"},
+            {"id": 1 << 40, "kind": "A"},
+            {"id": 1, "kind": "B"},
+            {"id": None, "kind": "A"},
+        ]
+    )
+    made = Encoding(schema).encode(rows)
+    assert [value is None for value in made.field("v").to_pylist()] == [False, True, True, True]
+    assert all("do not suit schema 1" in error for error in made.field("error").to_pylist()[1:])
+
+
+def test_rows_as_json() -> None:
+    tree = {
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "name": {"type": "string", "maxLength": 3}},
+        "required": ["id"],
+    }
+    made = Encoding(Schema(3, "JSON", json.dumps(tree))).encode(
+        pa.array([{"id": 1, "name": None}, {"id": None, "name": "a"}, {"id": 1, "name": "long"}])
+    )
+    assert made.field("v").to_pylist() == [frame(3, b'{"id":1}'), None, None]
+    assert "/name" in made.field("error")[2].as_py()
+
+
+@pytest.mark.parametrize(
+    ("type", "told"),
+    [
+        (pa.struct([("a b", pa.int64())]), "a b is no name"),
+        (pa.struct([("a", pa.struct([("ä", pa.int64())]))]), "a.ä is no name"),
+        (pa.struct([("a", pa.duration("us"))]), "a is of type duration"),
+    ],
+)
+def test_fields_that_avro_cannot_hold(type: pa.StructType, told: str) -> None:
+    with pytest.raises(NoColumns, match=told):
+        schema_of(type, "x")
+
+
+def test_the_head_of_a_record() -> None:
+    assert unframe(frame((1 << 32) - 1, b"x")) == ((1 << 32) - 1, b"x")
+    with pytest.raises(NotFramed):
+        unframe(b"\1\0\0\0\1x")
