@@ -253,10 +253,13 @@ def registry(make: MakeBroker, folder: Path) -> Stage:
         ("order3", ', {"name": "note", "type": "string", "default": ""}'),
     ):
         (folder / f"{name}.avsc").write_text(ORDER % more)
+    note = ', {"name": "note", "type": ["null", "string"], "default": null}'
+    (folder / "gift.avsc").write_text(ORDER.replace("Order", "Gift") % note)
     service = RegistryProcess(stage.broker.bootstrap, folder / "registry.log").start()
     stage.cleanup.callback(service.end)
     service.await_writer()
-    stage.shell.replaced["barnabas schema"] = f"BARNABAS_REGISTRY={service.url} barnabas schema"
+    for name in ("schema", "produce", "consume"):
+        stage.shell.replaced[f"barnabas {name}"] = f"BARNABAS_REGISTRY={service.url} barnabas {name}"
     return stage
 
 
