@@ -49,7 +49,12 @@ class Load:
         self._topic = topic
         self._sent = 0
         self._ends = threading.Event()
-        settings = {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 2}
+        settings = {
+            "bootstrap.servers": cluster.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            **cluster.client,
+        }
         self._producer = Producer({**settings, **config})
         self._thread = threading.Thread(target=self._run)
 
@@ -84,7 +89,7 @@ class Load:
 
 def read(cluster: Cluster, topic: str, partitions: int = 1) -> list[bytes]:
     """All values of a topic, to its present end."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused"})
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused", **cluster.client})
     places = [TopicPartition(topic, index, 0) for index in range(partitions)]
     ends = {
         index: consumer.get_watermark_offsets(places[index], timeout=30)[1] for index in range(partitions)

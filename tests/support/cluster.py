@@ -46,8 +46,12 @@ class Cluster:
         chroot: str = "/cluster",
         options: dict[str, str] | None = None,
         racks: dict[int, str] | None = None,
+        security_protocol: str = "PLAINTEXT",
+        client: dict[str, str] | None = None,
     ) -> None:
+        """client: what clients of the cluster need besides its addresses."""
         self.folder = folder
+        self.client = client or {}
         self.brokers: dict[int, BrokerProcess] = {}
         for broker_id in range(1, brokers + 1):
             port = free_port()
@@ -61,6 +65,7 @@ class Cluster:
                 "transaction.state.log.num.partitions": "5",
                 "transaction.state.log.replication.factor": str(min(brokers, 3)),
                 "transaction.state.log.min.isr": "1",
+                "listeners": f"{security_protocol}://127.0.0.1:{port}",
                 "group.initial.rebalance.delay.ms": "0",
                 **(options or {}),
             }
@@ -87,7 +92,7 @@ class Cluster:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 10_000})
+        return AdminClient({"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 10_000, **self.client})
 
     def topic(self, name: str, admin: AdminClient | None = None) -> TopicMetadata:
         """What the cluster says of a topic."""

@@ -70,7 +70,9 @@ class BrokerProcess:
         return self.process.pid
 
     def start(self) -> BrokerProcess:
-        command = [sys.executable, "-m", "barnabas", "start", "--listen", self.bootstrap]
+        command = [sys.executable, "-m", "barnabas", "start"]
+        if "listeners" not in self.options:
+            command += ["--listen", self.bootstrap]
         if "log.dirs" not in self.options:
             command += ["--data", str(self.data_dir)]
         for name, value in self.options.items():

@@ -49,6 +49,7 @@ from barnabas.config.option import ConfigError
 from barnabas.cores.fetch import SessionCache
 from barnabas.cores.znode_layout import sanitize
 from barnabas.runtime.machine import Machine
+from barnabas.security.between import BetweenBrokers
 from barnabas.security.folder import FolderError, read_users
 from barnabas.security.sasl.listener import SaslListener
 from barnabas.security.tls import TlsListener
@@ -98,6 +99,7 @@ class BrokerServer:
 
     services: Services
     dispatcher: Dispatcher
+    _between: BetweenBrokers
 
     def __init__(
         self,
@@ -121,6 +123,7 @@ class BrokerServer:
 
     async def start(self) -> None:
         """Raises StartError."""
+        self._between = self._new_between()
         turn = Turn(asyncio.get_running_loop())
         partitions = Partitions(turn, self.config, self.machine)
         partitions.on_all_offline = self._all_offline
@@ -175,7 +178,7 @@ class BrokerServer:
         """Make every part that handlers use, each with what it needs of the others."""
         config, clock, loop = self.config, self.clock, turn.loop
         endpoints = Endpoints(config, controller.node_id, lambda: controller.image.brokers)
-        peers = Peers(controller.node_id, endpoints.between_brokers, self.machine.connect)
+        peers = Peers(controller.node_id, endpoints.between_brokers, self.machine.connect, self._between)
         quotas = Quotas(config, clock)
         groups = GroupCoordinator(config, loop, clock, controller, partitions)
         producer_ids = ProducerIds(lambda: controller.tree, controller.node_id)
@@ -222,6 +225,13 @@ class BrokerServer:
             authorizer=self._authorizer(controller, listeners),
             fetch_bytes_max=config.get(broker_network.FETCH_MAX_BYTES),
         )
+
+    def _new_between(self) -> BetweenBrokers:
+        """How to connect to other brokers. Raises StartError."""
+        try:
+            return BetweenBrokers(self.config)
+        except ConfigError as error:
+            raise StartError(f"the listener for brokers: {error}") from error
 
     def _authorizer(self, controller: Controller, listeners: Listeners) -> Authorizer | None:
         """None unless the configuration asks for one."""

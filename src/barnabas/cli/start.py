@@ -135,6 +135,12 @@ def overrides_from(options: argparse.Namespace) -> dict[str, str]:
     if (options.config is None or options.secure is not None) and not given & ADDRESS_OPTIONS:
         # Without a password everybody who reaches the port may read and write: nobody does unless it is opened.
         overrides["listeners"] = f"{protocol}://localhost:{DEFAULT_PORT}"
+    if options.secure is not None and not given & {
+        "inter.broker.listener.name",
+        "security.inter.broker.protocol",
+    }:
+        between = folder.between_options(options.secure.expanduser().absolute())
+        overrides = {**between, **overrides}
     if not given & {"log.dirs", "log.dir"}:
         overrides["log.dirs"] = str(default_data_dir())
     return overrides

@@ -82,6 +82,7 @@ SECURITY_INTER_BROKER_PROTOCOL: Final = IDENTITY.string(
     "PLAINTEXT",
     "Security protocol between brokers, when no listener is named.",
     choices=_PROTOCOLS,
+    mark=WORKS,
 )
 LOG_DIR: Final = IDENTITY.strings(
     "log.dir",
@@ -164,10 +165,11 @@ IDENTITY.long(
     lo=0,
     mark=IGNORED,
 )
-IDENTITY.strings(
+CONFIG_PROVIDERS: Final = IDENTITY.strings(
     "config.providers",
     (),
-    "Names of Java config providers; `${env:NAME}` needs none here.",
+    "Names of config providers, each with a `config.providers.NAME.class`: `FileConfigProvider`, `DirectoryConfigProvider` "
+    "or `EnvVarConfigProvider`. `file`, `dir` and `env` need not be declared.",
     mode=Mode.CLUSTER,
-    mark=IGNORED,
+    mark=WORKS,
 )

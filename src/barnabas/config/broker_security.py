@@ -37,7 +37,11 @@ SASL_ENABLED_MECHANISMS: Final = SECURITY.strings(
     mark=WORKS,
 )
 SASL_MECHANISM_INTER_BROKER_PROTOCOL: Final = SECURITY.string(
-    "sasl.mechanism.inter.broker.protocol", "GSSAPI", "SASL mechanism between brokers.", mode=PER_BROKER
+    "sasl.mechanism.inter.broker.protocol",
+    "GSSAPI",
+    "SASL mechanism between brokers: PLAIN or one of SCRAM's.",
+    mode=PER_BROKER,
+    mark=WORKS,
 )
 SECURITY.string(
     "sasl.mechanism.controller.protocol",
@@ -251,6 +255,7 @@ SSL_ENDPOINT_IDENTIFICATION_ALGORITHM: Final = SECURITY.string(
     "https",
     "Whether host names are checked when this broker connects; empty means no.",
     mode=PER_BROKER,
+    mark=WORKS,
 )
 SECURITY.string_or_null("ssl.provider", "Java security provider.", mode=PER_BROKER, mark=IGNORED)
 SECURITY.string("ssl.keymanager.algorithm", "SunX509", "Java key manager.", mode=PER_BROKER, mark=IGNORED)

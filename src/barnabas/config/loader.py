@@ -6,8 +6,6 @@ a bad value raises ConfigError.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +16,7 @@ from barnabas.config.broker_options import BROKER, TOPIC_SYNONYM, listener_base_
 from barnabas.config.listeners import Listener, parse_listeners, parse_protocol_map
 from barnabas.config.option import ConfigError, Option, refused
 from barnabas.config.properties import parse_properties
+from barnabas.config.providers import Providers, is_parameter
 from barnabas.config.topic_options import TOPIC
 
 T = TypeVar("T")
@@ -28,8 +27,6 @@ PORT_MAX: Final = 65535
 MS_PER_MINUTE: Final = 60_000
 MS_PER_HOUR: Final = 3_600_000
 EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
-
-_ENVIRONMENT: Final = re.compile(r"\$\{env:([^}]*)\}")
 
 
 class BrokerConfig:
@@ -115,6 +112,17 @@ class BrokerConfig:
         return parse_listeners(option.name, self.get(option) or (), protocols)
 
     @property
+    def inter_broker_listener(self) -> Listener | None:
+        """The listener that brokers use among themselves: the one that is named, else the first with
+        security.inter.broker.protocol; None where no listener is for brokers."""
+        name = self.get(broker_identity.INTER_BROKER_LISTENER_NAME)
+        protocol = self.get(broker_identity.SECURITY_INTER_BROKER_PROTOCOL)
+        for listener in self.listeners:
+            if listener.name == name.upper() if name else listener.security_protocol == protocol:
+                return listener
+        return None
+
+    @property
     def logger_levels(self) -> dict[str, int]:
         """The levels of single loggers, by their names (logger.NAME)."""
         return log_levels.levels_in(self.static)
@@ -185,6 +193,13 @@ class BrokerConfig:
         inter_broker = self.get(broker_identity.INTER_BROKER_LISTENER_NAME)
         if inter_broker is not None and inter_broker.upper() not in names:
             raise refused("inter.broker.listener.name", inter_broker, f"must be {known}")
+        protocol = broker_identity.SECURITY_INTER_BROKER_PROTOCOL
+        if inter_broker is not None and self.is_set(protocol):
+            raise refused(
+                protocol.name, self.get(protocol), "must not be set together with inter.broker.listener.name"
+            )
+        if self.is_set(protocol) and self.inter_broker_listener is None:
+            raise refused(protocol.name, self.get(protocol), "must be the protocol of one of listeners")
         low, high = broker_groups.GROUP_MIN_SESSION_TIMEOUT_MS, broker_groups.GROUP_MAX_SESSION_TIMEOUT_MS
         if self.get(low) > self.get(high):
             raise refused(
@@ -209,14 +224,15 @@ def load(file: Path | None = None, overrides: Mapping[str, str] = EMPTY) -> Brok
     """
     static: dict[str, str] = {}
     warnings: list[str] = []
-    if file is not None:
-        for name, text, line in _read(file):
-            where = f"{file}:{line}"
-            if name in static:
-                warnings.append(f"{where}: {name} is set again; the last value counts")
-            _take(where, name, text, static, warnings)
+    lines = [] if file is None else _read(file)
+    providers = Providers({**{name: text for name, text, _ in lines}, **overrides})
+    for name, text, line in lines:
+        where = f"{file}:{line}"
+        if name in static:
+            warnings.append(f"{where}: {name} is set again; the last value counts")
+        _take(where, name, text, static, warnings, providers)
     for name, text in overrides.items():
-        _take("command line", name, text, static, warnings)
+        _take("command line", name, text, static, warnings, providers)
     _honour_old_addresses(static)
     try:
         return BrokerConfig(static, tuple(warnings))
@@ -249,8 +265,12 @@ def _read(file: Path) -> list[tuple[str, str, int]]:
         raise ConfigError(f"{file}: {error}") from None
 
 
-def _take(where: str, name: str, text: str, static: dict[str, str], warnings: list[str]) -> None:
+def _take(
+    where: str, name: str, text: str, static: dict[str, str], warnings: list[str], providers: Providers
+) -> None:
     """Check one setting and add it to `static`, or to `warnings` when it has no effect."""
+    if is_parameter(name):
+        return
     if name in OLD_ADDRESSES:
         static[name] = text.strip()
         return
@@ -266,20 +286,11 @@ def _take(where: str, name: str, text: str, static: dict[str, str], warnings: li
         warnings.append(f"{where}: {_why_unknown(name)}")
         return
     try:
-        expanded = _ENVIRONMENT.sub(_from_environment, text.strip())
+        expanded = providers.expand(text.strip())
         option.parse(expanded)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     static[name] = expanded
-
-
-def _from_environment(match: re.Match[str]) -> str:
-    name = match.group(1)
-    if name not in os.environ:
-        raise ConfigError(
-            f"environment variable {name} is not set, which the value {match.group(0)} asks for"
-        )
-    return os.environ[name]
 
 
 def _why_unknown(name: str) -> str:

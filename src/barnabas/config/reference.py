@@ -20,7 +20,8 @@ This page is generated from the declarations in `src/barnabas/config` by
 
 A broker reads a `server.properties` with Kafka's option names (`barnabas start --config FILE`), and
 `-o name=value` on the command line wins over the file. `${env:NAME}` in a value stands for an environment
-variable. Options that are not known or that Kafka has retired are accepted with a warning. A bad value stops the
+variable, `${file:PATH:KEY}` for a key of a properties file, `${dir:PATH:NAME}` for a file of a folder.
+Options that are not known or that Kafka has retired are accepted with a warning. A bad value stops the
 start with one line that names the file and line, the option, the value and what is allowed.
 
 Some options may also be changed while the broker runs (`kafka-configs`, `barnabas` or any admin client). A topic's

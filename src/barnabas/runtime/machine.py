@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,8 +17,12 @@ READ_AHEAD_BYTES: Final = 1 << 20
 """How much a connection reads before somebody asks for it."""
 
 
-async def _connect_tcp(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection(host, port, limit=READ_AHEAD_BYTES)
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def _connect_tcp(host: str, port: int, tls: ssl.SSLContext | None) -> Streams:
+    name = None if tls is None else host
+    return await asyncio.open_connection(host, port, limit=READ_AHEAD_BYTES, ssl=tls, server_hostname=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,7 @@ class Machine:
     """(threads at most, their name) -> a pool, for work that the storage spreads over threads itself."""
     new_socket: Callable[[int, int], Any] = socket.socket
     """(family, kind) -> an unconnected socket to listen on."""
-    connect: Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = _connect_tcp
-    """(host, port) -> a connection to another process. Raises OSError."""
+    connect: Callable[[str, int, ssl.SSLContext | None], Awaitable[Streams]] = _connect_tcp
+    """(host, port, TLS or None) -> a connection to another process. Raises OSError."""
     open_tree: Callable[[], Awaitable[Any]] | None = None
     """Opens a session with a metadata tree (coordination.tree) in place of the one that is configured."""

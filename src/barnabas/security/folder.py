@@ -3,6 +3,7 @@
     ca.pem, ca-key.pem        the authority; its key makes further certificates and belongs on no server
     broker.pem                the broker's key and certificate
     users.properties          SCRAM credentials, from which no password can be had
+    broker.properties         the password with which brokers log in to each other
     clients/USER/...          files for that user's programs, with the password
 
 Files with keys or passwords can be read by their owner alone.
@@ -28,7 +29,10 @@ from barnabas.security.sasl.scram import (
 )
 
 ADMIN: Final = "admin"
+BROKER_USER: Final = "broker"
+"""Whom brokers are when they connect to each other."""
 CA, CA_KEY, BROKER, USERS, CLIENTS = "ca.pem", "ca-key.pem", "broker.pem", "users.properties", "clients"
+BROKER_LOGIN: Final = "broker.properties"
 MECHANISM: Final = "SCRAM-SHA-512"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 DEFAULT_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
@@ -53,6 +57,8 @@ def create(folder: Path, hosts: Sequence[str], users: Sequence[str]) -> list[str
             raise FolderError(
                 f"--user {user!r}: a name has no spaces, quotes, slashes, colons or equals signs"
             )
+        if user == BROKER_USER:
+            raise FolderError(f"--user {user}: this is the brokers' own user; choose another name")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (folder / CA).exists():
         try:
@@ -68,15 +74,23 @@ def create(folder: Path, hosts: Sequence[str], users: Sequence[str]) -> list[str
     write_private(folder / BROKER, key + certificate)
     known = read_users(folder / USERS) if (folder / USERS).exists() else {}
     fresh = [user for user in dict.fromkeys((ADMIN, *users)) if user not in known]
+    if BROKER_USER not in known:
+        password = secrets.token_urlsafe(PASSWORD_BYTES)
+        known[BROKER_USER] = _credentials(password)
+        write_private(folder / BROKER_LOGIN, f"password={password}\n".encode())
     for user in fresh:
         password = secrets.token_urlsafe(PASSWORD_BYTES)
-        known[user] = {
-            name: encode_credential(new_credential(name, password, os.urandom(SALT_BYTES), ITERATIONS_MIN))
-            for name in HASHES
-        }
+        known[user] = _credentials(password)
         _write_client(folder, user, password, f"{all_hosts[0]}:{DEFAULT_PORT}")
     write_private(folder / USERS, _users_text(known).encode())
     return fresh
+
+
+def _credentials(password: str) -> dict[str, str]:
+    return {
+        name: encode_credential(new_credential(name, password, os.urandom(SALT_BYTES), ITERATIONS_MIN))
+        for name in HASHES
+    }
 
 
 def options(folder: Path) -> dict[str, str]:
@@ -91,8 +105,26 @@ def options(folder: Path) -> dict[str, str]:
         "ssl.keystore.type": "PEM",
         "sasl.enabled.mechanisms": ",".join(HASHES),
         "authorizer.class.name": AUTHORIZER,
-        "super.users": f"User:{ADMIN}",
+        "super.users": f"User:{ADMIN};User:{BROKER_USER}",
         "scram.users.file": str(folder / USERS),
+    }
+
+
+def between_options(folder: Path) -> dict[str, str]:
+    """The broker options with which brokers of a folder trust each other; none for a folder of an older version.
+
+    They name the file with the password: options are seen by everybody who lists processes.
+    """
+    file = folder / BROKER_LOGIN
+    if not file.is_file() or set(":{}") & set(str(file)):
+        return {}
+    return {
+        "security.inter.broker.protocol": "SASL_SSL",
+        "sasl.mechanism.inter.broker.protocol": MECHANISM,
+        "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        f'username="{BROKER_USER}" password="${{file:{file}:password}}";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / CA),
     }
 
 

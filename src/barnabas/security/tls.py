@@ -47,7 +47,7 @@ class TlsListener:
         """Raises ConfigError."""
         self._options = ListenerOptions(config, listener)
         self.listener = listener
-        self._seen = self._state()
+        self._seen = state_of(self._options)
         self.context, self._rules = self._make()
         self._subject = self._own_subject()
         for path in stores.files_of(self._options):
@@ -60,7 +60,7 @@ class TlsListener:
     def refresh(self) -> None:
         """Make the context again when options or files have changed; what is wrong with them leaves the old one."""
         try:
-            seen = self._state()
+            seen = state_of(self._options)
             if seen == self._seen:
                 return
             self._seen = seen
@@ -83,81 +83,19 @@ class TlsListener:
         name = names.map_subject(self._rules, names.subject_of(certificate))
         return None if name is None else f"User:{name}"
 
-    def _state(self) -> object:
-        """Differs when an option or a file has changed."""
-        files = []
-        for path in stores.files_of(self._options):
-            try:
-                found = os.stat(path)
-            except OSError as error:
-                raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-            files.append((path, found.st_mtime_ns, found.st_ino, found.st_size))
-        return self._options.as_dict(*TLS_OPTIONS), files
-
     def _make(self) -> tuple[ssl.SSLContext, tuple[names.Rule, ...]]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
-        self._set_versions(context)
-        self._load_key(context)
-        self._load_trusted(context)
-        return context, names.parse_rules(self._options.get(options.SSL_PRINCIPAL_MAPPING_RULES))
-
-    def _set_versions(self, context: ssl.SSLContext) -> None:
-        option = options.SSL_ENABLED_PROTOCOLS
-        wanted = self._options.get(option)
-        usable = [VERSIONS[name] for name in wanted if name in VERSIONS]
-        if not usable:
-            raise refused(option.name, ",".join(wanted), f"must name some of {', '.join(VERSIONS)}")
-        suites = self._options.get(options.SSL_CIPHER_SUITES)
-        if suites and not TLS_1_3_SUITES & set(suites):
-            usable = [version for version in usable if version is ssl.TLSVersion.TLSv1_2] or usable
-        context.minimum_version, context.maximum_version = min(usable), max(usable)
-        older = [openssl_name(suite) for suite in suites if suite not in TLS_1_3_SUITES]
-        if not suites:
-            return
-        if not older:  # TLS 1.3 alone is named
-            context.minimum_version = ssl.TLSVersion.TLSv1_3
-            return
-        try:
-            context.set_ciphers(":".join(older))
-        except ssl.SSLError:
-            raise refused(
-                options.SSL_CIPHER_SUITES.name,
-                ",".join(suites),
-                "none of these suites is one that OpenSSL has",
-            ) from None
-
-    def _load_key(self, context: ssl.SSLContext) -> None:
-        material = stores.key_material(self._options)
-        option = self._options.name_of(options.SSL_KEYSTORE_LOCATION)
-        with stores.as_file(material.pem) as path:
-            try:
-                context.load_cert_chain(path, password=lambda: material.password or "")
-            except ssl.SSLError as error:
-                why = error.reason or "no private key and certificate that belong together"
-                raise ConfigError(
-                    f"{option}: the key and certificates cannot be used ({why}); is ssl.key.password right, and are key "
-                    "and certificate a pair?"
-                ) from None
-
-    def _load_trusted(self, context: ssl.SSLContext) -> None:
+        set_versions(self._options, context)
+        load_key(self._options, context)
         wanted = self._options.get(options.SSL_CLIENT_AUTH)
-        pem = stores.trusted(self._options)
-        if pem is None:
-            if wanted != "none":
-                raise ConfigError(
-                    f"ssl.client.auth={wanted} needs certificates to check clients against; set ssl.truststore.location"
-                )
-            return
-        with stores.as_file(pem) as path:
-            try:
-                context.load_verify_locations(path)
-            except ssl.SSLError as error:
-                option = self._options.name_of(options.SSL_TRUSTSTORE_LOCATION)
-                raise ConfigError(f"{option}: no certificates can be read there ({error.reason})") from None
-        context.verify_mode = VERIFY[wanted]
-        if stores.CRL_BEGIN in pem:
-            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+        if load_trusted(self._options, context):
+            context.verify_mode = VERIFY[wanted]
+        elif wanted != "none":
+            raise ConfigError(
+                f"ssl.client.auth={wanted} needs certificates to check clients against; set ssl.truststore.location"
+            )
+        return context, names.parse_rules(self._options.get(options.SSL_PRINCIPAL_MAPPING_RULES))
 
     # --- replacing ---------------------------------------------------------------------------------------
 
@@ -189,6 +127,76 @@ class TlsListener:
             raise ConfigError(
                 f"it is no longer valid for {gone}; ssl.allow.san.changes=true would allow that"
             )
+
+
+def state_of(listener: ListenerOptions) -> object:
+    """Differs when a TLS option or file of the listener has changed. Raises ConfigError for a file that has gone."""
+    files = []
+    for path in stores.files_of(listener):
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+        files.append((path, found.st_mtime_ns, found.st_ino, found.st_size))
+    return listener.as_dict(*TLS_OPTIONS), files
+
+
+def set_versions(listener: ListenerOptions, context: ssl.SSLContext) -> None:
+    """Give a context the listener's TLS versions and cipher suites. Raises ConfigError."""
+    option = options.SSL_ENABLED_PROTOCOLS
+    wanted = listener.get(option)
+    usable = [VERSIONS[name] for name in wanted if name in VERSIONS]
+    if not usable:
+        raise refused(option.name, ",".join(wanted), f"must name some of {', '.join(VERSIONS)}")
+    suites = listener.get(options.SSL_CIPHER_SUITES)
+    if suites and not TLS_1_3_SUITES & set(suites):
+        usable = [version for version in usable if version is ssl.TLSVersion.TLSv1_2] or usable
+    context.minimum_version, context.maximum_version = min(usable), max(usable)
+    older = [openssl_name(suite) for suite in suites if suite not in TLS_1_3_SUITES]
+    if not suites:
+        return
+    if not older:  # TLS 1.3 alone is named
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        return
+    try:
+        context.set_ciphers(":".join(older))
+    except ssl.SSLError:
+        raise refused(
+            options.SSL_CIPHER_SUITES.name,
+            ",".join(suites),
+            "none of these suites is one that OpenSSL has",
+        ) from None
+
+
+def load_key(listener: ListenerOptions, context: ssl.SSLContext) -> None:
+    """Give a context the listener's key and certificates. Raises ConfigError."""
+    material = stores.key_material(listener)
+    option = listener.name_of(options.SSL_KEYSTORE_LOCATION)
+    with stores.as_file(material.pem) as path:
+        try:
+            context.load_cert_chain(path, password=lambda: material.password or "")
+        except ssl.SSLError as error:
+            why = error.reason or "no private key and certificate that belong together"
+            raise ConfigError(
+                f"{option}: the key and certificates cannot be used ({why}); is ssl.key.password right, and are key "
+                "and certificate a pair?"
+            ) from None
+
+
+def load_trusted(listener: ListenerOptions, context: ssl.SSLContext) -> bool:
+    """Give a context what the listener trusts; False where its options name nothing. Raises ConfigError."""
+    pem = stores.trusted(listener)
+    if pem is None:
+        return False
+    with stores.as_file(pem) as path:
+        try:
+            context.load_verify_locations(path)
+        except ssl.SSLError as error:
+            option = listener.name_of(options.SSL_TRUSTSTORE_LOCATION)
+            raise ConfigError(f"{option}: no certificates can be read there ({error.reason})") from None
+    if stores.CRL_BEGIN in pem:
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    return True
 
 
 def openssl_name(suite: str) -> str:

@@ -68,7 +68,7 @@ class Node:
             entropy=SeededEntropy(random.Random(self.chance.random())),
             new_pool=SameThread,
             new_socket=self.network.new_socket,
-            connect=lambda host, port: connect(self.loop, self.network, self.name, host, port),
+            connect=lambda host, port, _: connect(self.loop, self.network, self.name, host, port),
             open_tree=self.open_tree,
         )
         texts = {

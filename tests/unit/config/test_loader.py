@@ -258,3 +258,54 @@ def test_prefixes() -> None:
     assert config.with_prefix("listener.name.plaintext.") == {"ssl.client.auth": "required"}
     assert config.get(ADVERTISED_LISTENERS) is None
     assert config.get(LISTENERS) == ("PLAINTEXT://:9092",)
+
+
+def test_config_providers(tmp_path: Path) -> None:
+    """Kafka's file, directory and environment providers, under their own names and under declared ones."""
+    secrets = tmp_path / "secrets.properties"
+    secrets.write_text("keystore=from a file\nhome = /data/f\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "password").write_text("from a folder")
+    config = tmp_path / "server.properties"
+    config.write_text(
+        "config.providers=vault,here\n"
+        "config.providers.vault.class=org.apache.kafka.common.config.provider.FileConfigProvider\n"
+        f"config.providers.vault.param.allowed.paths=/nowhere,{tmp_path}\n"
+        "config.providers.here.class=org.apache.kafka.common.config.provider.DirectoryConfigProvider\n"
+        f"ssl.keystore.password=${{vault:{secrets}:keystore}}\n"
+        f"ssl.key.password=<${{here:{tmp_path / 'folder'}:password}}>\n"
+        f"log.dirs=${{file:{secrets}:home}}/a\n"
+        "broker.rack=${unknown:x:y}\n"
+    )
+    loaded = load(config)
+    assert loaded.warnings == ()
+    assert loaded["ssl.keystore.password"] == "from a file"
+    assert loaded["ssl.key.password"] == "<from a folder>"
+    assert loaded.log_dirs == (Path("/data/f/a"),)
+    assert loaded["broker.rack"] == "${unknown:x:y}"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("${file:/nowhere/x.properties:a}", "No such file"),
+        ("${file:HERE/secrets.properties:absent}", "has no key 'absent'"),
+        ("${file::absent}", "names no file"),
+        ("${dir:HERE:..}", "not the name of a file"),
+        ("${only:HERE/../elsewhere:a}", "does not allow"),
+        ("${narrow:HOME}", "does not allow HOME"),
+    ],
+)
+def test_what_a_provider_refuses(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "secrets.properties").write_text("a=b\n")
+    options = {
+        "config.providers": "only,narrow",
+        "config.providers.only.class": "FileConfigProvider",
+        "config.providers.only.param.allowed.paths": str(tmp_path),
+        "config.providers.narrow.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+        "config.providers.narrow.param.allowlist.pattern": "KAFKA_.*",
+    }
+    with pytest.raises(ConfigError, match=why):
+        load(None, {**options, "broker.rack": text.replace("HERE", str(tmp_path))})
+    with pytest.raises(ConfigError, match="must be one of"):
+        load(None, {"config.providers": "x", "config.providers.x.class": "com.example.Vault"})

@@ -65,8 +65,9 @@ class Endpoints:
         if broker is None:
             return None
         name = self._config.get(broker_identity.INTER_BROKER_LISTENER_NAME)
+        protocol = self._config.get(broker_identity.SECURITY_INTER_BROKER_PROTOCOL)
         for endpoint in broker.endpoints:
-            if endpoint.listener == name or (name is None and endpoint.security_protocol == "PLAINTEXT"):
+            if endpoint.listener == name.upper() if name else endpoint.security_protocol == protocol:
                 return endpoint.host, endpoint.port
         return None
 

@@ -3,32 +3,69 @@
 A PeerConnection sends requests and gives each its answer, in the order in which they were sent (Kafka's rule). `Peers` keeps
 one per broker for what is asked now and then; a follower's fetches have a connection of their own, since they wait.
 Brokers of one cluster know each other's versions: each request names the version that it is sent in.
+
+Where the listener for brokers asks for TLS and a login, `security/between.py` says how. A broker that refuses this one's
+certificate or login, or whose own certificate is not trusted here, is named once in the log and tried again every
+REFUSED_REST_S.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from barnabas.config.option import ConfigError
+from barnabas.security.sasl.client import ClientLogin, LoginRefused
+from barnabas.wire.errors import ErrorCode
 from barnabas.wire.header import decode_response_header, encode_request_parts
 from barnabas.wire.messages import response_class
+from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.wire.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.wire.primitives import WireError
 from barnabas.wire.schema import Message
 
 Address = tuple[str, int]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Connect = Callable[[str, int], Awaitable[Streams]]
+Connect = Callable[[str, int, ssl.SSLContext | None], Awaitable[Streams]]
+Note = Callable[[str | None], None]
+"""Called with the reason when a broker refuses this one, or is not trusted; with None when it answers."""
 T = TypeVar("T")
 
+log = logging.getLogger("barnabas.peers")
+
 CONNECT_TIMEOUT_S: Final = 5.0
+LOGIN_TIMEOUT_S: Final = 10.0
+REFUSED_REST_S: Final = 2.0
 RESPONSE_BYTES_MAX: Final = 1 << 30
+HANDSHAKE_VERSION: Final = 1
+AUTHENTICATE_VERSION: Final = 2
+RENEWED_AT: Final = 0.8
+"""The part of a login's lifetime after which it is renewed."""
+
+
+LOGIN_APIS: Final = frozenset((SaslHandshakeRequest.API_KEY, SaslAuthenticateRequest.API_KEY))
 
 
 class PeerLost(Exception):
     """A broker cannot be reached, or the connection to it broke: what was asked may have been done or not."""
+
+
+class PeerRefused(PeerLost):
+    """A broker and this one do not trust each other: a certificate or a password is wrong."""
+
+
+class Security(Protocol):
+    """How to connect to another broker (security/between.py)."""
+
+    def tls(self) -> ssl.SSLContext | None: ...
+
+    def login(self) -> ClientLogin | None: ...
 
 
 class _Pending(NamedTuple):
@@ -41,27 +78,56 @@ class _Pending(NamedTuple):
 class PeerConnection:
     """See the module. `open`, then `call` as often as wanted, `close`."""
 
-    def __init__(self, streams: Streams, client_id: str) -> None:
+    def __init__(
+        self, streams: Streams, client_id: str, new_login: Callable[[], ClientLogin | None], note: Note
+    ) -> None:
         self._reader, self._writer = streams
         self._client_id = client_id
+        self._new_login = new_login
+        self._note = note
         self._pending: deque[_Pending] = deque()
         self._next_id = 0
+        self._renew_s: float | None = None
+        """When the login has to be renewed, by the loop's clock; None for never."""
+        self._renewing = asyncio.Lock()
+        self._has_answered = False
         self.closed = False
         self._reading = asyncio.ensure_future(self._read())
 
     @classmethod
-    async def open(cls, connect: Connect, address: Address, client_id: str) -> PeerConnection:
-        """Raises PeerLost."""
+    async def open(
+        cls, connect: Connect, address: Address, client_id: str, security: Security, note: Note
+    ) -> PeerConnection:
+        """A connection that is logged in. Raises PeerLost."""
+        where = f"{address[0]}:{address[1]}"
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                return cls(await connect(*address), client_id)
+                streams = await connect(*address, security.tls())
+        except ssl.SSLCertVerificationError as error:
+            note(why := f"the certificate of the broker at {where} is not trusted: {error.verify_message}")
+            raise PeerRefused(why) from error
+        except ssl.SSLError as error:
+            note(why := f"no TLS with the broker at {where}: {error.reason or error}")
+            raise PeerRefused(why) from error
         except (OSError, TimeoutError) as error:
-            raise PeerLost(
-                f"no broker answers at {address[0]}:{address[1]}: {error or 'it takes too long'}"
-            ) from error
+            raise PeerLost(f"no broker answers at {where}: {error or 'it takes too long'}") from error
+        connection = cls(streams, client_id, security.login, note)
+        try:
+            await connection._log_in()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     async def call(self, request: Message, version: int, timeout_s: float) -> Any:
         """The answer. Raises PeerLost, also where none comes in time; the connection is of no more use then."""
+        if self._must_renew():
+            async with self._renewing:
+                if self._must_renew():
+                    await self._log_in()
+        return await self._ask(request, version, timeout_s)
+
+    async def _ask(self, request: Message, version: int, timeout_s: float) -> Any:
         if self.closed:
             raise PeerLost("the connection is closed")
         correlation_id = self._next_id
@@ -81,8 +147,51 @@ class PeerConnection:
             self.close("the caller has gone")
             raise
 
+    # --- the login -------------------------------------------------------------------------------------
+
+    def _must_renew(self) -> bool:
+        return self._renew_s is not None and asyncio.get_running_loop().time() >= self._renew_s
+
+    async def _log_in(self) -> None:
+        """Log in, or renew the login (KIP-368). Raises PeerLost; the connection is of no more use then."""
+        try:
+            login = self._new_login()
+            if login is not None:
+                lifetime_ms = await self._exchange(login)
+                self._renew_s = None
+                if lifetime_ms > 0:
+                    left_s = lifetime_ms * RENEWED_AT / 1000
+                    self._renew_s = asyncio.get_running_loop().time() + left_s
+        except (ConfigError, LoginRefused) as error:
+            self.close(str(error))
+            self._note(str(error))
+            raise PeerRefused(str(error)) from None
+
+    async def _exchange(self, login: ClientLogin) -> int:
+        """The lifetime of the login in ms, 0 for no end. Raises LoginRefused, PeerLost."""
+        handshake = SaslHandshakeRequest(mechanism=login.mechanism)
+        found = await self._ask(handshake, HANDSHAKE_VERSION, LOGIN_TIMEOUT_S)
+        if found.error_code:
+            offered = ", ".join(found.mechanisms or ()) or "none"
+            raise LoginRefused(f"a broker does not take logins by {login.mechanism}, only by {offered}")
+        token: bytes | None = login.first()
+        lifetime_ms = 0
+        while token is not None:
+            request = SaslAuthenticateRequest(auth_bytes=token)
+            answer = await self._ask(request, AUTHENTICATE_VERSION, LOGIN_TIMEOUT_S)
+            if answer.error_code:
+                why = answer.error_message or ErrorCode(answer.error_code).name
+                raise LoginRefused(
+                    f"a broker refuses the login of {login.user!r} by {login.mechanism}: {why}"
+                )
+            lifetime_ms = answer.session_lifetime_ms
+            token = login.answer(bytes(answer.auth_bytes))
+        return lifetime_ms
+
+    # --- answers ---------------------------------------------------------------------------------------
+
     def close(self, why: str = "closed") -> None:
-        """End it; whoever still waits gets PeerLost."""
+        """End it; callers that still wait get PeerLost."""
         if self.closed:
             return
         self.closed = True
@@ -103,6 +212,10 @@ class PeerConnection:
                 if not 4 <= size <= RESPONSE_BYTES_MAX:
                     raise WireError(f"the peer announced {size} bytes")
                 self._answer(await self._reader.readexactly(size))
+        except ssl.SSLError as error:  # TLS 1.3: only now does the peer say that it wants another certificate
+            why = f"a broker ended the TLS connection: {error.reason or error}"
+            if not self._has_answered:
+                self._note(why)
         except (OSError, asyncio.IncompleteReadError, WireError) as error:
             why = str(error) or why
         finally:
@@ -117,6 +230,9 @@ class PeerConnection:
         if answered != pending.correlation_id:
             raise WireError(f"the peer answered request {answered} instead of {pending.correlation_id}")
         found = pending.response.decode(view, pending.version, position)
+        if not self._has_answered and pending.response.API_KEY not in LOGIN_APIS:
+            self._has_answered = True
+            self._note(None)
         if not pending.answer.done():
             pending.answer.set_result(found)
 
@@ -129,11 +245,15 @@ class Peers:
         node_id: int,
         address_of: Callable[[int], Address | None],
         connect: Connect,
+        security: Security,
     ) -> None:
         """address_of: where a live broker listens for brokers; None for one that is not alive."""
         self._client_id = f"broker-{node_id}"
         self._address_of = address_of
         self._connect = connect
+        self._security = security
+        self._refusals: dict[int, tuple[str, float]] = {}
+        """By broker that does not trust this one, or the reverse: why, and when to try again."""
         self._connections: dict[int, tuple[Address, PeerConnection]] = {}
         self._opening: dict[int, asyncio.Lock] = {}
 
@@ -142,7 +262,30 @@ class Peers:
         address = self._address_of(broker)
         if address is None:
             raise PeerLost(f"broker {broker} is not alive")
-        return await PeerConnection.open(self._connect, address, client_id or self._client_id)
+        why, until_s = self._refusals.get(broker, ("", 0.0))
+        if asyncio.get_running_loop().time() < until_s:
+            raise PeerRefused(why)
+        return await PeerConnection.open(
+            self._connect,
+            address,
+            client_id or self._client_id,
+            self._security,
+            partial(self._note, broker),
+        )
+
+    def _note(self, broker: int, why: str | None) -> None:
+        """A broker and this one do not trust each other, or do so again: one line of the log for each change."""
+        before = self._refusals.pop(broker, ("", 0.0))[0]
+        if why is None:
+            if before:
+                log.info("the connection to a broker is trusted again", extra={"broker": broker})
+            return
+        self._refusals[broker] = why, asyncio.get_running_loop().time() + REFUSED_REST_S
+        if why != before:
+            log.error(
+                "no connection to another broker; it is tried again",
+                extra={"broker": broker, "reason": why},
+            )
 
     async def call(self, broker: int, request: Message, version: int, timeout_s: float = 30.0) -> Any:
         """A broker's answer. Raises PeerLost."""

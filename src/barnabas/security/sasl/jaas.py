@@ -11,9 +11,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from barnabas.config.broker_security import SASL_JAAS_CONFIG
 from barnabas.config.option import ConfigError
+
+if TYPE_CHECKING:
+    from barnabas.security.listener_options import ListenerOptions
 
 FILE_PROPERTY: Final = "java.security.auth.login.config"
 SECTION: Final = "KafkaServer"
@@ -71,6 +75,25 @@ def section_entries(path: str, listener: str) -> list[Entry]:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     return sections.get(f"{listener.lower()}.{SECTION}") or sections.get(SECTION) or []
+
+
+def entry_of(options: ListenerOptions, mechanism: str, module: str, file: str | None) -> Entry | None:
+    """A listener's entry for a mechanism: from `sasl.jaas.config`, else from the JAAS file; None where neither has one.
+
+    module: the end of the login module's class; entries of other modules do not count. Raises ConfigError.
+    """
+    text = options.get(SASL_JAAS_CONFIG, mechanism)
+    if text is not None:
+        try:
+            entry = parse_entry(text)
+        except ConfigError as error:
+            raise ConfigError(f"{options.name_of(SASL_JAAS_CONFIG, mechanism)}: {error}") from None
+        return entry if entry[""].endswith(module) else None
+    if file is not None:
+        for entry in section_entries(file, options.listener):
+            if entry[""].endswith(module):
+                return entry
+    return None
 
 
 def users_of(entry: Entry) -> dict[str, str]:

@@ -165,18 +165,15 @@ class SaslListener:
 
     def _jaas_entry(self, mechanism: str, module: str, *, needed: bool = True) -> jaas.Entry:
         option = options.SASL_JAAS_CONFIG
-        text = self.options.get(option, mechanism)
-        name = self.options.name_of(option, mechanism)
-        if text is not None:
-            try:
-                entry: jaas.Entry = self._once(f"{mechanism} users", text, lambda: jaas.parse_entry(text))
-            except ConfigError as error:
-                raise ConfigError(f"{name}: {error}") from None
+        made_of = self.options.get(option, mechanism)
+        if made_of is not None:
+            entry: jaas.Entry | None = self._once(
+                f"{mechanism} users", made_of, lambda: jaas.entry_of(self.options, mechanism, module, None)
+            )
+        else:
+            entry = jaas.entry_of(self.options, mechanism, module, self._jaas_file)
+        if entry is not None:
             return entry
-        if self._jaas_file is not None:
-            for entry in jaas.section_entries(self._jaas_file, self.options.listener):
-                if entry[""].endswith(module):
-                    return entry
         if not needed:
             return {}
         prefix = f"listener.name.{self.options.listener.lower()}.{mechanism.lower()}"

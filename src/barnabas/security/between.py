@@ -1,0 +1,105 @@
+"""How a broker connects to the other brokers of its cluster: which listener it uses, TLS as a client, the login.
+
+The options are those of the listener that brokers use among themselves, read again for each connection: its keystore is the
+certificate that this broker shows, its truststore says which brokers it believes, its JAAS entry holds the user.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from barnabas.config import broker_security as options
+from barnabas.config.option import ConfigError
+from barnabas.security.listener_options import ListenerOptions
+from barnabas.security.sasl import jaas
+from barnabas.security.sasl.client import MECHANISMS, PLAIN, ClientLogin, new_login
+from barnabas.security.tls import load_key, load_trusted, set_versions, state_of
+
+if TYPE_CHECKING:
+    from barnabas.config.loader import BrokerConfig
+
+log = logging.getLogger("barnabas.tls")
+
+MODULES: Final = {PLAIN: "PlainLoginModule"}
+SCRAM_MODULE: Final = "ScramLoginModule"
+
+
+class BetweenBrokers:
+    """See the module. Raises ConfigError when made, where the options cannot do what they ask for."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        listener = config.inter_broker_listener
+        protocol = "PLAINTEXT" if listener is None else listener.security_protocol
+        self._options = ListenerOptions(config, "" if listener is None else listener.name)
+        self._has_tls, self._has_login = protocol.endswith("SSL"), protocol.startswith("SASL")
+        self._jaas_file = jaas.file_named()
+        self._context: ssl.SSLContext | None = None
+        self._seen: object = None
+        if self._has_tls:
+            self._seen = state_of(self._options)
+            self._context = self._new_context()
+        if self._has_login:
+            self._check_mechanism()
+            self.login()
+
+    def tls(self) -> ssl.SSLContext | None:
+        """For the next connection; None for one without TLS. Changed files are taken over, unless they are wrong."""
+        if not self._has_tls:
+            return None
+        try:
+            seen = state_of(self._options)
+            if seen != self._seen:
+                self._seen = seen
+                self._context = self._new_context()
+        except ConfigError as error:
+            log.error(
+                "the new certificates are refused; connections to other brokers use the old ones",
+                extra={"listener": self._options.listener, "reason": str(error)},
+            )
+        return self._context
+
+    def _new_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        set_versions(self._options, context)
+        if any(map(self._options.get, (options.SSL_KEYSTORE_LOCATION, options.SSL_KEYSTORE_KEY))):
+            load_key(self._options, context)
+        if not load_trusted(self._options, context):
+            context.load_default_certs()
+        algorithm = self._options.get(options.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM)
+        context.check_hostname = algorithm.lower() not in ("", "none")
+        return context
+
+    @property
+    def _mechanism(self) -> str:
+        return self._options.get(options.SASL_MECHANISM_INTER_BROKER_PROTOCOL).upper()
+
+    def _check_mechanism(self) -> None:
+        name, mechanism = options.SASL_MECHANISM_INTER_BROKER_PROTOCOL.name, self._mechanism
+        if mechanism not in MECHANISMS:
+            raise ConfigError(
+                f"{name}={mechanism}: brokers log in to each other by one of {', '.join(MECHANISMS)}"
+            )
+        enabled = [text.upper() for text in self._options.get(options.SASL_ENABLED_MECHANISMS)]
+        if mechanism not in enabled:
+            raise ConfigError(
+                f"{name}={mechanism} is not among sasl.enabled.mechanisms ({', '.join(enabled)}) of listener "
+                f"{self._options.listener}; brokers could not log in to each other"
+            )
+
+    def login(self) -> ClientLogin | None:
+        """A new login for a connection; None where none is needed. Raises ConfigError."""
+        if not self._has_login:
+            return None
+        mechanism = self._mechanism
+        module = MODULES.get(mechanism, SCRAM_MODULE)
+        entry = jaas.entry_of(self._options, mechanism, module, self._jaas_file) or {}
+        user, password = entry.get("username"), entry.get("password")
+        if not user or not password:
+            prefix = f"listener.name.{self._options.listener.lower()}.{mechanism.lower()}"
+            raise ConfigError(
+                f"this broker has no user to log in to other brokers with; set username and password in {prefix}."
+                f"{options.SASL_JAAS_CONFIG.name}"
+            )
+        return new_login(mechanism, user, password)

@@ -1,0 +1,89 @@
+"""SASL, the client's side, without sockets: how a broker logs in to another one.
+
+`first` is the token that begins a login; `answer` takes the other side's token and returns the next one, or None at the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from barnabas.config.option import ConfigError
+from barnabas.extras import how_to_install
+from barnabas.security.sasl.scram import HASHES
+
+PLAIN: Final = "PLAIN"
+MECHANISMS: Final = (PLAIN, *HASHES)
+
+
+class LoginRefused(Exception):
+    """The other side refuses the login, or cannot prove that it knows the password; the text says which."""
+
+
+class ClientLogin(Protocol):
+    """One login by one mechanism."""
+
+    mechanism: str
+    user: str
+
+    def first(self) -> bytes:
+        """The token that begins the login."""
+
+    def answer(self, token: bytes) -> bytes | None:
+        """The token that answers the server's; None when the login is complete. Raises LoginRefused."""
+
+
+class PlainLogin:
+    """See ClientLogin."""
+
+    mechanism = PLAIN
+
+    def __init__(self, user: str, password: str) -> None:
+        self.user = user
+        self._password = password
+
+    def first(self) -> bytes:
+        return f"\0{self.user}\0{self._password}".encode()
+
+    def answer(self, token: bytes) -> bytes | None:
+        return None
+
+
+class ScramLogin:
+    """See ClientLogin."""
+
+    def __init__(self, mechanism: str, user: str, password: str) -> None:
+        """Raises ConfigError where the library is missing."""
+        try:
+            from scramp import ScramClient
+        except ImportError:
+            raise ConfigError(f"{mechanism} needs {how_to_install('security')}") from None
+        self.mechanism = mechanism
+        self.user = user
+        self._client: Any = ScramClient([mechanism], user, password)
+        self._is_proven = False
+
+    def first(self) -> bytes:
+        found: str = self._client.get_client_first()
+        return found.encode()
+
+    def answer(self, token: bytes) -> bytes | None:
+        from scramp import ScramException
+
+        try:
+            text = token.decode("utf-8")
+            if self._is_proven:
+                self._client.set_server_final(text)
+                return None
+            self._client.set_server_first(text)
+            self._is_proven = True
+            proof: str = self._client.get_client_final()
+        except (ScramException, ValueError) as error:
+            raise LoginRefused(
+                f"its answer is not the one of a broker that knows the password: {error}"
+            ) from None
+        return proof.encode()
+
+
+def new_login(mechanism: str, user: str, password: str) -> ClientLogin:
+    """A login by one of MECHANISMS. Raises ConfigError."""
+    return PlainLogin(user, password) if mechanism == PLAIN else ScramLogin(mechanism, user, password)

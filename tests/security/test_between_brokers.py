@@ -1,0 +1,232 @@
+"""Brokers that trust each other by TLS and SCRAM alone: replication, transactions, stops and kills over SASL_SSL."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from barnabas.broker.net.peers import PeerLost, PeerRefused, Peers
+from barnabas.config.loader import BrokerConfig
+from barnabas.config.option import ConfigError
+from barnabas.runtime.machine import Machine
+from barnabas.security import folder as secured
+from barnabas.security.between import BetweenBrokers
+from barnabas.testing import Broker
+from barnabas.wire.messages.list_groups import ListGroupsRequest
+from tests.cluster.test_replication import ALL, Load, read, until_equal
+from tests.support.cluster import Cluster, until
+from tests.support.zookeeper import ZooKeeperServer
+
+USER = "broker"
+JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("between") / "secure"
+    secured.create(made, [], [])
+    return made
+
+
+def options(folder: Path) -> dict[str, str]:
+    return {**secured.options(folder), **secured.between_options(folder)}
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    zookeeper_server: ZooKeeperServer, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    lines = (folder / "clients" / "admin" / "librdkafka.properties").read_text().splitlines()
+    client = dict(line.split("=", 1) for line in lines)
+    del client["bootstrap.servers"]
+    made = Cluster(
+        tmp_path_factory.mktemp("cluster"),
+        zookeeper_server,
+        chroot="/between",
+        options=options(folder),
+        security_protocol="SASL_SSL",
+        client=client,
+    )
+    try:
+        yield made.start()
+    finally:
+        made.close()
+
+
+def test_three_brokers_that_speak_nothing_but_sasl_ssl(cluster: Cluster) -> None:
+    """Produce with acks=all through the kill of a leader and a controlled stop; a transaction over all of them."""
+    topic = NewTopic("between", 3, 3, config={"min.insync.replicas": "2"})
+    cluster.admin().create_topics([topic])["between"].result(60)
+    cluster.until_in_sync("between", ALL)
+    with Load(cluster, "between") as load:
+        load.until_more()
+        leader = cluster.leader("between")
+        cluster.brokers[leader].kill()
+        load.until_more()
+        cluster.until_in_sync("between", [broker for broker in ALL if broker != leader])
+        cluster.start_again(leader)
+        cluster.until_in_sync("between", ALL)
+        stopped = cluster.leader("between", 1)
+        assert cluster.brokers[stopped].stop() == 0
+        others = [broker for broker in ALL if broker != stopped]
+        assert {row.leader for row in cluster.topic("between").partitions.values()} <= set(others)
+        load.until_more()
+        cluster.start_again(stopped)
+        cluster.until_in_sync("between", ALL)
+    assert sorted(read(cluster, "between", 3)) == sorted(load.acknowledged)
+    for index in range(3):
+        until_equal(cluster, "between", index)
+
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "transactional.id": "between", **cluster.client}
+    )
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for index in range(3):
+        producer.produce("between", b"in a transaction", partition=index)
+    producer.commit_transaction(60)
+    reader = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "readers", **cluster.client})
+    try:
+        for index in range(3):
+            found = until(
+                lambda at=index: read_last(reader, at), f"the transaction's record in partition {index}"
+            )
+            assert found == b"in a transaction"
+    finally:
+        reader.close()
+    for broker in cluster.brokers.values():
+        assert "Traceback" not in broker.log()
+        assert "login refused" not in broker.log()
+
+
+def read_last(reader: Consumer, partition: int) -> bytes | None:
+    """The value of the last record of a partition that a reader of committed records sees."""
+    end = reader.get_watermark_offsets(TopicPartition("between", partition), timeout=30)[1]
+    reader.assign([TopicPartition("between", partition, end - 2)])  # behind it stands the marker
+    message = reader.poll(10)
+    return None if message is None or message.error() else message.value()
+
+
+# --- one broker, and the connections that another one would make to it ------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def broker(folder: Path) -> Iterator[Broker]:
+    with Broker({**options(folder), "listeners": "SASL_SSL://127.0.0.1:0"}) as made:
+        yield made
+
+
+async def ask(broker: Broker, more: dict[str, str], times: int = 1) -> list[object]:
+    """Groups of the broker, or the error, as another broker with these options gets them."""
+    config = BrokerConfig(more)
+    host, _, port = broker.bootstrap.rpartition(":")
+    peers = Peers(2, lambda _: (host, int(port)), Machine().connect, BetweenBrokers(config))
+    found: list[object] = []
+    try:
+        for _ in range(times):
+            try:
+                answer = await peers.call(1, ListGroupsRequest(), 2, 30)
+                found.append(answer.error_code)
+            except PeerLost as error:
+                found.append(error)
+    finally:
+        peers.close()
+    return found
+
+
+def as_another(folder: Path, **more: str) -> dict[str, str]:
+    texts = {name: text for name, text in options(folder).items() if name != "scram.users.file"}
+    password = (folder / secured.BROKER_LOGIN).read_text().partition("=")[2].strip()
+    texts["sasl.jaas.config"] = f'{JAAS} username="{USER}" password="{password}";'
+    texts["listeners"] = "SASL_SSL://127.0.0.1:0"
+    return {**texts, **{name.replace("_", "."): text for name, text in more.items()}}
+
+
+def test_a_broker_logs_in_to_another(broker: Broker, folder: Path) -> None:
+    assert asyncio.run(ask(broker, as_another(folder), 3)) == [0, 0, 0]
+
+
+def test_a_wrong_password_is_one_line_of_the_log(
+    broker: Broker, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = as_another(folder, sasl_jaas_config=f'{JAAS} username="{USER}" password="guessed";')
+    with caplog.at_level(logging.INFO, "barnabas"):
+        errors = asyncio.run(ask(broker, wrong, 3))
+    assert [type(error) for error in errors] == [PeerRefused] * 3
+    assert "refuses the login of 'broker' by SCRAM-SHA-512" in str(errors[0])
+    assert "guessed" not in caplog.text
+    said = [record.message for record in caplog.records if record.name == "barnabas.peers"]
+    assert said == ["no connection to another broker; it is tried again"]
+    assert caplog.text.count("login refused") == 1, "the others were not even tried"
+
+
+def test_a_certificate_of_somebody_else_is_not_trusted(broker: Broker, folder: Path, tmp_path: Path) -> None:
+    secured.create(tmp_path / "other", [], [])
+    other = as_another(folder, ssl_truststore_location=str(tmp_path / "other" / "ca.pem"))
+    (error,) = asyncio.run(ask(broker, other))
+    assert isinstance(error, PeerRefused)
+    assert "is not trusted" in str(error)
+
+
+def test_a_name_that_is_not_in_the_certificate(broker: Broker, folder: Path, tmp_path: Path) -> None:
+    """Checked unless ssl.endpoint.identification.algorithm is empty."""
+    config = BrokerConfig(as_another(folder))
+    context = BetweenBrokers(config).tls()
+    assert context is not None
+    assert context.check_hostname
+    unchecked = BetweenBrokers(
+        BrokerConfig(as_another(folder, ssl_endpoint_identification_algorithm=""))
+    ).tls()
+    assert unchecked is not None
+    assert not unchecked.check_hostname
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"sasl.mechanism.inter.broker.protocol": "GSSAPI"}, "by one of PLAIN"),
+        ({"sasl.mechanism.inter.broker.protocol": "PLAIN"}, "not among sasl.enabled.mechanisms"),
+        ({"sasl.jaas.config": f"{JAAS} user_a=b;"}, "no user to log in"),
+        ({"ssl.truststore.location": "/nowhere/ca.pem"}, "/nowhere/ca.pem"),
+        ({"inter.broker.listener.name": "SASL_SSL"}, "must not be set together"),
+        ({"security.inter.broker.protocol": "SSL"}, "must be the protocol of one of listeners"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_stops_the_start(folder: Path, more: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why.replace(".", r"\.")):
+        BetweenBrokers(BrokerConfig({**as_another(folder), **more}))
+
+
+def test_a_login_is_renewed_before_it_ends(folder: Path) -> None:
+    """With a lifetime of a quarter of a second a connection outlives many of them."""
+
+    async def run() -> None:
+        short = {"connections.max.reauth.ms": "250", "listeners": "SASL_SSL://127.0.0.1:0"}
+        with await asyncio.to_thread(Broker, {**options(folder), **short}) as broker:
+            host, _, port = broker.bootstrap.rpartition(":")
+            config = BrokerConfig(as_another(folder))
+            machine = Machine()
+            opened: list[object] = []
+
+            async def connect(*address: object) -> object:
+                opened.append(address)
+                return await machine.connect(*address)  # type: ignore[arg-type]
+
+            peers = Peers(2, lambda _: (host, int(port)), connect, BetweenBrokers(config))  # type: ignore[arg-type]
+            try:
+                loop = asyncio.get_running_loop()
+                until_s = loop.time() + 1
+                while loop.time() < until_s:
+                    assert (await peers.call(1, ListGroupsRequest(), 2, 30)).error_code == 0
+                    await asyncio.sleep(0.02)
+            finally:
+                peers.close()
+            assert len(opened) == 1
+
+    asyncio.run(run())
