@@ -10,7 +10,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from barnabas.config import broker_groups, broker_log, broker_network, broker_replication, broker_share
+from barnabas.config import (
+    broker_groups,
+    broker_log,
+    broker_network,
+    broker_replication,
+    broker_security,
+    broker_share,
+)
 from barnabas.storage.errors import StorageError
 from barnabas.wire.errors import ApiError
 
@@ -60,6 +67,8 @@ class Housekeeping:
         jobs.append(("idle producers", producers_ms, self._forget_producers))
         jobs.append(("metadata copies", METADATA_COPY_MS, self._services.controller.keep_copies))
         jobs.append(("silent clients", CLIENTS_CHECK_MS, self._expire_clients))
+        tokens_ms = config.get(broker_security.DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS)
+        jobs.append(("delegation tokens", tokens_ms, self._services.tokens.remove_expired))
         if self._services.listeners.tls:
             jobs.append(("certificates", CERTIFICATES_CHECK_MS, self._refresh_certificates))
         balance_ms = config.get(broker_replication.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS) * 1000

@@ -31,6 +31,7 @@ from barnabas.broker.cluster.features import Features
 from barnabas.broker.cluster.in_sync import InSync
 from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 from barnabas.broker.cluster.producer_ids import ProducerIds
+from barnabas.broker.cluster.tokens import Tokens
 from barnabas.broker.coordinators.groups import GroupCoordinator
 from barnabas.broker.coordinators.shares import Shares
 from barnabas.broker.coordinators.transactions import Transactions
@@ -222,6 +223,7 @@ class BrokerServer:
             ),
             in_sync=InSync(config, controller, partitions),
             listeners=listeners,
+            tokens=Tokens(config, controller, clock, self.machine.entropy),
             authorizer=self._authorizer(controller, listeners),
             fetch_bytes_max=config.get(broker_network.FETCH_MAX_BYTES),
         )
@@ -289,7 +291,9 @@ class BrokerServer:
         """What asks for a login on a SASL listener. Raises ConfigError."""
         image = self.services.image
         secret = f"users who do not exist in {image.cluster_id}".encode()
-        sasl = SaslListener(self.config, listener, lambda: image.configs, secret, self.clock)
+        sasl = SaslListener(
+            self.config, listener, lambda: image.configs, secret, self.clock, self.services.tokens.password
+        )
         return LoginGate(sasl, lambda: self.dispatcher, self.clock)
 
     async def stop(self) -> None:

@@ -272,14 +272,24 @@ SSL_ALLOW_SAN_CHANGES: Final = SECURITY.boolean(
 SECURITY.string_or_null("security.providers", "Java security providers.", mark=IGNORED)
 
 DELEGATION_TOKEN_SECRET_KEY: Final = SECURITY.password(
-    "delegation.token.secret.key", "Secret that signs delegation tokens; the same on every broker."
+    "delegation.token.secret.key",
+    "Secret that signs delegation tokens; the same on every broker.",
+    mark=WORKS,
 )
 DELEGATION_TOKEN_MAX_LIFETIME_MS: Final = SECURITY.long(
-    "delegation.token.max.lifetime.ms", 604_800_000, "Longest life of a delegation token.", lo=1
+    "delegation.token.max.lifetime.ms", 604_800_000, "Longest life of a delegation token.", lo=1, mark=WORKS
 )
 DELEGATION_TOKEN_EXPIRY_TIME_MS: Final = SECURITY.long(
-    "delegation.token.expiry.time.ms", 86_400_000, "Life of a delegation token that is not renewed.", lo=1
+    "delegation.token.expiry.time.ms",
+    86_400_000,
+    "Life of a delegation token that is not renewed.",
+    lo=1,
+    mark=WORKS,
 )
-SECURITY.long(
-    "delegation.token.expiry.check.interval.ms", 3_600_000, "How often expired tokens are removed.", lo=1
+DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS: Final = SECURITY.long(
+    "delegation.token.expiry.check.interval.ms",
+    3_600_000,
+    "How often expired tokens are removed.",
+    lo=1,
+    mark=WORKS,
 )

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from barnabas.cores import acl
 from barnabas.cores import znode_layout as layout
+from barnabas.cores.tokens import Token, decode_token, token_id_of
 from barnabas.cores.znode_layout import Assignment, Broker, PartitionState
 from barnabas.cores.znode_ops import Check, Create, Delete, Op
 
@@ -103,6 +104,8 @@ class ClusterImage:
     config_versions: dict[ConfigKey, int] = field(default_factory=dict, compare=False)  # of their znodes
     acls: dict[acl.Resource, frozenset[acl.Rule]] = field(default_factory=dict)
     acl_versions: dict[acl.Resource, int] = field(default_factory=dict, compare=False)  # of their znodes
+    tokens: dict[str, Token] = field(default_factory=dict)
+    token_versions: dict[str, int] = field(default_factory=dict, compare=False)  # of their znodes
     deleting: set[str] = field(default_factory=set)
     moves_asked: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
     moves_asked_version: int = -1
@@ -132,6 +135,14 @@ class ClusterImage:
             self.acls[resource], self.acl_versions[resource] = now, source.acl_versions[resource]
         self.changes += 1
         return was != now
+
+    def take_token(self, token_id: str, source: ClusterImage) -> None:
+        """Have a delegation token as another image has it."""
+        self.tokens.pop(token_id, None)
+        self.token_versions.pop(token_id, None)
+        if token_id in source.tokens:
+            self.tokens[token_id] = source.tokens[token_id]
+            self.token_versions[token_id] = source.token_versions[token_id]
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
         """A partition, or None."""
@@ -196,6 +207,8 @@ class ClusterImage:
             # What cannot be read must not be taken for no rule: nobody may do anything then.
             self.acls[resource], self.acl_versions[resource] = acl.DENY_ALL, version
             self.acls[resource] = acl.decode_rules(path, data)
+        elif (token_id := token_id_of(path)) is not None:
+            self.tokens[token_id], self.token_versions[token_id] = decode_token(path, data), version
         elif path == layout.CONTROLLER:
             self.controller_id = layout.decode_controller(data)
         elif path == layout.CONTROLLER_EPOCH:
@@ -251,6 +264,9 @@ class ClusterImage:
         elif parts[0] in acl.ROOTS and (resource := acl.resource_of(path)) is not None:
             self.acls.pop(resource, None)
             self.acl_versions.pop(resource, None)
+        elif (token_id := token_id_of(path)) is not None:
+            self.tokens.pop(token_id, None)
+            self.token_versions.pop(token_id, None)
         elif path == layout.CONTROLLER:
             self.controller_id = -1
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from barnabas.cores import acl
+from barnabas.cores import acl, tokens
 
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
@@ -33,7 +33,6 @@ ASKED: Final = (REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION)
 ISR_CHANGES: Final = "/isr_change_notification"
 ISR_CHANGE_PREFIX: Final = "/isr_change_notification/isr_change_"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
-DELEGATION_TOKENS: Final = "/delegation_token"
 FEATURE: Final = "/feature"
 DEFAULT_ENTITY: Final = "<default>"
 
@@ -57,6 +56,7 @@ PERSISTENT: Final = (
     LOG_DIR_EVENTS,
     PRODUCER_ID_BLOCK,
     *acl.PARENTS,
+    *tokens.PARENTS,
 )
 
 _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
@@ -123,6 +123,8 @@ def entity_of(path: str) -> str | None:
         return path if acl.resource_of(path) is not None else None
     if path in ASKED:
         return path
+    if parts[0] == tokens.ROOT[1:]:
+        return path if tokens.token_id_of(path) is not None else None
     return CONTROLLER if path in (CONTROLLER, CONTROLLER_EPOCH) else None
 
 

@@ -114,6 +114,10 @@ RIGHTS: Final[Mapping[int, tuple[Right, ...]]] = {
     35: (Asked("DESCRIBE", "CLUSTER"),),
     36: OPEN,
     37: (Each("ALTER", "TOPIC", "topics", "results"),),
+    38: (Asked("CREATE_TOKENS", "USER"),),
+    39: OPEN,  # to a token's owner and renewers
+    40: OPEN,
+    41: (Asked("DESCRIBE", "DELEGATION_TOKEN"), Asked("DESCRIBE_TOKENS", "USER")),
     42: (Each("DELETE", "GROUP", "groups_names", "results"),),
     43: _ALTER_CLUSTER,
     44: (Each("ALTER_CONFIGS", "CONFIG", "resources", "responses"),),

@@ -37,7 +37,9 @@ def readers() -> str:
     """All code that may read an option: not the declarations themselves, and no client of a broker."""
     skipped = {"config", "client", "pipelines", "cli"}
     paths = [path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] not in skipped]
-    paths += [SOURCE / "config" / f"{name}.py" for name in ("loader", "providers", "dynamic", "group_options")]
+    paths += [
+        SOURCE / "config" / f"{name}.py" for name in ("loader", "providers", "dynamic", "group_options")
+    ]
     return "\n".join(path.read_text() for path in paths)
 
 

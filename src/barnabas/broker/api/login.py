@@ -80,8 +80,8 @@ class Login:
     """How far one connection has come. Made by the gate; the handlers of SaslHandshake and SaslAuthenticate use it."""
 
     __slots__ = (
-        "_connection", "_exchange", "_expiry", "_frame_bytes_after", "_gate", "_mechanism", "frame_bytes_max", "has_failed",
-        "is_open", "takes_raw_tokens", "user",
+        "_connection", "_exchange", "_expiry", "_frame_bytes_after", "_gate", "_mechanism", "by_token", "frame_bytes_max",
+        "has_failed", "is_open", "takes_raw_tokens", "user",
     )  # fmt: skip
 
     def __init__(self, gate: LoginGate, connection: Connection) -> None:
@@ -96,6 +96,8 @@ class Login:
         )
         self.user: str | None = None
         """Who has logged in; kept while the login is renewed."""
+        self.by_token = False
+        """Whether the login is that of a delegation token."""
         self.is_open = False
         """Whether requests go to the dispatcher."""
         self.has_failed = False
@@ -200,6 +202,7 @@ class Login:
         if self.user is None:
             log.debug("logged in", extra={"peer": connection.peer, "user": outcome.user})
         self.user = outcome.user
+        self.by_token = outcome.by_token
         self._exchange = None
         self.takes_raw_tokens = False
         self.is_open = True

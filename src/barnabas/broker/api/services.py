@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.broker.cluster.features import Features
     from barnabas.broker.cluster.in_sync import InSync
     from barnabas.broker.cluster.producer_ids import ProducerIds
+    from barnabas.broker.cluster.tokens import Tokens
     from barnabas.broker.coordinators.groups import GroupCoordinator
     from barnabas.broker.coordinators.shares import Shares
     from barnabas.broker.coordinators.transactions import Transactions
@@ -56,6 +57,7 @@ class Services:
     apis: AnnouncedApis
     endpoints: Endpoints
     listeners: Listeners
+    tokens: Tokens
     peers: Peers
     replication: Replication
     in_sync: InSync

@@ -97,6 +97,10 @@ class ConfigChanges:
 
         await self._executor.run(change)
 
+    async def change(self, decide: Callable[[], Iterable[Op]]) -> None:
+        """Change nodes that nothing but the image follows. decide: the changes, by the image of now. Raises ApiError."""
+        await self._executor.run(lambda: self._executor.change(decide))
+
     async def _change_config(self, altered: Callable[[], AlteredConfig], validate_only: bool) -> None:
         """altered: (kind, entity, its texts after the change), decided anew each time."""
         changed: tuple[str, str] | None = None

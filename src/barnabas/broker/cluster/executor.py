@@ -33,7 +33,7 @@ from barnabas.coordination.tree import (
     Stat,
     TreeError,
 )
-from barnabas.cores import acl
+from barnabas.cores import acl, tokens
 from barnabas.cores import znode_layout as layout
 from barnabas.cores.cluster_image import ClusterImage, TopicImage
 from barnabas.cores.controller import decide_completion, decide_removal
@@ -54,6 +54,7 @@ Decide = Callable[[], Iterable[Op | None]]
 
 WATCHED: Final = (
     "/brokers", "/config", "/admin", layout.CONTROLLER, layout.CONTROLLER_EPOCH, acl.LITERAL_ROOT, acl.EXTENDED_ROOT,
+    tokens.ROOT,
 )  # fmt: skip
 DECISIONS_MAX: Final = 5
 NODES_PER_TURN: Final = 500
@@ -416,6 +417,8 @@ class Executor:
         for kind, name in image.configs.keys() | fresh.configs.keys():
             self._take_config(kind, name, fresh)
         self._take_acls(image.acls.keys() | fresh.acls.keys(), fresh)
+        for token_id in image.tokens.keys() | fresh.tokens.keys():
+            image.take_token(token_id, fresh)
         for topic in [topic for topic in image.topics.values() if topic.name not in fresh.topics]:
             await self._hide(topic)
         for topic in fresh.topics.values():
@@ -452,6 +455,8 @@ class Executor:
             self._take_config(kind, name, fresh)
         elif (resource := acl.resource_of(entity)) is not None:
             self._take_acls((resource,), await self._replayed(await self._read(entity)))
+        elif (token_id := tokens.token_id_of(entity)) is not None:
+            self.image.take_token(token_id, await self._replayed(await self._read(entity)))
         elif entity.startswith(layout.BROKER_IDS + "/"):
             broker_id = int(entity.rpartition("/")[2])
             fresh = await self._replayed(await self._read(entity))

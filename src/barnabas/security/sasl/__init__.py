@@ -14,12 +14,13 @@ class Outcome(NamedTuple):
     """What one token of a client led to.
 
     reply: the token that answers it. user: who has logged in, None while more tokens are to come. expires_ms: wall-clock
-    time at which the credentials end, None when they do not.
+    time at which the credentials end, None when they do not. by_token: whether they are a delegation token.
     """
 
     reply: bytes
     user: str | None = None
     expires_ms: int | None = None
+    by_token: bool = False
 
 
 class Exchange(Protocol):

@@ -14,11 +14,12 @@ from barnabas.security.listener_options import ListenerOptions
 from barnabas.security.sasl import Exchange, jaas
 from barnabas.security.sasl.oauthbearer import UNSECURED, Keys, OAuthBearer, Rules
 from barnabas.security.sasl.plain import Check, Plain, check_named, check_of
-from barnabas.security.sasl.scram import HASHES, Credential, Scram, decode_credential, stand_in
+from barnabas.security.sasl.scram import HASHES, Known, Scram, decode_credential, new_credential, stand_in
 
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
     from barnabas.config.option import Option
+    from barnabas.cores.tokens import Token
 
 T = TypeVar("T")
 
@@ -47,10 +48,14 @@ class SaslListener:
         users: Callable[[], Mapping[tuple[str, str], Mapping[str, str]]],
         secret: bytes,
         clock: Now,
+        token: Callable[[str], tuple[Token, str] | None] = lambda token_id: None,
     ) -> None:
-        """secret: makes the salts of users who do not exist. Raises ConfigError."""
+        """secret: makes the salts of users who do not exist, and of tokens. token: of an id, with its password.
+
+        Raises ConfigError.
+        """
         self.options = ListenerOptions(config, listener)
-        self._users, self._secret, self._clock = users, secret, clock
+        self._users, self._secret, self._clock, self._token = users, secret, clock, token
         self._jaas_file = jaas.file_named()
         self._made: dict[str, tuple[object, Any]] = {}
         """By mechanism: the option texts that something was made of, and what was made."""
@@ -76,7 +81,10 @@ class SaslListener:
         if mechanism == OAUTHBEARER:
             return OAuthBearer(*self._token_rules(), self._clock.now_ms)
         try:
-            return Scram(mechanism, lambda user: self._credential(mechanism, user))
+            return Scram(
+                mechanism,
+                lambda user, is_token: (self._token_known if is_token else self._known)(mechanism, user),
+            )
         except ImportError:
             raise ConfigError(f"{mechanism} needs {how_to_install('security')}") from None
 
@@ -105,12 +113,21 @@ class SaslListener:
         found: Check = self._once(PLAIN, entry, lambda: check_of(jaas.users_of(entry)))
         return found
 
-    def _credential(self, mechanism: str, user: str) -> tuple[Credential, bool]:
+    def _token_known(self, mechanism: str, token_id: str) -> Known:
+        found = self._token(token_id)
+        if found is None:
+            return Known(stand_in(mechanism, token_id, self._secret, ()), False, "")
+        token, password = found
+        salt = stand_in(mechanism, token_id, self._secret, ()).salt
+        credential = new_credential(mechanism, password, salt)
+        return Known(credential, True, token.owner.partition(":")[2], token.expiry_ms)
+
+    def _known(self, mechanism: str, user: str) -> Known:
         configs = self._users()
         text = configs.get(("users", sanitize(user)), {}).get(mechanism)
         credential = None if text is None else decode_credential(text)
         if credential is not None:
-            return credential, True
+            return Known(credential, True, user)
         in_use = {
             found.iterations
             for (kind, _), texts in configs.items()
@@ -118,7 +135,7 @@ class SaslListener:
             and mechanism in texts
             and (found := decode_credential(texts[mechanism])) is not None
         }
-        return stand_in(mechanism, user, self._secret, in_use), False
+        return Known(stand_in(mechanism, user, self._secret, in_use), False, user)
 
     def _token_rules(self) -> tuple[Rules, Keys | None]:
         def get(option: Option[T], mechanism: str = OAUTHBEARER) -> T:

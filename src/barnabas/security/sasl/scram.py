@@ -32,6 +32,15 @@ class Credential(NamedTuple):
     iterations: int
 
 
+class Known(NamedTuple):
+    """What a login is checked against. exists: False for a stand-in. user: who it is then; the rest as in Outcome."""
+
+    credential: Credential
+    exists: bool
+    user: str
+    expires_ms: int | None = None
+
+
 def credential_of(mechanism: str, salt: bytes, salted_password: bytes, iterations: int) -> Credential:
     """The credential of a salted password, as RFC 5802 derives it."""
     name = HASHES[mechanism]
@@ -82,23 +91,37 @@ def stand_in(mechanism: str, user: str, secret: bytes, iterations_in_use: Iterab
     return Credential(salt, key, key, choices[seed[0] % len(choices)])
 
 
-class Scram:
-    """See Exchange. find: user -> (credential, whether the user exists)."""
+def split_extensions(text: str) -> tuple[str, str, dict[str, str]]:
+    """A client's first message: (without its extensions, its part without the header, the extensions).
 
-    def __init__(self, mechanism: str, find: Callable[[str], tuple[Credential, bool]]) -> None:
+    RFC 5802 has extensions that are not known ignored; the library refuses them. Kafka's clients say `tokenauth=true`.
+    """
+    header = ",".join(text.split(",", 2)[:2])
+    bare = text[len(header) + 1 :]
+    parts = bare.split(",")
+    count = next((at + 1 for at, part in enumerate(parts) if part.startswith("r=")), len(parts))
+    extensions = dict(part.split("=", 1) for part in parts[count:] if "=" in part)
+    return f"{header},{','.join(parts[:count])}", bare, extensions
+
+
+class Scram:
+    """See Exchange. find: (user or id of a token, whether it is a token) -> what is known."""
+
+    def __init__(self, mechanism: str, find: Callable[[str, bool], Known]) -> None:
         from scramp import ScramMechanism
 
         self.claimed = ""
         self._mechanism = mechanism
         self._find = find
-        self._exists = False
+        self._known: Known | None = None
+        self._by_token = False
         self._server: Any = ScramMechanism(mechanism).make_server(self._credential)
         self._has_begun = False
 
     def _credential(self, user: object) -> tuple[bytes, bytes, bytes, int]:
         self.claimed = str(user)
-        credential, self._exists = self._find(self.claimed)
-        return credential
+        self._known = self._find(self.claimed, self._by_token)
+        return self._known.credential
 
     def step(self, token: bytes) -> Outcome:
         from scramp import ScramException
@@ -107,12 +130,17 @@ class Scram:
             text = token.decode("utf-8")
             if not self._has_begun:
                 self._has_begun = True
-                self._server.set_client_first(text)
+                first, bare, extensions = split_extensions(text)
+                self._by_token = extensions.get("tokenauth", "").lower() == "true"
+                self._server.set_client_first(first)
+                self._server.client_first_bare = bare  # both sides sign it with its extensions
                 return Outcome(self._server.get_server_first().encode())
             self._server.set_client_final(text)
-            if not self._exists:
+            known = self._known
+            if known is None or not known.exists:
                 raise SaslError(self._refusal())
-            return Outcome(self._server.get_server_final().encode(), self.claimed)
+            proof = self._server.get_server_final().encode()
+            return Outcome(proof, known.user, known.expires_ms, self._by_token)
         except (ScramException, UnicodeDecodeError, ValueError):
             raise SaslError(self._refusal()) from None
 
