@@ -62,7 +62,8 @@ def cluster(
 def test_three_brokers_that_speak_nothing_but_sasl_ssl(cluster: Cluster) -> None:
     """Produce with acks=all through the kill of a leader and a controlled stop; a transaction over all of them."""
     topic = NewTopic("between", 3, 3, config={"min.insync.replicas": "2"})
-    cluster.admin().create_topics([topic])["between"].result(60)
+    admin = cluster.admin()
+    admin.create_topics([topic])["between"].result(60)
     cluster.until_in_sync("between", ALL)
     with Load(cluster, "between") as load:
         load.until_more()

@@ -66,7 +66,7 @@ def librdkafka(folder: Path, user: str, address: str) -> dict[str, str]:
 def test_what_is_written(folder: Path) -> None:
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     clients = {"java.properties", "librdkafka.properties", "kafka-python.json", "pyspark.json", "curl.conf"}
-    assert names == {"ca.pem", "ca-key.pem", "broker.pem", "users.properties"} | {
+    assert names == {"ca.pem", "ca-key.pem", "broker.pem", "broker.properties", "users.properties"} | {
         f"clients/{user}/{name}" for user in ("admin", "alice") for name in clients
     }
     for path in folder.rglob("*"):
@@ -168,7 +168,7 @@ def test_adding_to_a_folder_keeps_what_is_there(tmp_path: Path) -> None:
     users = {
         name.rpartition(".")[0] for name, _, _ in parse_properties((folder / "users.properties").read_text())
     }
-    assert users == {"admin", "alice", "bob"}
+    assert users == {"admin", "alice", "bob", "broker"}
 
 
 def test_names_that_cannot_be(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -104,7 +104,7 @@ class Tokens:
             result = altered()
             return core.decide_token(token_id, self._controller.image.token_versions.get(token_id), result)
 
-        await self._controller.change(decide)
+        await self._controller.options.change(decide)
         return result
 
     async def remove_expired(self) -> None:
