@@ -511,9 +511,9 @@ def test_a_renewal_must_be_by_the_same_user(address: Callable[[str], str]) -> No
         assert not peer.works()
 
 
-def scram_first() -> tuple[bytes, str]:
+def scram_first(user: str = "alice") -> tuple[bytes, str]:
     nonce = base64.b64encode(os.urandom(18)).decode()
-    return f"n,,n=alice,r={nonce}".encode(), nonce
+    return f"n,,n={user},r={nonce}".encode(), nonce
 
 
 def scram_final(first: bytes, server_first: bytes) -> bytes:
@@ -543,6 +543,47 @@ def test_scram_messages_replayed_cut_and_changed(address: Callable[[str], str]) 
     with Peer(address("SASL")) as peer:  # the last message of another mechanism's exchange, without the first
         assert peer.handshake("SCRAM-SHA-512") == 0
         assert peer.token(final)[0] == 58
+
+
+def scram_login(peer: Peer, user: str) -> int:
+    """A login, or its renewal, with PASSWORD; the error of the last answer."""
+    assert peer.handshake("SCRAM-SHA-256") == 0
+    first, _ = scram_first(user)
+    error, server_first = peer.token(first)
+    return error or peer.token(scram_final(first, server_first))[0]
+
+
+@pytest.mark.parametrize("change", ["deleted", "changed"])
+def test_users_who_are_deleted_or_change_their_password(
+    secured: Broker, address: Callable[[str], str], change: str
+) -> None:
+    """As with Kafka open connections go on; nobody logs in as before, and no session is renewed."""
+    admin = AdminClient({"bootstrap.servers": address("FREE")})
+    user, mechanism = f"leaves-{change}", ScramMechanism.SCRAM_SHA_256
+
+    def alter(wanted: UserScramCredentialUpsertion | UserScramCredentialDeletion) -> None:
+        for future in admin.alter_user_scram_credentials([wanted]).values():
+            future.result(PATIENCE_S)
+
+    info = ScramCredentialInfo(mechanism, 4096)
+    alter(UserScramCredentialUpsertion(user, info, PASSWORD.encode()))
+    with Peer(address("SASL")) as stays, Peer(address("SASL")) as begun:
+        assert scram_login(stays, user) == 0
+        assert begun.handshake("SCRAM-SHA-256") == 0
+        first, _ = scram_first(user)
+        error, server_first = begun.token(first)
+        assert error == 0
+        if change == "deleted":
+            alter(UserScramCredentialDeletion(user, mechanism))
+        else:
+            alter(UserScramCredentialUpsertion(user, info, b"another password"))
+        with Peer(address("SASL")) as late:
+            assert scram_login(late, user) == 58
+        assert stays.works()
+        assert scram_login(stays, user) == 58
+        assert not stays.works()
+        # The exchange that had begun was promised the credential of before, as in Kafka.
+        assert begun.token(scram_final(first, server_first))[0] == 0
 
 
 def test_mutated_tokens_by_the_hundred(secured: Broker, address: Callable[[str], str]) -> None:
