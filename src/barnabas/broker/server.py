@@ -51,7 +51,7 @@ from barnabas.cores.fetch import SessionCache
 from barnabas.cores.znode_layout import sanitize
 from barnabas.runtime.machine import Machine
 from barnabas.security.between import BetweenBrokers
-from barnabas.security.folder import FolderError, read_users
+from barnabas.security.folder import FIRST_USERS, FolderError, read_users
 from barnabas.security.sasl.listener import SaslListener
 from barnabas.security.tls import TlsListener
 from barnabas.storage.errors import StorageError
@@ -274,18 +274,25 @@ class BrokerServer:
             raise StartError(f"listener {listener}: {error}") from error
 
     async def _add_users(self) -> None:
-        """Give the cluster those users of scram.users.file whom it lacks. Raises StartError."""
+        """Give the cluster those users whom it lacks: of scram.users.file, of kafka-storage. Raises StartError."""
         path = self.config.get(broker_security.SCRAM_USERS_FILE)
-        if path is None:
-            return
+        if path is not None:
+            await self._add_users_of(Path(path))
+        for log_dir in self.config.log_dirs:
+            first = log_dir / FIRST_USERS
+            if first.exists():  # once: a user who is deleted later stays deleted
+                await self._add_users_of(first)
+                first.unlink()
+
+    async def _add_users_of(self, path: Path) -> None:
         controller = self.services.controller
         try:
-            for user, texts in read_users(Path(path)).items():
+            for user, texts in read_users(path).items():
                 known = controller.image.config("users", sanitize(user))
                 if not texts.keys() <= known.keys():
                     await controller.options.alter_credentials(user, partial(_joined, texts))
         except (FolderError, ApiError) as error:
-            raise StartError(f"scram.users.file: {error}") from error
+            raise StartError(f"users of {path}: {error}") from error
 
     def _gate(self, listener: str) -> LoginGate:
         """What asks for a login on a SASL listener. Raises ConfigError."""

@@ -32,13 +32,15 @@ ADMIN: Final = "admin"
 BROKER_USER: Final = "broker"
 """Whom brokers are when they connect to each other."""
 CA, CA_KEY, BROKER, USERS, CLIENTS = "ca.pem", "ca-key.pem", "broker.pem", "users.properties", "clients"
+FIRST_USERS: Final = "scram-users.properties"
+"""In a log dir: credentials that `kafka-storage format --add-scram` has left for the broker's first start."""
 BROKER_LOGIN: Final = "broker.properties"
 MECHANISM: Final = "SCRAM-SHA-512"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 DEFAULT_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 DEFAULT_PORT: Final = 9092
 PASSWORD_BYTES: Final = 24
-_FORBIDDEN: Final = frozenset("/\\\0\r\n:=\"' ")
+FORBIDDEN: Final = frozenset("/\\\0\r\n:=\"' ")
 
 
 class FolderError(ValueError):
@@ -53,7 +55,7 @@ def create(folder: Path, hosts: Sequence[str], users: Sequence[str]) -> list[str
     from barnabas.security.authority import Authority, write_private
 
     for user in users:
-        if not user or user in (".", "..") or _FORBIDDEN & set(user):
+        if not user or user in (".", "..") or FORBIDDEN & set(user):
             raise FolderError(
                 f"--user {user!r}: a name has no spaces, quotes, slashes, colons or equals signs"
             )
@@ -82,7 +84,7 @@ def create(folder: Path, hosts: Sequence[str], users: Sequence[str]) -> list[str
         password = secrets.token_urlsafe(PASSWORD_BYTES)
         known[user] = _credentials(password)
         _write_client(folder, user, password, f"{all_hosts[0]}:{DEFAULT_PORT}")
-    write_private(folder / USERS, _users_text(known).encode())
+    write_private(folder / USERS, users_text(known).encode())
     return fresh
 
 
@@ -144,7 +146,8 @@ def read_users(path: Path) -> dict[str, dict[str, str]]:
     return found
 
 
-def _users_text(users: Mapping[str, Mapping[str, str]]) -> str:
+def users_text(users: Mapping[str, Mapping[str, str]]) -> str:
+    """Such lines, as `read_users` reads them."""
     lines = [f"{user}.{name}={text}" for user, texts in sorted(users.items()) for name, text in texts.items()]
     return "\n".join(
         ("# SCRAM credentials; a broker adds those that its cluster lacks when it starts.", *lines, "")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import importlib
+import stat
 import subprocess
 import sys
 import tomllib
@@ -18,12 +21,15 @@ from barnabas.cli.kafka.console_producer import LineReader
 from barnabas.cli.kafka.get_offsets import parse_rule, parse_time
 from barnabas.cli.kafka.librdkafka import translate
 from barnabas.cli.kafka.main import TOOLS, main
-from barnabas.cli.kafka.operations import features, reassign_plan
+from barnabas.cli.kafka.operations import features, reassign_plan, storage, storage_scram
 from barnabas.cli.kafka.parser import COMMON, Opt, Refused, Tool
 from barnabas.cli.kafka.quotas import title
 from barnabas.cli.kafka.topics import TOOL as TOPICS
 from barnabas.cli.kafka.topics import parse_assignment
 from barnabas.records.batch import build_batch
+from barnabas.security.folder import read_users
+from barnabas.security.sasl.scram import decode_credential, new_credential
+from barnabas.testing import Broker
 
 TOOL = Tool(
     "A tool.",
@@ -306,3 +312,57 @@ def test_a_proposal_spreads_leaders_over_the_brokers() -> None:
     assert all(len(set(target.replicas)) == 2 for target in proposed.values())
     with pytest.raises(ToolError, match="larger than available brokers: 1"):
         reassign_plan.propose(current, {1: None}, seed=0)
+
+
+CONFIG_OF_FORMAT = "node.id=1\nlog.dirs={}\nlisteners=PLAINTEXT://127.0.0.1:0\n"
+
+
+def test_the_first_users_of_a_cluster(tmp_path: Path) -> None:
+    """kafka-storage format --add-scram: they wait for the broker's first start, and only for that."""
+    config = tmp_path / "server.properties"
+    config.write_text(CONFIG_OF_FORMAT.format(tmp_path / "data"))
+    salted = hashlib.pbkdf2_hmac("sha512", b"bob's", b"salt", 8192)
+    given = base64.b64encode(salted).decode()
+    wanted = [
+        'SCRAM-SHA-256=[name="alice",iterations=5000,password="her, secret"]',
+        f'SCRAM-SHA-512=[name=bob,iterations=8192,salt="c2FsdA==",saltedpassword="{given}"]',
+    ]
+    arguments = ["format", "--config", str(config), "--cluster-id", "AAAAAAAAAAAAAAAAAAAAAA"]
+    assert storage.main([*arguments, "--add-scram", wanted[0], "--add-scram", wanted[1]]) == 0
+    file = tmp_path / "data" / "scram-users.properties"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "secret" not in file.read_text()
+    alice = decode_credential(read_users(file)["alice"]["SCRAM-SHA-256"])
+    assert alice is not None
+    assert alice == new_credential("SCRAM-SHA-256", "her, secret", alice.salt, 5000)
+    bob = read_users(file)["bob"]["SCRAM-SHA-512"]
+    assert decode_credential(bob) == new_credential("SCRAM-SHA-512", "bob's", b"salt", 8192)
+    with Broker(data_dir=tmp_path / "data") as broker:
+        image = broker._running().services.image
+        assert image.cluster_id == "AAAAAAAAAAAAAAAAAAAAAA"
+        configs = image.configs
+        assert configs["users", "bob"] == {"SCRAM-SHA-512": bob}
+        assert set(configs["users", "alice"]) == {"SCRAM-SHA-256"}
+    assert not file.exists()
+    (tmp_path / "data" / "znodes.sqlite").unlink()
+    with pytest.raises(Exception, match="is missing, though"):
+        Broker(data_dir=tmp_path / "data").start()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("SCRAM-SHA-256", "is not MECHANISM="),
+        ("PLAIN=[name=a,password=b]", "PLAIN is none of"),
+        ("SCRAM-SHA-256=[password=b]", "needs a name"),
+        ("SCRAM-SHA-256=[name=a:b,password=b]", "needs a name"),
+        ("SCRAM-SHA-256=[name=a]", "either a password"),
+        ("SCRAM-SHA-256=[name=a,password=b,iterations=1]", "from 4096"),
+        ("SCRAM-SHA-256=[name=a,saltedpassword=b]", "needs the salt"),
+        ("SCRAM-SHA-256=[name=a,password=hidden,other=c]", "takes iterations"),
+    ],
+)
+def test_credentials_that_cannot_be_read(text: str, why: str) -> None:
+    with pytest.raises(ToolError, match=why) as refused:
+        storage_scram.parse_credentials([text])
+    assert "hidden" not in str(refused.value)

@@ -20,7 +20,7 @@ from barnabas.broker.cluster.executor import Executor
 from barnabas.broker.cluster.internal_topics import INTERNAL, creation
 from barnabas.broker.cluster.reassigning import Reassigning
 from barnabas.broker.cluster.registration import REGISTER_POLL_S, Registration
-from barnabas.broker.cluster.trees import copies_of, patience_s, tree_opener
+from barnabas.broker.cluster.trees import copies_of, formatted_cluster_id, patience_s, tree_opener
 from barnabas.config import broker_identity, broker_log, broker_replication, broker_zookeeper
 from barnabas.config.option import ConfigError
 from barnabas.coordination.local import LocalTree
@@ -126,22 +126,25 @@ class Controller:
         """Open the tree and load the image. Raises OSError when the tree cannot be used."""
         open_tree, session_timeout_s = tree_opener(config, machine)
         controller = cls(config, machine, partitions, open_tree, patience_s=patience_s(session_timeout_s))
+        wanted_id = formatted_cluster_id(config)  # before the tree's file lies beside the logs
         try:
             await controller._executor.open()
         except TreeError as error:
             raise OSError(str(error)) from error
         try:
-            await controller._load()
+            await controller._load(wanted_id)
         except TreeError as error:
             await controller.close()
             raise OSError(str(error)) from error
         return controller
 
-    async def _load(self) -> None:
+    async def _load(self, wanted_id: str | None) -> None:
+        """wanted_id: of a cluster that is made now; None for a fresh one."""
+        cluster_id = wanted_id or uuid_text(self._entropy.uuid())
         # Others may make the same nodes at this moment: what is missing then is looked up again.
         for attempt in range(BOOTSTRAP_ATTEMPTS):
             nodes = await self.tree.subtree("/")
-            missing = decide_bootstrap(nodes.keys(), uuid_text(self._entropy.uuid()))
+            missing = decide_bootstrap(nodes.keys(), cluster_id)
             try:
                 for chunk in chunks(missing):
                     await self.tree.multi(chunk)

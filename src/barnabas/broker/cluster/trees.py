@@ -13,7 +13,9 @@ from barnabas.coordination.local import LocalTree
 from barnabas.coordination.served import SESSION_TIMEOUT_S, ServedTree, TreeServer
 from barnabas.coordination.tree import TreeError, TreeInUse, ZnodeTree
 from barnabas.extras import how_to_install
-from barnabas.storage.checkpoints import read_meta
+from barnabas.security.folder import FIRST_USERS
+from barnabas.storage.checkpoints import META_PROPERTIES, read_meta
+from barnabas.storage.log_dir import LOCK_FILE
 
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 TREE_FILE: Final = "znodes.sqlite"
 COPY_FILE: Final = "znodes.copy"
+FORMAT_FILES: Final = frozenset((META_PROPERTIES, LOCK_FILE, FIRST_USERS))
+"""What `kafka-storage format` and a start that came no further leave in a log dir."""
 WAIT_SHARE: Final = 1.25
 SERVER_TICK_S: Final = 3.0
 
@@ -84,13 +88,26 @@ def copies_of(log_dirs: Sequence[str | Path]) -> list[Path]:
     return [Path(log_dir) / COPY_FILE for log_dir in log_dirs]
 
 
+def formatted_cluster_id(config: BrokerConfig) -> str | None:
+    """The cluster id that `kafka-storage format` gave to log dirs that no broker has used since; None for all others."""
+    metas = [read_meta(str(log_dir)) for log_dir in config.log_dirs if log_dir.exists()]
+    ids = {meta.cluster_id for meta in metas if meta is not None}
+    if len(ids) != 1 or not all(_is_only_formatted(log_dir) for log_dir in config.log_dirs):
+        return None
+    return ids.pop()
+
+
+def _is_only_formatted(log_dir: Path) -> bool:
+    return not log_dir.exists() or {entry.name for entry in log_dir.iterdir()} <= FORMAT_FILES
+
+
 def _require_not_lost(path: Path, config: BrokerConfig) -> None:
     """Raises TreeError when the log dirs have been used and the tree's file is gone: a new tree would know no topic."""
     if path.exists():
         return
     for log_dir in config.log_dirs:
         meta = read_meta(str(log_dir))
-        if meta is not None and meta.cluster_id is not None:
+        if meta is not None and meta.cluster_id is not None and not _is_only_formatted(log_dir):
             raise TreeError(
                 str(path),
                 f"is missing, though {log_dir} holds the records of cluster {meta.cluster_id}; {_how_to_restore(config)}",

@@ -33,6 +33,9 @@ BACKLOG_MIN: Final = 1024
 FILES_RESERVED: Final = 32
 """Beside logs and connections: listeners, the tree, modules that are loaded when first needed."""
 CONNECTIONS_MIN: Final = 8
+HANDSHAKES_FAIR: Final = 500
+"""Above which unfinished TLS handshakes are cut after HANDSHAKE_S_FAIR instead of HANDSHAKE_S_MAX."""
+HANDSHAKE_S_FAIR: Final = 2.0
 REFUSALS_PER_SECOND: Final = 10
 """Lines of the log about handshakes that failed."""
 
@@ -257,6 +260,8 @@ class Listeners:
     # --- TLS -------------------------------------------------------------------------------------------
 
     def _begin_handshake(self, sock: socket.socket, name: str, tls: TlsListener) -> None:
+        self._cut_stalled()
+
         def done(handshake: Handshake, ready: ssl.SSLSocket | None, why: str) -> None:
             self._handshakes.pop(handshake, None)
             self.limits.closed(name, handshake.host)
@@ -272,6 +277,21 @@ class Listeners:
         handshake = Handshake(sock, tls.context, self._loop, done)
         self._handshakes[handshake] = None
         self.limits.opened(name, handshake.host)
+
+    def _cut_stalled(self) -> None:
+        """Bound what unfinished handshakes cost: each holds some 50 KiB, and a flood of them is closed in one turn.
+
+        Where many are unfinished, those that had time enough go. Never a young one: after a restart all clients come at
+        once, and each handshake that is cut would be begun again.
+        """
+        until_s = self._loop.time() - HANDSHAKE_S_FAIR
+        while len(self._handshakes) >= HANDSHAKES_FAIR:
+            oldest = next(iter(self._handshakes))
+            if oldest.begun_s > until_s:
+                return
+            oldest.cut(
+                f"the TLS handshake took over {HANDSHAKE_S_FAIR:.0f} s, and many others are unfinished"
+            )
 
     def _take_secured(self, sock: ssl.SSLSocket, name: str, tls: TlsListener) -> None:
         certificate = sock.getpeercert(binary_form=True)

@@ -31,6 +31,7 @@ REASONS: Final = {
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the client says that this broker's certificate has expired",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client shows no certificate, and ssl.client.auth=required asks for one",
     "CERTIFICATE_VERIFY_FAILED": "the client's certificate is refused",
+    "UNEXPECTED_EOF_WHILE_READING": "the client closed the connection in the middle of the TLS handshake",
     "NO_SHARED_CIPHER": "client and broker have no cipher suite in common (ssl.cipher.suites)",
     "UNSUPPORTED_PROTOCOL": "client and broker have no TLS version in common (ssl.enabled.protocols)",
     "TLSV1_ALERT_PROTOCOL_VERSION": "client and broker have no TLS version in common (ssl.enabled.protocols)",
@@ -112,7 +113,7 @@ class Handshake:
     why: empty for a peer that went away without a word, as port scans and health checks do.
     """
 
-    __slots__ = ("_context", "_done", "_loop", "_sock", "_timer", "_tls", "_writes", "host")
+    __slots__ = ("_context", "_done", "_loop", "_sock", "_timer", "_tls", "_writes", "begun_s", "host")
 
     def __init__(
         self,
@@ -124,6 +125,7 @@ class Handshake:
         """Takes the (non-blocking) socket over. Raises OSError when its peer is gone already."""
         self.host: str = sock.getpeername()[0]
         self._sock = sock
+        self.begun_s = loop.time()
         self._context = context
         self._loop = loop
         self._done = done

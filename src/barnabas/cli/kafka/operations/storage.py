@@ -14,6 +14,7 @@ from typing import Final
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
 from barnabas.cli.kafka.common import ToolError, parse, read_properties
+from barnabas.cli.kafka.operations import storage_scram
 from barnabas.cli.kafka.operations.features import LATEST, MAPPING_CHOICES, print_mapping, release_levels
 from barnabas.cli.kafka.operations.shared import need, subcommand
 from barnabas.cli.kafka.parser import Opt, Parsed, Tool
@@ -116,8 +117,7 @@ def format_dirs(parsed: Parsed, properties: dict[str, str]) -> int:
     node = properties.get("node.id") or properties.get("broker.id") or "-1"
     if not node.lstrip("-").isdigit() or int(node) < 0:
         raise ToolError(f"node.id must be a number from 0 up in {parsed.text('config')}, not {node!r}")
-    if "add-scram" in parsed:
-        raise ToolError("--add-scram: this broker keeps no SCRAM credentials yet")
+    users = storage_scram.parse_credentials(parsed.all("add-scram"))
     cluster = check_cluster_id(parsed.text("cluster-id"))
     names = log_dirs(properties)
     fresh = []
@@ -141,6 +141,8 @@ def format_dirs(parsed: Parsed, properties: dict[str, str]) -> int:
         print(f"Formatting {kind} directory {name} with metadata.version {release}.")
         Path(name).mkdir(parents=True, exist_ok=True)
         checkpoints.write_meta(name, MetaProperties(cluster, int(node), uuid.uuid4()))
+    if users and fresh:
+        storage_scram.write(Path(fresh[0]), users)
     return EXIT_OK
 
 
