@@ -138,7 +138,7 @@ class Controller:
             raise OSError(str(error)) from error
         return controller
 
-    async def _load(self, wanted_id: str | None) -> None:
+    async def _load(self, wanted_id: str | None = None) -> None:
         """wanted_id: of a cluster that is made now; None for a fresh one."""
         cluster_id = wanted_id or uuid_text(self._entropy.uuid())
         # Others may make the same nodes at this moment: what is missing then is looked up again.
