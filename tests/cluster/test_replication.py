@@ -293,6 +293,11 @@ def test_replicas_move_under_load_and_through_the_loss_of_the_controller(cluster
         made = NewTopic("moved", 1, replica_assignment=replicas, config=configs)
         topics.create_topics([made])["moved"].result(60)
         cluster.until_in_sync("moved", sorted(replicas[0]))
+        first = [str(number).encode() + b"." * 10_000 for number in range(300)]  # more than one fetch carries
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        for value in first:
+            producer.produce("moved", value)
+        assert producer.flush(60) == 0
         throttle(cluster, "moved", 1)
         where = KafkaPartition("moved", 0)
         with Load(cluster, "moved") as load:
@@ -317,14 +322,14 @@ def test_replicas_move_under_load_and_through_the_loss_of_the_controller(cluster
         admin.close()  # it does not look for another controller by itself
         admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
         assert admin.list_partition_reassignments() == {}
-        assert sorted(read(cluster, "moved")) == sorted(load.acknowledged)
+        assert sorted(read(cluster, "moved")) == sorted([*first, *load.acknowledged])
         assert admin.alter_partition_reassignments({where: [controller, staying]}) == {where: None}
         cluster.until_in_sync("moved", sorted([controller, staying]))
         until(
             lambda: not cluster.brokers[coming].data_dir.joinpath("moved-0").exists(),
             "the broker that has no replica any more has deleted its log",
         )
-        assert sorted(read(cluster, "moved")) == sorted(load.acknowledged)
+        assert sorted(read(cluster, "moved")) == sorted([*first, *load.acknowledged])
     finally:
         admin.close()
 
