@@ -26,7 +26,8 @@ MASKS: Final = (
     (re.compile(r"\b1[5-9]\d{11}\b"), "MS"),
     (re.compile(r"\b\d[\d,]*\.\d+"), "N.N"),
     (re.compile(r"\b\d[\d,]* records/s"), "N records/s"),
-    (re.compile(r"(?<![\w/-])(?=[\w-]{22}(?![\w/-]))(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{22}"), "ID"),
+    # Ids in base64. One in thirty has no digit.
+    (re.compile(r"(?<![\w/-])(?=[\w-]{22}(?![\w/-]))(?=[\w-]*[a-z])(?=[\w-]*[A-Z])[\w-]{22}"), "ID"),
     (re.compile(r"process \d+"), "PROCESS"),
     (re.compile(r"data in \S+\)"), "data in DIR)"),
     (re.compile(r"\s+"), " "),

@@ -131,6 +131,7 @@ class Sender:
     def send(self, record: Record) -> None:
         """Send one record with everything that a record can have."""
         self.sent += 1
+        self.sent_bytes += len(record.value or b"") + len(record.key or b"")
         self.hand_over(self.outbox.stage, record)
 
     def hand_over(self, stage: Stage, record: Record) -> None:
@@ -319,8 +320,8 @@ def ship(
                 part = lines[i : i + BATCH_RECORDS]
                 if count is not None:
                     part = part[: count - sender.sent]
-                sender.sent_bytes += sum(map(len, part))
                 if shape.is_plain():
+                    sender.sent_bytes += sum(map(len, part))
                     sender.send_batch(shape.batch(part))
                 else:
                     for line in part:
