@@ -243,6 +243,18 @@ def test_with_its_right_each_api_works(secured: Broker) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize(("key", "right"), [(19, "CREATE"), (23, "CLUSTER_ACTION")])
+def test_a_right_on_the_cluster_that_stands_for_rights_on_topics(
+    secured: Broker, key: int, right: str
+) -> None:
+    topic_id = secured._running().services.image.topics[TOPIC].topic_id
+    api = BY_KEY[key]
+    with granted(secured, "carol", [(right, "CLUSTER")]):
+        answer = ask(secured, "carol", api, api.versions[-1], topic_id)
+    assert answer is not None
+    assert not REFUSED.intersection(codes(answer)), answer
+
+
 NAME_OF = {"TOPIC": TOPIC, "GROUP": GROUP, "TRANSACTIONAL_ID": TXN, "CLUSTER": CLUSTER_NAME, "CONFIG": TOPIC}
 
 

@@ -244,26 +244,41 @@ class AclIndex:
                     allowed = True
         return allowed
 
-    def allows_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
-        """Whether there is some resource of this type, existing or not, that the rules let a principal do this with."""
-        for (found_kind, name), rules in (*self._literal.items(), *self._prefixed.items()):
-            if found_kind != kind or not self._has(rules, principal, host, operation, Permission.ALLOW):
-                continue
-            if self._has(
-                self._literal.get((kind, WILDCARD), frozenset()), principal, host, operation, Permission.DENY
-            ):
-                return False
-            # What a denial covers altogether counts for nothing.
-            covering = [
-                self._prefixed[kind, name[:length]]
-                for length in self._lengths.get(kind, ())
-                if name != WILDCARD and (kind, name[:length]) in self._prefixed
-            ]
-            same = [] if name == WILDCARD else [self._literal.get((kind, name), frozenset())]
-            if not any(
-                self._has(each, principal, host, operation, Permission.DENY) for each in (*covering, *same)
-            ):
-                return True
+    def allows_any(
+        self,
+        principal: str,
+        host: str,
+        operation: Operation,
+        kind: ResourceType,
+        *,
+        if_none_found: bool = False,
+    ) -> bool:
+        """Whether there is some resource of this type, existing or not, that the rules let a principal do this with.
+
+        if_none_found: what counts for resources that no rule names; there always are some.
+        """
+
+        def says(permission: Permission, rules: Iterable[Rule]) -> bool:
+            return self._has(rules, principal, host, operation, permission)
+
+        if says(Permission.DENY, self._literal.get((kind, WILDCARD), ())):
+            return False
+        if if_none_found:
+            return True
+        for table in (self._literal, self._prefixed):
+            for (found_kind, name), rules in table.items():
+                if found_kind != kind or not says(Permission.ALLOW, rules):
+                    continue
+                if table is self._literal and name == WILDCARD:
+                    return True
+                # What a denial covers altogether counts for nothing.
+                denied = any(
+                    says(Permission.DENY, self._prefixed.get((kind, name[:length]), ()))
+                    for length in self._lengths.get(kind, ())
+                    if length <= len(name)
+                )
+                if not denied and not (table is self._literal and says(Permission.DENY, rules)):
+                    return True
         return False
 
     @staticmethod

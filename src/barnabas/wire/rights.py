@@ -23,7 +23,7 @@ class Each(NamedTuple):
     """Each row of a list of the request.
 
     rows, answers: the lists in request and answer. parts: the lists of partitions in their rows, where errors stand there.
-    or_cluster: the same operation on the cluster is enough. together: one refused row keeps the others from being served.
+    or_cluster: an operation on the cluster that is enough. together: one refused row keeps the others from being served.
     resource "CONFIG": what the row's resource_type says.
     """
 
@@ -32,7 +32,7 @@ class Each(NamedTuple):
     rows: str
     answers: str
     parts: tuple[str, str] | None = None
-    or_cluster: bool = False
+    or_cluster: str = ""
     together: bool = False
 
 
@@ -81,14 +81,14 @@ RIGHTS: Final[Mapping[int, tuple[Right, ...]]] = {
     16: (Asked("DESCRIBE", "CLUSTER"), Asked("DESCRIBE", "GROUP")),
     17: OPEN,
     18: OPEN,
-    19: (Each("CREATE", "TOPIC", "topics", "topics", or_cluster=True),),
+    19: (Each("CREATE", "TOPIC", "topics", "topics", or_cluster="CREATE"),),
     20: (
         Each("DELETE", "TOPIC", "topics", "responses"),
         Each("DELETE", "TOPIC", "topic_names", "responses"),
     ),
     21: (Each("DELETE", "TOPIC", "topics", "topics", _PARTITIONS),),
     22: (_WRITE_TXN, Asked("IDEMPOTENT_WRITE", "CLUSTER"), Asked("WRITE", "TOPIC")),
-    23: (Each("DESCRIBE", "TOPIC", "topics", "topics", _PARTITIONS),),
+    23: (Each("DESCRIBE", "TOPIC", "topics", "topics", _PARTITIONS, or_cluster="CLUSTER_ACTION"),),
     24: (
         Whole("WRITE", "TRANSACTIONAL_ID", "v3_and_below_transactional_id"),
         Each(

@@ -120,6 +120,21 @@ def test_some_topic() -> None:
     assert not some((topic("orders"), write), (prefix, denied))
     assert not some((topic("orders"), write), (topic("orders"), denied))
     assert some((topic("orders"), write), (topic("x"), write), (prefix, denied))
+    # A denial of the very name leaves the other names of a prefix.
+    assert some((prefix, write), (topic("or"), denied))
+    assert not some((prefix, write), (topic("o", Pattern.PREFIXED), denied))
+    assert some((topic("*"), write), (prefix, denied))
+
+
+def test_some_topic_where_all_that_no_rule_names_is_open() -> None:
+    def some(*found: tuple[Resource, Rule]) -> bool:
+        index = index_of({resource: frozenset({each}) for resource, each in found})
+        return index.allows_any("User:a", "h", Operation.WRITE, TOPIC, if_none_found=True)
+
+    denied = rule("a", Operation.WRITE, DENY)
+    assert some()
+    assert some((topic("t"), denied))
+    assert not some((topic("*"), denied))
 
 
 names = st.text(st.sampled_from("ab"), min_size=1, max_size=4) | st.just("*")

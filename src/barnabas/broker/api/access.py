@@ -175,7 +175,9 @@ def _row_error(context: Context, need: Each, row: object) -> ErrorCode | None:
         name = row if isinstance(row, str) else name_of(context, row)
     if name is None:
         return None  # an id that nobody has: the handler says so
-    if need.or_cluster and context.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True):
+    if need.or_cluster and context.allows(
+        Operation[need.or_cluster], ResourceType.CLUSTER, CLUSTER_NAME, quietly=True
+    ):
         return None
     return None if context.allows(operation, kind, name) else CODES[kind]
 

@@ -96,10 +96,8 @@ class Authorizer:
     def allows_some(self, connection: Connection, operation: Operation, kind: ResourceType) -> bool:
         """Whether there may be a resource of this type that the peer may do this with."""
         principal = connection.principal
-        return (
-            principal in self._super_users
-            or self._if_none_found
-            or self._index.allows_any(principal, connection.plain_host, operation, kind)
+        return principal in self._super_users or self._index.allows_any(
+            principal, connection.plain_host, operation, kind, if_none_found=self._if_none_found
         )
 
     def operations(self, connection: Connection, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
