@@ -270,14 +270,23 @@ final class Shares {
             var held = next(slow).get(0);
             Probe.require(slow.acquisitionLockTimeoutMs().get() == 4000, "told %s", slow.acquisitionLockTimeoutMs());
             long until = System.nanoTime() + 6_000_000_000L;
-            while (System.nanoTime() < until) {   // kept longer than a lock lasts
+            ConsumerRecord<byte[], byte[]> again = null;
+            while (again == null && System.nanoTime() < until) {   // kept longer than a lock lasts
+                long renewed = System.nanoTime();
                 slow.acknowledge(held, AcknowledgeType.RENEW);
                 slow.commitSync();
                 slow.poll(Duration.ofMillis(10));
-                Probe.require(other.poll(Duration.ofMillis(200)).isEmpty(), "a renewed lock was broken");
+                for (var record : other.poll(Duration.ofMillis(200))) {
+                    // Unless the machine stood still for as long as a lock lasts.
+                    Probe.require(System.nanoTime() - renewed > 4_000_000_000L, "a renewed lock was broken");
+                    again = record;
+                }
             }
-            var again = next(other).get(0);
-            Probe.require(again.deliveryCount().get() == 2, "after the lock ran out: %s", again);
+            if (again == null) {
+                again = next(other).get(0);
+            }
+            // The slow one fetches in the background, and may be given its record once more in between.
+            Probe.require(again.deliveryCount().get() >= 2, "after the lock ran out: %s", again);
             other.acknowledge(again, AcknowledgeType.ACCEPT);
             Probe.require(other.commitSync().values().stream().allMatch(e -> e.isEmpty()), "refused");
         }
