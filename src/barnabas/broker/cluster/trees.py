@@ -14,7 +14,7 @@ from barnabas.coordination.served import SESSION_TIMEOUT_S, ServedTree, TreeServ
 from barnabas.coordination.tree import TreeError, TreeInUse, ZnodeTree
 from barnabas.extras import how_to_install
 from barnabas.security.folder import FIRST_USERS
-from barnabas.storage.checkpoints import META_PROPERTIES, read_meta
+from barnabas.storage.checkpoints import META_PROPERTIES, MetaProperties, read_meta
 from barnabas.storage.log_dir import LOCK_FILE
 
 if TYPE_CHECKING:
@@ -90,15 +90,29 @@ def copies_of(log_dirs: Sequence[str | Path]) -> list[Path]:
 
 def formatted_cluster_id(config: BrokerConfig) -> str | None:
     """The cluster id that `kafka-storage format` gave to log dirs that no broker has used since; None for all others."""
-    metas = [read_meta(str(log_dir)) for log_dir in config.log_dirs if log_dir.exists()]
-    ids = {meta.cluster_id for meta in metas if meta is not None}
-    if len(ids) != 1 or not all(_is_only_formatted(log_dir) for log_dir in config.log_dirs):
+    if not all(_is_only_formatted(log_dir) for log_dir in config.log_dirs):
         return None
-    return ids.pop()
+    metas = [_meta_of(log_dir) for log_dir in config.log_dirs]
+    ids = {meta.cluster_id for meta in metas if meta is not None}
+    return ids.pop() if len(ids) == 1 else None
 
 
 def _is_only_formatted(log_dir: Path) -> bool:
-    return not log_dir.exists() or {entry.name for entry in log_dir.iterdir()} <= FORMAT_FILES
+    """False also for a dir that cannot be read: the storage takes it offline, and says why."""
+    try:
+        return {entry.name for entry in log_dir.iterdir()} <= FORMAT_FILES
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _meta_of(log_dir: Path) -> MetaProperties | None:
+    """None for a dir that is new or cannot be read. Raises CorruptCheckpoint."""
+    try:
+        return read_meta(str(log_dir))
+    except OSError:
+        return None
 
 
 def _require_not_lost(path: Path, config: BrokerConfig) -> None:
@@ -106,7 +120,7 @@ def _require_not_lost(path: Path, config: BrokerConfig) -> None:
     if path.exists():
         return
     for log_dir in config.log_dirs:
-        meta = read_meta(str(log_dir))
+        meta = _meta_of(log_dir)
         if meta is not None and meta.cluster_id is not None and not _is_only_formatted(log_dir):
             raise TreeError(
                 str(path),
