@@ -40,14 +40,15 @@ def main(bootstrap: str) -> None:
     written, ended = 0, set[tuple[str, int]]()
     while not ended or ended != {(p.topic, p.partition) for p in consumer.assignment()}:
         messages = consumer.consume(BATCH, 0.5)
-        ended |= {
-            (m.topic(), m.partition())
-            for m in messages
-            if m.error() is not None and m.error().code() == KafkaError._PARTITION_EOF
-        }
-        records = [message for message in messages if message.error() is None]
+        records = []
+        for message in messages:  # in their order: an end may come in the same batch, behind the last records
+            place = (message.topic(), message.partition())
+            if message.error() is None:
+                records.append(message)
+                ended.discard(place)
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                ended.add(place)
         if records:
-            ended -= {(m.topic(), m.partition()) for m in records}
             copy(producer, consumer, records)
             written += len(records)
     consumer.close()
