@@ -8,6 +8,7 @@ from typing import Any, Final
 from barnabas.cli.kafka import configs, quotas
 from barnabas.cli.kafka.common import Admin
 from barnabas.cli.redaction import HIDDEN, is_secret
+from barnabas.wire.messages.describe_configs import SOURCES
 
 TOPICS_MAX: Final = 2_000
 """Of so many topics the options are asked for; of the others only names and partitions are in the bundle."""
@@ -42,7 +43,7 @@ def options_of(admin: Admin, kind: str, name: str, *, own_only: bool) -> dict[st
     return {
         entry.name: {
             "value": HIDDEN if entry.is_sensitive or (entry.value and is_secret(entry.name)) else entry.value,
-            "source": configs.SOURCES.get(entry.config_source, "UNKNOWN"),
+            "source": SOURCES.get(entry.config_source, "UNKNOWN"),
         }
         for entry in configs.read_configs(admin, configs.Entity(kind, name), name)
         if not own_only or entry.config_source in own

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol
 import typer
 
 from barnabas.cli.errors import CliError, UsageError
+from barnabas.client.json_schema import BadSchema, JsonSchema, Unsuited
 from barnabas.client.registry import (
     BadAddress,
     NotFramed,
@@ -172,28 +173,18 @@ class JsonCodec:
     """JSON that is checked by its schema where it is written."""
 
     def __init__(self, schema: Schema) -> None:
-        import jsonschema_rs
-
-        self._invalid = jsonschema_rs.ValidationError
         try:
-            tree = json.loads(schema.text)
-            registry = jsonschema_rs.Registry(
-                [(name, json.loads(text)) for name, text in schema.dependencies]
-            )
-            # Regular expressions in linear time: no value can make one take for ever.
-            options = jsonschema_rs.RegexOptions()
-            self._validator = jsonschema_rs.validator_for(tree, registry=registry, pattern_options=options)
-        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+            self._schema = JsonSchema(schema.text, schema.dependencies)
+        except BadSchema as error:
             raise CliError(f"schema {schema.id} is not JSON Schema: {_reason(error)}") from None
 
     def encode(self, text: str) -> bytes:
         """See Codec."""
         value = _json(text)
         try:
-            self._validator.validate(value)
-        except self._invalid as error:
-            place = "/".join(str(part) for part in error.instance_path)
-            raise Mismatch(f"/{place}: {error.message[:200]}") from None
+            self._schema.check(value)
+        except Unsuited as error:
+            raise Mismatch(str(error)) from None
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
     def decode(self, payload: bytes) -> Any:

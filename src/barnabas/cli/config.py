@@ -14,6 +14,7 @@ from barnabas.cli.options import AsJson, Bootstrap, Properties
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.runner import example, new_app
 from barnabas.cli.units import plain_value, topic_settings
+from barnabas.wire.messages.describe_configs import SOURCES
 
 app = new_app("Show and change options of topics, brokers and groups.")
 
@@ -60,7 +61,7 @@ def describe(
         {
             "name": entry.name,
             "value": None if entry.is_sensitive else entry.value,
-            "source": configs.SOURCES.get(entry.config_source, "UNKNOWN").removesuffix("_CONFIG").lower(),
+            "source": SOURCES.get(entry.config_source, "UNKNOWN").removesuffix("_CONFIG").lower(),
             "read_only": entry.read_only,
         }
         for entry in entries

@@ -25,6 +25,8 @@ from barnabas.wire.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 from barnabas.wire.messages.incremental_alter_configs import (
+    DELETE,
+    SET,
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -39,16 +41,6 @@ from barnabas.wire.messages.list_partition_reassignments import (
 T = TypeVar("T")
 
 DEADLINE_S: Final = 15.0
-SET: Final = 0
-DELETE: Final = 1
-SOURCES: Final = {
-    1: "DYNAMIC_TOPIC_CONFIG",
-    2: "DYNAMIC_BROKER_CONFIG",
-    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
-    4: "STATIC_BROKER_CONFIG",
-    5: "DEFAULT_CONFIG",
-    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
-}
 
 
 class Kind(IntEnum):

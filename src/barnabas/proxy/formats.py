@@ -8,10 +8,12 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import struct
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
+from barnabas.client.json_schema import BadSchema, JsonSchema, Unsuited
+from barnabas.client.registry import NotFramed, message_path, unframe
+from barnabas.client.registry import frame as frame
 from barnabas.http.json_text import BadJson, parse_json
 from barnabas.proxy.avro_json import AvroCodec, AvroMismatch
 from barnabas.registry.errors import InvalidSchema
@@ -25,9 +27,6 @@ JSONSCHEMA: Final = "jsonschema"
 PROTOBUF: Final = "protobuf"
 WITH_SCHEMA: Final = frozenset({AVRO, JSONSCHEMA, PROTOBUF})
 V2_FORMATS: Final = (BINARY, JSON, AVRO, JSONSCHEMA, PROTOBUF)
-
-MAGIC: Final = 0
-HEAD: Final = struct.Struct(">bI")
 
 
 class Mismatch(ValueError):
@@ -93,15 +92,10 @@ def decode_plain(format: str, data: bytes | None) -> Any:
 
 def schema_id_of(data: bytes) -> int:
     """The id in a record's first bytes. Raises Mismatch."""
-    if len(data) < HEAD.size or data[0] != MAGIC:
-        raise Mismatch("the record does not begin with the id of a schema")
-    schema_id: int = HEAD.unpack_from(data)[1]
-    return schema_id
-
-
-def frame(schema_id: int, payload: bytes) -> bytes:
-    """The bytes of a record with its schema's id."""
-    return HEAD.pack(MAGIC, schema_id) + payload
+    try:
+        return unframe(data)[0]
+    except NotFramed:
+        raise Mismatch("the record does not begin with the id of a schema") from None
 
 
 class _Avro:
@@ -127,28 +121,18 @@ class _Avro:
 
 class _JsonSchema:
     def __init__(self, text: str, dependencies: Sequence[Dependency]) -> None:
-        import jsonschema_rs
-
-        registry = jsonschema_rs.Registry([(d.name, json.loads(d.text)) for d in dependencies])
-        self._invalid = jsonschema_rs.ValidationError
         try:
-            schema = json.loads(text)
-            # Linear-time regular expressions: a pattern cannot make one record take for ever.
-            self._validator = jsonschema_rs.validator_for(
-                schema, registry=registry, pattern_options=jsonschema_rs.RegexOptions()
-            )
-        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+            self._schema = JsonSchema(text, ((d.name, d.text) for d in dependencies))
+        except BadSchema as error:
             raise InvalidSchema(f"the schema is not valid: {str(error)[:200]}") from error
-        self.name = schema.get("title") if isinstance(schema, dict) else None
+        tree = self._schema.tree
+        self.name = tree.get("title") if isinstance(tree, dict) else None
 
     def encode(self, value: Any) -> bytes:
         try:
-            self._validator.validate(value)
-        except self._invalid as error:
-            path = "/".join(str(part) for part in error.instance_path)
-            raise Mismatch(f"/{path}: {error.message[:200]}") from error
-        except ValueError as error:
-            raise Mismatch(str(error)[:200]) from error
+            self._schema.check(value)
+        except Unsuited as error:
+            raise Mismatch(str(error)) from error
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
     def decode(self, data: bytes) -> Any:
@@ -186,7 +170,10 @@ class _Protobuf:
         from google.protobuf import json_format
         from google.protobuf.message import DecodeError
 
-        path, position = _message_path(data)
+        try:
+            path, content = message_path(data)
+        except NotFramed:
+            raise Mismatch("the record does not name its message") from None
         try:
             found = self._messages[path[0]]
             for index in path[1:]:
@@ -195,39 +182,10 @@ class _Protobuf:
             raise Mismatch("the record names a message that its schema does not have") from None
         message = self._class_of(found)()
         try:
-            message.ParseFromString(data[position:])
+            message.ParseFromString(content)
             return json_format.MessageToDict(message, preserving_proto_field_name=True)
         except (DecodeError, ValueError, TypeError, RecursionError) as error:
             raise Mismatch(f"the bytes do not suit the schema: {str(error)[:200]}") from error
-
-
-def _message_path(data: bytes) -> tuple[list[int], int]:
-    """Which message of the file: indexes from the outermost inwards, and where the message begins."""
-    count, position = _zigzag(data, 0)
-    if count == 0:
-        return [0], position
-    if not 0 < count <= 100:
-        raise Mismatch("the record does not name its message")
-    path = []
-    for _ in range(count):
-        index, position = _zigzag(data, position)
-        if index < 0:
-            raise Mismatch("the record does not name its message")
-        path.append(index)
-    return path, position
-
-
-def _zigzag(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if position >= len(data) or shift > 35:
-            raise Mismatch("the record does not name its message")
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
-            return (value >> 1) ^ -(value & 1), position
 
 
 def _shown(value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 from starlette.responses import Response
 
+from barnabas.client.registry import HEAD
 from barnabas.http.errors import HttpError
 from barnabas.proxy import formats
 from barnabas.proxy.call import (
@@ -271,7 +272,7 @@ def _decode(format: str, known: dict[int, Known], data: bytes | None) -> Any:
     if format not in WITH_SCHEMA:
         return formats.decode_plain(format, data)
     schema_id = formats.schema_id_of(data)
-    return known[schema_id].codec.decode(data[formats.HEAD.size :])
+    return known[schema_id].codec.decode(data[HEAD.size :])
 
 
 # --- offsets ------------------------------------------------------------------------------------------

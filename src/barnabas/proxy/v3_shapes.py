@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from barnabas.http.errors import HttpError
 from barnabas.proxy.call import Call, answer, quoted
-from barnabas.proxy.direct import SOURCES
+from barnabas.wire.messages.describe_configs import SOURCES
 
 DEFAULT: Final = 5
 

@@ -13,11 +13,14 @@ from barnabas.cli.kafka.common import Admin, ToolError, checked, java_error, par
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.config.option import double_text
 from barnabas.wire.messages.describe_configs import (
+    SOURCES,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
 from barnabas.wire.messages.incremental_alter_configs import (
+    DELETE,
+    SET,
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -26,18 +29,6 @@ from barnabas.wire.messages.incremental_alter_configs import (
 
 RESOURCES: Final = {"topics": 2, "brokers": 4, "broker-loggers": 8, "client-metrics": 16, "groups": 32}
 QUOTA_TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
-SET: Final = 0
-DELETE: Final = 1
-SOURCES: Final = {
-    1: "DYNAMIC_TOPIC_CONFIG",
-    2: "DYNAMIC_BROKER_CONFIG",
-    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
-    4: "STATIC_BROKER_CONFIG",
-    5: "DEFAULT_CONFIG",
-    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
-    7: "DYNAMIC_CLIENT_METRICS_CONFIG",
-    8: "DYNAMIC_GROUP_CONFIG",
-}
 DYNAMIC: Final = {1, 2, 3, 6, 7, 8}
 SHORTCUTS: Final = {
     "topic": "topics",

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
+from barnabas.client.json_schema import BadSchema, JsonSchema, Unsuited
 from barnabas.client.registry import Schema, frame
 from barnabas.pipelines.formats.base import NoColumns, Unfit
 
@@ -40,19 +41,11 @@ class JsonWriter:
     """Writes rows as JSON objects that their schema allows."""
 
     def __init__(self, schema: Schema) -> None:
-        import jsonschema_rs
-
         try:
-            tree = json.loads(schema.text)
-            registry = jsonschema_rs.Registry(
-                [(name, json.loads(text)) for name, text in schema.dependencies]
-            )
-            # Regular expressions in linear time: no record's value can make one take for ever.
-            options = jsonschema_rs.RegexOptions()
-            self._validator = jsonschema_rs.validator_for(tree, registry=registry, pattern_options=options)
-        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+            self._schema = JsonSchema(schema.text, schema.dependencies)
+        except BadSchema as error:
             raise NoColumns(f"schema {schema.id} is not JSON Schema: {str(error)[:200]}") from error
-        self._invalid = jsonschema_rs.ValidationError
+        tree = self._schema.tree
         properties = tree.get("properties") if isinstance(tree, dict) else None
         if not isinstance(properties, dict):
             raise NoColumns(f"schema {schema.id} declares no properties")
@@ -65,12 +58,9 @@ class JsonWriter:
             name: _plain(value) for name, value in row.items() if value is not None or self.fields.get(name)
         }
         try:
-            self._validator.validate(given)
-        except self._invalid as error:
-            place = "/".join(str(part) for part in error.instance_path)
-            raise Unfit(f"/{place}: {error.message[:200]}") from None
-        except ValueError as error:
-            raise Unfit(str(error)[:200]) from None
+            self._schema.check(given)
+        except Unsuited as error:
+            raise Unfit(str(error)) from None
         return json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from barnabas.wire.schema import Request, Response, Struct, array, boolean, int8, int16, int32, string
+
+SOURCES: Final[Mapping[int, str]] = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    7: "DYNAMIC_CLIENT_METRICS_CONFIG",
+    8: "DYNAMIC_GROUP_CONFIG",
+}
+"""Where a value comes from, `config_source`, as Kafka names it."""
 
 
 class DescribeConfigsResource(Struct):

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.wire.schema import Request, Response, Struct, array, boolean, int8, int16, int32, string
+
+SET: Final = 0
+DELETE: Final = 1
+"""Values of `config_operation`; 2 appends to a list, 3 takes from it."""
 
 
 class AlterableConfig(Struct):
