@@ -8,15 +8,14 @@ from typing import Annotated, Final
 import typer
 
 from barnabas.cli.connection import target
-from barnabas.cli.errors import CliError, UsageError
+from barnabas.cli.errors import UsageError
 from barnabas.cli.options import Bootstrap, Properties
 from barnabas.cli.runner import example, new_app
-from barnabas.extras import how_to_install
+from barnabas.cli.services import BodyMb, Cors, Listen, TimeoutS, http_options, serve, services_extra
 
 app = new_app("Serve schemas over HTTP, as Confluent's Schema Registry does.")
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8081"
-MEGABYTE: Final = 1 << 20
 
 
 @app.callback()
@@ -32,7 +31,7 @@ def registry() -> None:
 )
 def start(
     bootstrap: Bootstrap = None,
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="The address to serve.")] = DEFAULT_LISTEN,
+    listen: Listen = DEFAULT_LISTEN,
     advertise: Annotated[
         str | None,
         typer.Option(
@@ -51,30 +50,16 @@ def start(
     session_timeout_ms: Annotated[
         int, typer.Option(metavar="MS", help="After how long without a sign of life another instance writes.")
     ] = 10_000,
-    cors: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ORIGIN",
-            help="Web pages that may call it, * for all; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    body_mb: Annotated[int, typer.Option(metavar="MB", help="The largest request body.")] = 16,
-    timeout_s: Annotated[float, typer.Option(metavar="S", help="How long a request may take.")] = 60.0,
+    cors: Cors = None,
+    body_mb: BodyMb = 16,
+    timeout_s: TimeoutS = 60.0,
     properties: Properties = None,
 ) -> int:
     """Serve the registry until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."""
-    try:
-        from barnabas.http.guard import Limits
-        from barnabas.http.server import HttpOptions, ServiceError, run, say
+    with services_extra("the registry"):
         from barnabas.registry.main import make_server
         from barnabas.registry.service import RegistryOptions
         from barnabas.registry.store import StoreOptions
-    except ImportError as error:
-        raise CliError(
-            f"the registry needs an extra that is not installed ({error.name}); install it with "
-            f"{how_to_install('services')}"
-        ) from None
     from barnabas.client.errors import ClientError
     from barnabas.client.options import ClientOptions
     from barnabas.observe.logs import set_up
@@ -92,11 +77,6 @@ def start(
         RegistryOptions(
             client, StoreOptions(topic, replication), group, advertise, session_timeout_ms=session_timeout_ms
         ),
-        HttpOptions(listen, Limits(body_mb * MEGABYTE, timeout_s), tuple(cors or ())),
+        http_options(listen, body_mb, timeout_s, cors),
     )
-    try:
-        return run(
-            [server], lambda: say(f"ready on {server.url} (cluster {where}, topic {topic}, group {group})")
-        )
-    except ServiceError as error:
-        raise CliError(str(error)) from None
+    return serve(server, lambda: f"ready on {server.url} (cluster {where}, topic {topic}, group {group})")

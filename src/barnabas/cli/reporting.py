@@ -15,13 +15,12 @@ from barnabas.cli.errors import EXIT_OK, CliError, UsageError
 from barnabas.cli.options import AsJson, AsJsonAlready, Bootstrap, Properties
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.runner import example, new_app
-from barnabas.extras import how_to_install
+from barnabas.cli.services import BodyMb, Listen, TimeoutS, http_options, serve, services_extra
 
 app = new_app("Take messages over HTTP: access points, web hooks, CloudEvents.")
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8084"
 DEFAULT_URL: Final = "http://localhost:8084"
-MEGABYTE: Final = 1 << 20
 TIMEOUT_S: Final = 60
 FIND_S: Final = 15.0
 
@@ -79,7 +78,7 @@ def _lines(file: Path | None) -> list[tuple[int, str]]:
 )
 def start(
     bootstrap: Bootstrap = None,
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="The address to serve.")] = DEFAULT_LISTEN,
+    listen: Listen = DEFAULT_LISTEN,
     topic: Annotated[
         str, typer.Option(metavar="TOPIC", help="Where the access points are kept.")
     ] = "_access_points",
@@ -99,20 +98,13 @@ def start(
             show_default=False,
         ),
     ] = None,
-    body_mb: Annotated[int, typer.Option(metavar="MB", help="The largest request body.")] = 16,
-    timeout_s: Annotated[float, typer.Option(metavar="S", help="How long a request may take.")] = 60.0,
+    body_mb: BodyMb = 16,
+    timeout_s: TimeoutS = 60.0,
     properties: Properties = None,
 ) -> int:
     """Serve until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."""
-    try:
-        from barnabas.http.guard import Limits
-        from barnabas.http.server import HttpOptions, ServiceError, run, say
+    with services_extra("reporting"):
         from barnabas.proxy.reporting.main import ReportingOptions, make_server
-    except ImportError as error:
-        raise CliError(
-            f"reporting needs an extra that is not installed ({error.name}); install it with "
-            f"{how_to_install('services')}"
-        ) from None
     from barnabas.observe.logs import set_up
 
     if body_mb < 1 or timeout_s <= 0:
@@ -122,11 +114,8 @@ def start(
     options = ReportingOptions(
         {**found, "bootstrap.servers": where}, topic, read_secrets(secrets), read_hooks(hooks)
     )
-    server = make_server(options, HttpOptions(listen, Limits(body_mb * MEGABYTE, timeout_s)))
-    try:
-        return run([server], lambda: say(f"ready on {server.url} (cluster {where}, topic {topic})"))
-    except ServiceError as error:
-        raise CliError(str(error)) from None
+    server = make_server(options, http_options(listen, body_mb, timeout_s))
+    return serve(server, lambda: f"ready on {server.url} (cluster {where}, topic {topic})")
 
 
 def ask(url: str, action: str, body: dict[str, Any]) -> dict[str, Any]:

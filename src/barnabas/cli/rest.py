@@ -7,15 +7,14 @@ from typing import Annotated, Final
 import typer
 
 from barnabas.cli.connection import target
-from barnabas.cli.errors import CliError, UsageError
+from barnabas.cli.errors import UsageError
 from barnabas.cli.options import Bootstrap, Properties
 from barnabas.cli.runner import example, new_app
-from barnabas.extras import how_to_install
+from barnabas.cli.services import BodyMb, Cors, Listen, TimeoutS, http_options, serve, services_extra
 
 app = new_app("Serve topics over HTTP, as Confluent's REST Proxy does.")
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8082"
-MEGABYTE: Final = 1 << 20
 
 
 @app.callback()
@@ -31,7 +30,7 @@ def rest() -> None:
 )
 def start(
     bootstrap: Bootstrap = None,
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="The address to serve.")] = DEFAULT_LISTEN,
+    listen: Listen = DEFAULT_LISTEN,
     advertise: Annotated[
         str | None,
         typer.Option(
@@ -57,28 +56,14 @@ def start(
     consumer_idle_s: Annotated[
         float, typer.Option(metavar="S", help="A consumer instance that nobody uses so long is closed.")
     ] = 300.0,
-    cors: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ORIGIN",
-            help="Web pages that may call it, * for all; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    body_mb: Annotated[int, typer.Option(metavar="MB", help="The largest request body.")] = 16,
-    timeout_s: Annotated[float, typer.Option(metavar="S", help="How long a request may take.")] = 60.0,
+    cors: Cors = None,
+    body_mb: BodyMb = 16,
+    timeout_s: TimeoutS = 60.0,
     properties: Properties = None,
 ) -> int:
     """Serve the proxy until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."""
-    try:
-        from barnabas.http.guard import Limits
-        from barnabas.http.server import HttpOptions, ServiceError, run, say
+    with services_extra("the REST proxy"):
         from barnabas.proxy.main import RestOptions, make_server
-    except ImportError as error:
-        raise CliError(
-            f"the REST proxy needs an extra that is not installed ({error.name}); install it with "
-            f"{how_to_install('services')}"
-        ) from None
     from barnabas.observe.logs import set_up
 
     if body_mb < 1 or timeout_s <= 0 or consumers_max < 1 or consumer_idle_s <= 0:
@@ -91,9 +76,6 @@ def start(
         RestOptions(
             {**found, "bootstrap.servers": where}, lambda: registry, advertise, consumers_max, consumer_idle_s
         ),
-        HttpOptions(listen, Limits(body_mb * MEGABYTE, timeout_s), tuple(cors or ())),
+        http_options(listen, body_mb, timeout_s, cors),
     )
-    try:
-        return run([server], lambda: say(f"ready on {server.url} (cluster {where})"))
-    except ServiceError as error:
-        raise CliError(str(error)) from None
+    return serve(server, lambda: f"ready on {server.url} (cluster {where})")
