@@ -84,6 +84,10 @@ class GroupCoordinator:
         core = self.runtime.core_of(group_id)
         return core is not None and not core.keeps_share_state(group_id, topic_id, index)
 
+    def keeps(self, group_id: str) -> bool:
+        """Whether this broker is the coordinator of a group, and has loaded what is stored of it."""
+        return self.runtime.core_of(group_id) is not None
+
     # --- asking ----------------------------------------------------------------------------------------
 
     async def ask(self, make_event: MakeEvent, group_id: str) -> Any:

@@ -3,27 +3,32 @@
 The headers of a letter say where the record lies and why it was given up; with
 errors.deadletterqueue.copy.record.enable it also carries the record's own key, value and headers. The topic's
 owner must have agreed (errors.deadletterqueue.group.enable), and its name must begin with
-errors.deadletterqueue.topic.name.prefix: else whoever may set a group's options could write anywhere.
+errors.deadletterqueue.topic.name.prefix: else whoever may set a group's options could write anywhere. Where another
+broker leads the partition for letters, it is asked to append them, as a producer with acks=all would.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.coordinators.shares.options import ShareOptions
+from barnabas.broker.net.peers import PeerLost
+from barnabas.broker.partitions.acknowledgement import all_ready
 from barnabas.config import broker_share
 from barnabas.cores.group.share.partition import DeadLetter, ShareChange
 from barnabas.records.batch import BatchHeader, CorruptBatch, Record, batches, build_batch, records_of
 from barnabas.records.units import Offset
 from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 if TYPE_CHECKING:
     from barnabas.broker.cluster.controller import Controller
     from barnabas.broker.coordinators.shares.partition import SharePartition
-    from barnabas.broker.partitions.partition import Partition
+    from barnabas.broker.net.peers import Peers
     from barnabas.broker.partitions.registry import Partitions
     from barnabas.config.loader import BrokerConfig
     from barnabas.runtime.clock import Clock
@@ -34,6 +39,22 @@ ALLOWED_BY_TOPIC: Final = "errors.deadletterqueue.group.enable"
 COPY_BYTES_MAX: Final = 1 << 20
 """How much of the source log is read for copies at a time."""
 
+PRODUCE_VERSION: Final = 9
+SEND_TIMEOUT_S: Final = 10.0
+TRY_S: Final = 10.0
+"""How long letters are tried while their partition has no leader, or has another one than before."""
+PAUSE_S: Final = 0.1
+TRIED_AGAIN: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -41,13 +62,25 @@ class DeadLetters:
     """Writes letters. A failure is logged and the record is given up all the same, as in Kafka."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, controller: Controller, partitions: Partitions
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        controller: Controller,
+        partitions: Partitions,
+        peers: Peers,
     ) -> None:
         self._config = config
         self._clock = clock
         self._controller = controller
         self._partitions = partitions
+        self._peers = peers
         self._creating: dict[str, asyncio.Task[None]] = {}
+        self._writing: set[asyncio.Task[None]] = set()
+
+    def close(self) -> None:
+        """Letters that are not written yet are tried no more; their records are not marked as given up either."""
+        for task in (*self._writing, *self._creating.values()):
+            task.cancel()
 
     def prepare(self, options: ShareOptions) -> None:
         """Create the group's topic ahead of the first letter, where brokers are to create such topics."""
@@ -75,39 +108,105 @@ class DeadLetters:
                     "a dead-letter topic was not created", extra={"topic": name, "reason": error.message}
                 )
 
-    def write(self, queue: SharePartition, change: ShareChange) -> None:
-        """Write the letters of one change, if the group has a topic for them."""
+    def write(self, queue: SharePartition, change: ShareChange) -> asyncio.Future[None] | None:
+        """Write the letters of one change, if the group has a topic for them; None when there is nothing to wait for."""
         name = queue.options.dead_letter_topic
         if not name:
-            return
-        waits_for = self._creating.get(name)
-        if waits_for is not None:
-            waits_for.add_done_callback(lambda _: self._write(queue, name, change.dead_letters))
-        else:
-            self._write(queue, name, change.dead_letters)
+            return None
+        making = self._creating.get(name)
+        if making is None and self._is_alone(name, queue.partition.index):
+            self._write_here(queue, name, change.dead_letters)
+            return None
+        task = asyncio.ensure_future(self._write_soon(queue, name, change.dead_letters, making))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        return task
 
-    def _write(self, queue: SharePartition, name: str, letters: Sequence[DeadLetter]) -> None:
+    def _is_alone(self, name: str, source_index: int) -> bool:
+        """Whether no other broker has to do with the letters, so that they are written in this turn, or refused."""
+        topic = self._controller.image.topics.get(name)
+        if topic is None or not topic.partitions:
+            return True
+        known = topic.partitions[source_index % len(topic.partitions)]
+        return known.leader == self._controller.node_id and len(known.replicas) == 1
+
+    def _write_here(self, queue: SharePartition, name: str, letters: Sequence[DeadLetter]) -> None:
         try:
-            target = self._target(name, queue.partition.index)
-            originals = self._originals(queue, letters) if queue.options.copy_dead_letters else {}
-            now_ms = self._clock.now_ms()
-            records = [
-                self._letter(queue, letter, originals.get(letter.offset), now_ms) for letter in letters
-            ]
-            for batch in _batches(records, target.config.max_message_bytes):
-                target.append(memoryview(bytearray(batch)), acks_all=False, zstd_allowed=True)
+            index = self._target(name, queue.partition.index)
+            target = self._partitions.require_leader(name, index)
+            for batch in self._batches(queue, name, letters):
+                data = memoryview(bytearray(batch))
+                target.append(data, acks_all=False, zstd_allowed=True, schemas_checked=True)
         except ApiError as error:
-            log.error(
-                "records were given up without a dead letter",
-                extra={
-                    "group": queue.key.group_id,
-                    "topic": name,
-                    "records": len(letters),
-                    "reason": error.message,
-                },
-            )
+            _not_written(queue, name, len(letters), error)
 
-    def _target(self, name: str, source_index: int) -> Partition:
+    async def _write_soon(
+        self,
+        queue: SharePartition,
+        name: str,
+        letters: Sequence[DeadLetter],
+        making: asyncio.Task[None] | None,
+    ) -> None:
+        """Fails with nothing but cancellation."""
+        if making is not None:
+            await asyncio.wait([making])
+        until_ms = self._clock.monotonic_ms() + TRY_S * 1000
+        left: deque[bytes] | None = None
+        while True:
+            try:
+                index = self._target(name, queue.partition.index)
+                if left is None:
+                    left = deque(self._batches(queue, name, letters))
+                while left:
+                    await self._append(name, index, left[0])
+                    left.popleft()
+                return
+            except ApiError as error:
+                if error.code not in TRIED_AGAIN or self._clock.monotonic_ms() > until_ms:
+                    _not_written(queue, name, len(letters), error)
+                    return
+            except Exception:
+                log.exception("writing dead letters met a bug", extra={"topic": name})
+                return
+            await asyncio.sleep(PAUSE_S)
+
+    async def _append(self, name: str, index: int, batch: bytes) -> None:
+        """Append to a partition wherever its leader is, and wait until that is committed. Raises ApiError."""
+        known = self._controller.image.partition(name, index)
+        if known is None or known.leader < 0:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name}-{index} has no leader")
+        if known.leader == self._controller.node_id:
+            target = self._partitions.require_leader(name, index)
+            data = memoryview(bytearray(batch))
+            appended = target.append(data, acks_all=True, zstd_allowed=True, schemas_checked=True)
+            await all_ready([appended], int(SEND_TIMEOUT_S * 1000))
+            if appended.error is not None:
+                raise appended.error
+            return
+        rows = [PartitionProduceData(index=index, records=batch)]
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=int(SEND_TIMEOUT_S * 1000),
+            topic_data=[TopicProduceData(name=name, partition_data=rows)],
+        )
+        try:
+            answer = await self._peers.call(known.leader, request, PRODUCE_VERSION, SEND_TIMEOUT_S)
+        except PeerLost as error:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from error
+        for topic in answer.responses:
+            for row in topic.partition_responses:
+                if row.error_code:
+                    code = ErrorCode(row.error_code)
+                    raise ApiError(code, row.error_message or code.name)
+
+    def _batches(self, queue: SharePartition, name: str, letters: Sequence[DeadLetter]) -> list[bytes]:
+        originals = self._originals(queue, letters) if queue.options.copy_dead_letters else {}
+        now_ms = self._clock.now_ms()
+        records = [self._letter(queue, letter, originals.get(letter.offset), now_ms) for letter in letters]
+        return _in_batches(records, self._controller.configs.log_config(name).max_message_bytes)
+
+    def _target(self, name: str, source_index: int) -> int:
+        """The partition for letters about a partition. Raises ApiError where there may not be any."""
         refused = self._refused_name(name)
         topic = self._controller.image.topics.get(name)
         if refused is None and topic is None:
@@ -118,7 +217,7 @@ class DeadLetters:
             refused = f"{name} does not allow it; set {ALLOWED_BY_TOPIC}=true on the topic"
         if refused is not None or topic is None:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(refused))
-        return self._partitions.require_leader(name, source_index % len(topic.partitions))
+        return source_index % len(topic.partitions)
 
     def _refused_name(self, name: str) -> str | None:
         prefix = self._config.get(broker_share.DEADLETTERQUEUE_TOPIC_NAME_PREFIX)
@@ -181,10 +280,17 @@ class DeadLetters:
             return {}
 
 
-def _batches(records: Sequence[Record], bytes_max: int) -> list[bytes]:
+def _in_batches(records: Sequence[Record], bytes_max: int) -> list[bytes]:
     """`records` as batches that a topic takes; a record that is too large alone stays alone."""
     batch = build_batch(records)
     if len(batch) <= bytes_max or len(records) == 1:
         return [batch]
     half = len(records) // 2
-    return _batches(records[:half], bytes_max) + _batches(records[half:], bytes_max)
+    return _in_batches(records[:half], bytes_max) + _in_batches(records[half:], bytes_max)
+
+
+def _not_written(queue: SharePartition, name: str, count: int, error: ApiError) -> None:
+    log.error(
+        "records were given up without a dead letter",
+        extra={"group": queue.key.group_id, "topic": name, "records": count, "reason": error.message},
+    )

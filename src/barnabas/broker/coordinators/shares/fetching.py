@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.coordinators.shares.partition import as_fetch_error
+from barnabas.broker.coordinators.shares.persister import NOT_NOW
 from barnabas.broker.partitions.fetching import ParkedFetch
 from barnabas.cores.group.share.partition import AcquireMode
 from barnabas.cores.group.share.session import ShareSession, ShareTopicPartition
@@ -61,7 +63,7 @@ class ShareReading:
                     self._shares.run(queue, partial(queue.readable, left_bytes)) if left_bytes > 0 else None
                 )
             except ApiError as error:
-                self.errors[partition] = error
+                self._note(partition, error)
                 continue
             if readable is not None:
                 found.append((partition, queue, readable))
@@ -82,12 +84,17 @@ class ShareReading:
                 act = partial(queue.acquire, now_ms, member_id, readable, left_records, mode)
                 taken = self._shares.run(queue, act)
             except ApiError as error:
-                self.errors[partition] = error
+                self._note(partition, error)
                 continue
             if taken is not None:
                 self.taken[partition] = taken
                 left_records -= sum(run.last - run.first + 1 for run in taken.acquired)
         self._shares.sessions.served_last(self.session, self.taken)
+
+    def _note(self, partition: ShareTopicPartition, error: ApiError) -> None:
+        """What consumers are told. They know leaders only: while the share coordinator moves, there is nothing for them."""
+        if error.code not in NOT_NOW:
+            self.errors[partition] = as_fetch_error(error)
 
 
 class ShareWaiter(ParkedFetch[ShareReading]):

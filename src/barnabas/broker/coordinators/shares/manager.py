@@ -1,7 +1,8 @@
 """Share groups at this broker: their queues (partition), sessions, states, and what the group cores ask for.
 
-A queue is made when somebody first fetches from it and dropped when its state is deleted or set anew; the
-next fetch then begins with what is stored.
+A queue is made when somebody first fetches from it and dropped when its state is deleted or set anew, or when another broker
+leads its partition; the next fetch then begins with what is stored. Fetches that wait for a queue wait for the one that
+takes its place.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from barnabas.broker.coordinators.shares.dead_letters import DeadLetters
 from barnabas.broker.coordinators.shares.options import ShareOptions, share_options
 from barnabas.broker.coordinators.shares.partition import SharePartition
+from barnabas.broker.coordinators.shares.persister import Persister, when_done
 from barnabas.broker.coordinators.shares.states import ShareStates, require
 from barnabas.config import broker_share
 from barnabas.cores.group import (
@@ -26,7 +28,7 @@ from barnabas.cores.group import (
     ShareInitialized,
 )
 from barnabas.cores.group.share.session import ShareSession, ShareSessions
-from barnabas.cores.group.share.state import ShareKey
+from barnabas.cores.group.share.state import NO_START_OFFSET, ShareKey, StateReply
 from barnabas.runtime.pace import in_pieces
 from barnabas.runtime.timers import KeyedTimers
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -35,11 +37,16 @@ if TYPE_CHECKING:
     from barnabas.broker.cluster.controller import Controller
     from barnabas.broker.coordinators.groups import GroupCoordinator
     from barnabas.broker.net.connection import Connection
+    from barnabas.broker.net.peers import Peers
+    from barnabas.broker.partitions.partition import Partition, Waiter
     from barnabas.broker.partitions.registry import Partitions
     from barnabas.config.loader import BrokerConfig
     from barnabas.runtime.clock import Clock
 
 log = logging.getLogger("barnabas.shares")
+
+REFUSED_MS: Final = 100
+"""How long a queue that cannot be loaded stands, so that all who wait for it learn why."""
 
 T = TypeVar("T")
 
@@ -55,6 +62,7 @@ class Shares:
         controller: Controller,
         partitions: Partitions,
         groups: GroupCoordinator,
+        peers: Peers,
     ) -> None:
         self.clock = clock
         self._loop = loop
@@ -63,11 +71,12 @@ class Shares:
         self._partitions = partitions
         self._groups = groups
         self.states = ShareStates(config, loop, clock, controller, partitions)
+        self.persister = Persister(loop, controller.node_id, lambda: controller.image, self.states, peers)
         self.sessions = ShareSessions(config.get(broker_share.GROUP_SHARE_MAX_SHARE_SESSIONS))
         self._queues: dict[str, dict[ShareKey, SharePartition]] = {}
         self._options: dict[str, ShareOptions] = {}
         self._timers = KeyedTimers(loop, clock, self._fire)
-        self._dead_letters = DeadLetters(config, clock, controller, partitions)
+        self._dead_letters = DeadLetters(config, clock, controller, partitions, peers)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def load_existing(self) -> None:
@@ -90,21 +99,17 @@ class Shares:
     def _cut(self, key: ShareKey) -> None:
         name = self._partitions.name_of(key.topic_id)
         partition = None if name is None else self._partitions.get(name, key.partition)
-        if partition is None:
-            return
-        try:
-            self.states.cut(key, partition.log_end_offset)
-        except ApiError as error:
-            log.error(
-                "what a share group stored beyond the log's end was not removed",
-                extra={"key": key, "reason": error.message},
-            )
+        state = self.states.find(key)
+        if partition is not None and partition.is_leader and state is not None:
+            self.persister.cut(key, state, partition.log_end_offset)
 
     def close(self) -> None:
         """No lock ends any more; whoever waits for a state is answered."""
         self._timers.close()
         for task in self._tasks:
             task.cancel()
+        self._dead_letters.close()
+        self.persister.close()
         self.states.close()
 
     def on_topics_deleted(self, topics: frozenset[str]) -> None:
@@ -122,13 +127,22 @@ class Shares:
     def open(self, group_id: str, topic_id: UUID, index: int) -> SharePartition:
         """The queue, made now if need be. Raises ApiError."""
         key = ShareKey(group_id, topic_id, index)
-        queue = self._queues.get(group_id, {}).get(key)
-        if queue is None or queue.partition.offline is not None:
-            queue = self._make(key)
-            self._queues.setdefault(group_id, {})[key] = queue
+        queues = self._queues.get(group_id, {})
+        queue = queues.get(key)
+        if queue is None or not queue.is_current or (queue.is_lost and not self._is_refused(queue)):
+            queues.pop(key, None)
+            queue = self._make(key, {} if queue is None else queue.waiters)
+            if queue.error is None:
+                self._queues.setdefault(group_id, {})[key] = queue
+        if queue.error is not None:
+            raise queue.error
         return queue
 
-    def _make(self, key: ShareKey) -> SharePartition:
+    def _is_refused(self, queue: SharePartition) -> bool:
+        """Whether it is too early to ask again about a queue that could not be loaded."""
+        return queue.error is not None and self.clock.monotonic_ms() < queue.lost_ms + REFUSED_MS
+
+    def _make(self, key: ShareKey, waiters: dict[Waiter, None]) -> SharePartition:
         partitions = self._partitions
         name = partitions.name_of(key.topic_id)
         if name is None:
@@ -141,13 +155,24 @@ class Shares:
         return SharePartition(
             key,
             partition,
-            self.states,
+            self.persister,
             options,
             self.clock.now_ms(),
+            waiters=waiters,
             set_timer=self._set_lock_timer,
             on_dead_letters=self._dead_letters.write,
             on_lost=self._drop,
         )
+
+    def roles_changed(self, changed: Iterable[Partition]) -> None:
+        """Partitions lead or follow since now: queues of an earlier term end, and fetches that wait for them go on."""
+        if not self._queues:
+            return
+        places = {(partition.topic_id, partition.index) for partition in changed}
+        for queues in list(self._queues.values()):
+            for queue in list(queues.values()):
+                if (queue.key.topic_id, queue.key.partition) in places and not queue.is_current:
+                    self._drop(queue)
 
     def run(self, queue: SharePartition, act: Callable[[], T]) -> T:
         """What `act` does with a queue. Raises ApiError; a bug costs the queue, which is loaded again from its state."""
@@ -175,9 +200,11 @@ class Shares:
 
     def _drop(self, queue: SharePartition) -> None:
         """Forget what is in memory of a queue; the next fetch begins with what is stored."""
+        queue.is_lost, queue.lost_ms = True, self.clock.monotonic_ms()
         queues = self._queues.get(queue.key.group_id, {})
         if queues.get(queue.key) is queue:
-            del queues[queue.key]
+            if not queue.waiters:
+                del queues[queue.key]
             queue.wake()
 
     def forget(self, group_id: str, topic_id: UUID, indexes: Iterable[int]) -> None:
@@ -210,7 +237,7 @@ class Shares:
     def _fire(self, key: Hashable) -> None:
         assert isinstance(key, ShareKey)
         queue = self._queues.get(key.group_id, {}).get(key)
-        if queue is not None:
+        if queue is not None and not queue.is_lost:
             try:
                 queue.on_timer(self.lock_now_ms())
             except Exception:
@@ -233,6 +260,8 @@ class Shares:
         """Give what the member holds to others; with the group's last session its idle queues go."""
         group_id = session.key.group_id
         for queue in list(self._queues.get(group_id, {}).values()):
+            if queue.is_lost:
+                continue
             try:
                 self.run(queue, partial(queue.release_member, session.key.member_id))
             except ApiError as error:  # the locks run out by themselves
@@ -262,17 +291,13 @@ class Shares:
             task.add_done_callback(self._tasks.discard)
 
     def _delete(self, key: ShareKey) -> None:
-        try:
-            self.states.delete(key)
-        except ApiError as error:
-            log.error("a share group's state stays behind", extra={"key": key, "reason": error.message})
+        when_done(self.persister.delete(key), partial(_note_deletion, key))
 
     async def _initialize(self, effect: InitializeShareState) -> None:
         try:
             await self.states.prepare()
-            for index in effect.partitions:
-                key = ShareKey(effect.group_id, effect.topic_id, index)
-                require(await self.states.initialize(key, effect.state_epoch))
+            keys = [ShareKey(effect.group_id, effect.topic_id, index) for index in effect.partitions]
+            await asyncio.gather(*(self.begin_state(key, effect.state_epoch) for key in keys))
             self.forget(effect.group_id, effect.topic_id, effect.partitions)
             topics = {effect.topic_id: effect.partitions}
             await self._groups.ask(
@@ -281,3 +306,19 @@ class Shares:
             )
         except ApiError as error:  # asked again by a heartbeat after group.share.initialize.retry.interval.ms
             log.error("a share group cannot begin", extra={"group": effect.group_id, "reason": error.message})
+
+    async def begin_state(self, key: ShareKey, state_epoch: int, start_offset: int = NO_START_OFFSET) -> None:
+        """Begin a state anew, for this broker's groups. Raises ApiError.
+
+        What an earlier group of the same name left with a higher epoch goes first.
+        """
+        reply = await self.persister.initialize(key, state_epoch, start_offset)
+        if reply.error is ErrorCode.FENCED_STATE_EPOCH and self._groups.keeps(key.group_id):
+            require(await self.persister.delete(key))
+            reply = await self.persister.initialize(key, state_epoch, start_offset)
+        require(reply)
+
+
+def _note_deletion(key: ShareKey, reply: StateReply) -> None:
+    if reply.error is not ErrorCode.NONE:
+        log.error("a share group's state stays behind", extra={"key": key, "reason": reply.message})

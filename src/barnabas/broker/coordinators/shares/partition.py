@@ -1,7 +1,9 @@
 """One partition as a queue for one share group, at the partition's leader: the core with log, state and timers.
 
-What a request or a lock's end changes is stored by the share coordinator before anybody is answered; a change that
-cannot be stored is taken back. Records that are given up go to the group's dead-letter topic before they
+A queue begins with what the share coordinator has stored; until that is here, it has nothing for anybody. What a request
+or a lock's end changes is stored by the share coordinator before anybody is answered. A change that is refused
+at once is taken back; one that turns out to be lost later costs the queue, since others may have built on it: the next
+fetch begins again with what is stored. Records that are given up go to the group's dead-letter topic before they
 are marked as such, so that a crash in between writes them there twice rather than never.
 """
 
@@ -10,78 +12,134 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.shares.options import ShareOptions, duration_ms
+from barnabas.broker.coordinators.shares.persister import NOT_NOW, when_done
 from barnabas.broker.coordinators.shares.reading import Readable, readable
-from barnabas.broker.coordinators.shares.states import require
 from barnabas.cores.group.share.partition import (
     AckBatch,
     AcquireMode,
     ShareChange,
     SharePartitionCore,
 )
-from barnabas.cores.group.share.state import NO_START_OFFSET, ShareKey, ShareState
+from barnabas.cores.group.share.state import NO_START_OFFSET, ShareKey, ShareState, StateReply
 from barnabas.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.broker.coordinators.shares.persister import Answer, Persister
     from barnabas.broker.coordinators.shares.reading import Taken
-    from barnabas.broker.coordinators.shares.states import ShareStates
     from barnabas.broker.partitions.partition import Partition, Waiter
-    from barnabas.cores.group.share.state import StateReply
 
 log = logging.getLogger("barnabas.shares")
 
 RETRY_MS = 1_000
 """When locks are looked at again after their end could not be stored."""
+OVERTAKEN = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.FENCED_STATE_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Refusals that say that the state is another one now: of a newer leader, of a newer group, or gone."""
 
-OnDeadLetters = Callable[["SharePartition", ShareChange], None]
+OnDeadLetters = Callable[["SharePartition", ShareChange], "asyncio.Future[None] | None"]
+"""Called before a change with dead letters is stored; the future ends when they are written on another broker."""
 
 
 class SharePartition:
-    """See the module. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION when the group does not read the partition.
+    """See the module. Locks are measured by the monotonic clock (`Shares.lock_now_ms`); only the `now_ms` that begins a
+    state is wall time.
 
-    Locks are measured by the monotonic clock (`Shares.lock_now_ms`); only the `now_ms` that begins a state is wall time.
+    error: why it cannot be used, once that is known. is_lost: the next fetch has to make another one.
     """
 
     def __init__(
         self,
         key: ShareKey,
         partition: Partition,
-        states: ShareStates,
+        persister: Persister,
         options: ShareOptions,
         now_ms: int,
         *,
+        waiters: dict[Waiter, None],
         set_timer: Callable[[ShareKey, int], None],
         on_dead_letters: OnDeadLetters,
         on_lost: Callable[[SharePartition], None],
     ) -> None:
         self.key = key
         self.partition = partition
+        self.leader_epoch = partition.leader_epoch
         self.options = options
-        self.waiters: dict[Waiter, None] = {}
-        self._states = states
+        self.waiters = waiters
+        self.error: ApiError | None = None
+        self.is_lost = False
+        self.lost_ms = 0.0
+        self.is_loaded = False
+        self.state = ShareState(0, self.leader_epoch, NO_START_OFFSET)
+        self.core = SharePartitionCore(options.limits, 0)
+        self._persister = persister
+        self._begin_ms = now_ms
         self._set_timer = set_timer
         self._on_dead_letters = on_dead_letters
         self._on_lost = on_lost
         self._armed_for_ms: int | None = None
-        if states.find(key) is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"share group {key.group_id!r} does not read {partition.topic}-{partition.index} (yet)",
-            )
-        self.state = self._read()
-        if self.state.start_offset == NO_START_OFFSET:
-            # Stored at once: whatever is produced from now on is the group's, also after a crash.
-            _settled(states.write(key, self.state, first_offset(partition, options.reset, now_ms), (), 0))
-            self.state = self._read()
-        self.core = SharePartitionCore(options.limits, self.state.start_offset, self.state.batches)
+        self._has_cut = False
+        self._storing: Answer | None = None
+        """The newest change that was not stored at once."""
+        self._read()
 
-    def _read(self) -> ShareState:
-        state = _settled(self._states.read(self.key, self.partition.leader_epoch))
-        if state is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no share state of {self.key}")
-        return state
+    # --- loading ---------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        when_done(self._persister.read(self.key, self.leader_epoch), self._found)
+
+    def _found(self, reply: StateReply) -> None:
+        if reply.error is not ErrorCode.NONE:
+            self._give_up(as_fetch_error(_refusal(reply)))
+            return
+        if reply.state is None:
+            text = f"share group {self.key.group_id!r} does not read {self.partition} (yet)"
+            self._give_up(ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text))
+            return
+        self.state = state = replace(reply.state, leader_epoch=self.leader_epoch)
+        if not self.is_current:
+            self._give_up(
+                ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.partition}")
+            )
+        elif not self._has_cut and self._persister.cut(self.key, state, self.partition.log_end_offset):
+            self._has_cut = True  # where that fails, what is stored is taken as it is
+            self._read()
+        elif state.start_offset == NO_START_OFFSET:
+            # Stored at once: whatever is produced from now on is the group's, also after a crash.
+            begin = first_offset(self.partition, self.options.reset, self._begin_ms)
+            when_done(self._persister.write(self.key, state, begin, (), 0), self._begun)
+        else:
+            self.core = SharePartitionCore(self.options.limits, state.start_offset, state.batches)
+            self.is_loaded = True
+            self.wake()
+
+    def _begun(self, reply: StateReply) -> None:
+        if reply.error is not ErrorCode.NONE:
+            self._give_up(as_fetch_error(_refusal(reply)))
+        else:
+            self._read()
+
+    def _give_up(self, error: ApiError) -> None:
+        """It cannot be loaded. While the share coordinator is away, fetches find nothing and the next one tries again."""
+        if error.code not in NOT_NOW:
+            self.error = error
+        self._on_lost(self)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this broker still leads the partition in the term in which the queue was made."""
+        partition = self.partition
+        return (
+            partition.offline is None and partition.is_leader and partition.leader_epoch == self.leader_epoch
+        )
 
     def configure(self, options: ShareOptions) -> None:
         """New options hold for what happens from now on; locks that are held keep their end."""
@@ -92,6 +150,8 @@ class SharePartition:
 
     def readable(self, max_bytes: int) -> Readable | None:
         """What could be handed out now; None when there is nothing. Raises ApiError."""
+        if not self.is_loaded:
+            return None
         if self.core.start < self.partition.log_start_offset:
             self._store(self.core.log_start_moved(self.partition.log_start_offset))
         offset = self.core.next_fetch_offset()
@@ -122,13 +182,11 @@ class SharePartition:
     @property
     def is_idle(self) -> bool:
         """Nobody waits and nothing is locked: what is stored says it all."""
-        return not self.waiters and self.core.next_lock_end_ms() is None
+        return not self.waiters and (self.is_lost or self.core.next_lock_end_ms() is None)
 
     # --- acknowledging ---------------------------------------------------------------------------------
 
-    def acknowledge(
-        self, now_ms: int, member_id: str, batches: Sequence[AckBatch]
-    ) -> asyncio.Future[StateReply] | None:
+    def acknowledge(self, now_ms: int, member_id: str, batches: Sequence[AckBatch]) -> Answer | None:
         """All of it or, with ApiError, nothing. The future, if any, is done when it is stored: answer then."""
         pending = self._store(self.core.acknowledge(now_ms, member_id, batches))
         self.wake()
@@ -159,25 +217,37 @@ class SharePartition:
             self._armed_for_ms = deadline_ms
             self._set_timer(self.key, deadline_ms)
 
-    def _store(self, change: ShareChange) -> asyncio.Future[StateReply] | None:
+    def _store(self, change: ShareChange) -> Answer | None:
         """Raises ApiError with the change taken back; the future ends when what cannot be known at once is known."""
-        if change.dead_letters:
-            self._on_dead_letters(self, change)
+        written = self._on_dead_letters(self, change) if change.dead_letters else None
         if not change.must_store:
             return None
-        try:
-            stored = self._states.write(
-                self.key, self.state, change.start_offset, change.writes, self.core.done_in_window()
-            )
-        except ApiError:
-            self.core.abandon(change)
-            raise
-        if stored.done():
+        if self._storing is not None and self._storing.done() and self._storing.result().error:
+            self.core.abandon(
+                change
+            )  # what it builds on is lost, and with it this queue, in this turn of the loop
+            raise _refusal(self._storing.result())
+        stored = self._persister.write(
+            self.key,
+            self.state,
+            change.start_offset,
+            change.writes,
+            self.core.done_in_window(),
+            written,
+        )
+        if not stored.done():
+            self._storing = stored
+            stored.add_done_callback(self._stored_later)
+            return stored
+        reply = stored.result()
+        if reply.error is ErrorCode.NONE:
             return None
-        stored.add_done_callback(self._stored_later)
-        return stored
+        self.core.abandon(change)
+        if reply.error in OVERTAKEN:
+            self._on_lost(self)
+        raise _refusal(reply)
 
-    def _stored_later(self, stored: asyncio.Future[StateReply]) -> None:
+    def _stored_later(self, stored: Answer) -> None:
         """Others may have built on a change that now turns out to be lost: begin anew with what is stored."""
         if stored.cancelled() or stored.result().error is not ErrorCode.NONE:
             self._on_lost(self)
@@ -197,13 +267,15 @@ class SharePartition:
         }
 
 
-def _settled(reply: asyncio.Future[StateReply]) -> ShareState | None:
-    """The state of an answer that is there. Raises ApiError."""
-    if not reply.done():
-        raise ApiError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE, "the share coordinator is still storing: try again"
-        )
-    return require(reply.result())
+def _refusal(reply: StateReply) -> ApiError:
+    return ApiError(reply.error, reply.message or reply.error.name)
+
+
+def as_fetch_error(error: ApiError) -> ApiError:
+    """A refusal by the share coordinator as consumers understand it."""
+    if error.code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH):
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
+    return error
 
 
 def first_offset(partition: Partition, reset: str, now_ms: int) -> int:

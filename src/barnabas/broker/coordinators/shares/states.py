@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.cluster.internal_topics import SHARE_STATE_TOPIC
-from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Kind, MakeEvent
+from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Kind
+from barnabas.broker.coordinators.shares.state_requests import StateEvent
 from barnabas.config import broker_groups, broker_share
-from barnabas.cores.group.share.partition import DONE, StateBatch
 from barnabas.cores.group.share.state import (
     DeleteState,
-    InitializeState,
-    ReadState,
     ShareKey,
     ShareState,
     ShareStateCore,
     SnapshotState,
     StateReply,
-    WriteState,
     coordinator_name,
     record_key,
 )
@@ -33,6 +30,7 @@ from barnabas.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.cluster.controller import Controller
+    from barnabas.broker.partitions.partition import Partition
     from barnabas.broker.partitions.registry import Partitions
     from barnabas.config.loader import BrokerConfig
     from barnabas.runtime.clock import Clock
@@ -43,12 +41,16 @@ RECORDS_PER_KEY_KEPT: Final = 4
 """How many records a share partition may have on average before idle ones are written anew to free the rest."""
 
 
-class ShareStates:
-    """All states that this broker keeps.
+class Due(NamedTuple):
+    """Records before `needed_from` are not needed any more once everything before `end` is committed."""
 
-    Methods that change return the answer as a future, which on a single node is done, and raise ApiError with nothing
-    changed where the change is refused at once.
-    """
+    core: ShareStateCore
+    needed_from: int
+    end: int
+
+
+class ShareStates:
+    """All states that this broker keeps. The persister asks it, and other brokers' persisters do by requests 83 to 87."""
 
     def __init__(
         self,
@@ -68,6 +70,8 @@ class ShareStates:
             config.get(broker_groups.OFFSETS_LOAD_BUFFER_SIZE),
             on_records=ShareStateCore.note_offsets,
         )
+        self._due: dict[int, Due] = {}
+        """By partition: what the last `prune` found that has to wait."""
         self.runtime = CoordinatorRuntime(kind, loop, clock, partitions, controller.ensure_internal_topic)
 
     async def prepare(self) -> None:
@@ -97,88 +101,36 @@ class ShareStates:
         """Of all states."""
         return [key for _, core in self.runtime.cores() for key in core.states]
 
-    # --- changing --------------------------------------------------------------------------------------
+    # --- asking ----------------------------------------------------------------------------------------
 
-    def initialize(
-        self, key: ShareKey, state_epoch: int, start_offset: int = -1
-    ) -> asyncio.Future[StateReply]:
-        """Begin a state anew. What an earlier group of the same name left with a higher epoch goes first."""
-        old = self.find(key)
-        if old is not None and state_epoch < old.state_epoch:
-            self.delete(key)
-        return self._request(
-            key, lambda token, now_ms: InitializeState(token, now_ms, key, state_epoch, start_offset)
+    def ask(self, event: StateEvent) -> asyncio.Future[StateReply]:
+        """The answer to an event, whose token and time are filled in here; refused where another broker keeps the state.
+
+        On a single node it is there when this returns.
+        """
+        return self.runtime.request(
+            coordinator_name(event.key), lambda token, now_ms: replace(event, token=token, now_ms=now_ms)
         )
-
-    def read(self, key: ShareKey, leader_epoch: int) -> asyncio.Future[StateReply]:
-        """The state for a leader of the partition; from now on only that one may write."""
-        return self._request(key, lambda token, now_ms: ReadState(token, now_ms, key, leader_epoch))
-
-    def write(
-        self,
-        key: ShareKey,
-        state: ShareState,
-        start_offset: int,
-        batches: Sequence[StateBatch],
-        delivery_complete_count: int,
-    ) -> asyncio.Future[StateReply]:
-        """`state` as it was read: its epochs say on whose behalf."""
-        return self._request(
-            key,
-            lambda token, now_ms: WriteState(
-                token,
-                now_ms,
-                key,
-                state.state_epoch,
-                state.leader_epoch,
-                start_offset,
-                batches,
-                delivery_complete_count,
-            ),
-        )
-
-    def delete(self, key: ShareKey) -> None:
-        """Forget a state, if there is one."""
-        if self.runtime.partition_count:
-            self._request(key, lambda token, now_ms: DeleteState(token, now_ms, key))
 
     def clear(self) -> None:
         """No group knows of any state: drop all of them."""
         self.runtime.sweep(lambda core, now_ms: (DeleteState(None, now_ms, key) for key in list(core.states)))
 
-    def cut(self, key: ShareKey, log_end_offset: int) -> None:
-        """Forget what is stored of offsets that the log has lost: the records that come there next are others."""
-        state = self.find(key)
-        if state is None or max((state.start_offset - 1, *(b.last for b in state.batches))) < log_end_offset:
-            return
-        kept = [
-            b._replace(last=min(b.last, log_end_offset - 1))
-            for b in state.batches
-            if b.first < log_end_offset
-        ]
-        start = min(state.start_offset, log_end_offset)
-        self.initialize(key, state.state_epoch, start)
-        settled = sum(batch.last - batch.first + 1 for batch in kept if batch.state in DONE)
-        self.write(key, state, start, kept, settled)
-
-    def _request(self, key: ShareKey, make_event: MakeEvent) -> asyncio.Future[StateReply]:
-        future: asyncio.Future[StateReply] = self.runtime.request(coordinator_name(key), make_event)
-        if future.done():
-            require(future.result())
-        return future
-
     # --- old records -----------------------------------------------------------------------------------
 
     def prune(self) -> None:
-        """Called every share.coordinator.state.topic.prune.interval.ms: give up records that no state needs any more."""
+        """Called every share.coordinator.state.topic.prune.interval.ms: give up records that no state needs any more.
+
+        A snapshot replaces what lies before it only when it is committed: until then the next leader may lack it.
+        """
         for index, core in self.runtime.cores():
             partition = self._partitions.get(SHARE_STATE_TOPIC, index)
             if partition is None:
                 continue
+            self._give_up_due(partition, core)
             offsets = core.snapshot_offsets
-            end = partition.log_end_offset
             kept = 2 * self._updates + RECORDS_PER_KEY_KEPT * len(offsets)
-            idle = [key for key, offset in offsets.items() if offset < end - kept]
+            idle = [key for key, offset in offsets.items() if offset < partition.log_end_offset - kept]
             try:
                 for raw_key in idle:
                     self._write_whole(record_key(raw_key))
@@ -186,10 +138,24 @@ class ShareStates:
                 extra = {"partition": index, "reason": error.message}
                 log.error("old records of share groups' states are kept for now", extra=extra)
                 continue
-            partition.log.advance_log_start(Offset(min(offsets.values(), default=end)))
+            end = partition.log_end_offset
+            self._due[index] = Due(core, min(offsets.values(), default=end), end)
+            self._give_up_due(partition, core)
+
+    def _give_up_due(self, partition: Partition, core: ShareStateCore) -> None:
+        due = self._due.get(partition.index)
+        if due is None or (due.core is core and partition.high_watermark < due.end):
+            return
+        del self._due[partition.index]
+        if due.core is core:
+            partition.log.advance_log_start(Offset(due.needed_from))
 
     def _write_whole(self, key: ShareKey) -> None:
-        self._request(key, lambda token, now_ms: SnapshotState(token, now_ms, key))
+        snapshot: asyncio.Future[StateReply] = self.runtime.request(
+            coordinator_name(key), lambda token, now_ms: SnapshotState(token, now_ms, key)
+        )
+        if snapshot.done():
+            require(snapshot.result())
 
 
 def require(reply: StateReply) -> ShareState | None:

@@ -114,6 +114,15 @@ class DeleteState(_Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SummarizeState(_Event):
+    """ReadShareGroupStateSummary: the state as it is, for whoever describes a group."""
+
+    token: object
+    now_ms: int
+    key: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotState(_Event):
     """Write a state as a whole, so that the records before are not needed for it."""
 
@@ -175,6 +184,8 @@ class ShareStateCore:
                 return self.initialize(event.now_ms, event.key, event.state_epoch, event.start_offset)
             case DeleteState():
                 return self.delete(event.key)
+            case SummarizeState():
+                return Decision()
             case SnapshotState():
                 return self.snapshot(event.now_ms, event.key)
             case AdoptState():
@@ -185,10 +196,16 @@ class ShareStateCore:
     # --- requests (InitializeShareGroupState to ReadShareGroupStateSummary)
 
     def initialize(self, now_ms: int, key: ShareKey, state_epoch: int, start_offset: int) -> Decision:
-        """Begin a state, or begin it anew."""
+        """Begin a state, or begin it anew.
+
+        Without a start offset it changes nothing where the state of that epoch is there: the request is one that was
+        sent again, and the group may have come far since.
+        """
         old = self.states.get(key)
         if old is not None and state_epoch < old.state_epoch:
             raise _fenced(ErrorCode.FENCED_STATE_EPOCH, key, old.state_epoch, state_epoch)
+        if old is not None and state_epoch == old.state_epoch and start_offset == NO_START_OFFSET:
+            return Decision()
         epoch = 0 if old is None else old.snapshot_epoch + 1
         leader_epoch = 0 if old is None else old.leader_epoch
         fresh = ShareState(state_epoch, leader_epoch, start_offset, snapshot_epoch=epoch, created_ms=now_ms)

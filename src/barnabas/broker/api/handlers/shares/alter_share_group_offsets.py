@@ -6,7 +6,6 @@ from collections import defaultdict
 from uuid import UUID
 
 from barnabas.broker.api.context import Context
-from barnabas.broker.coordinators.shares.states import require
 from barnabas.cores.group import AlterShareOffsets, AlterShareReply
 from barnabas.cores.group.share.state import ShareKey
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -58,7 +57,7 @@ async def _alter(
         services.shares.forget(group_id, topic_id, (asked.partition_index,))
         key = ShareKey(group_id, topic_id, asked.partition_index)
         try:
-            require(await services.shares.states.initialize(key, state_epoch, asked.start_offset))
+            await services.shares.begin_state(key, state_epoch, asked.start_offset)
         except ApiError as error:
             row.error_code, row.error_message = error.code, error.message
     return response

@@ -6,11 +6,13 @@ yet has offset and lag -1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.shares.share_group_describe import describe
-from barnabas.cores.group.share.state import ShareKey
+from barnabas.broker.coordinators.shares.ends import ends_of
+from barnabas.cores.group.share.state import ShareKey, ShareState
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -47,12 +49,13 @@ async def _group(
         ]
     else:
         wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
-    return DescribeShareGroupOffsetsResponseGroup(
-        group_id=group_id, topics=[_topic(context, group_id, name, indexes) for name, indexes in wanted]
-    )
+    topics = [
+        await _topic(context, group_id, name, sorted(dict.fromkeys(indexes))) for name, indexes in wanted
+    ]
+    return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=topics)
 
 
-def _topic(
+async def _topic(
     context: Context, group_id: str, name: str, indexes: list[int]
 ) -> DescribeShareGroupOffsetsResponseTopic:
     topic = DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=[])
@@ -60,27 +63,48 @@ def _topic(
     topic_id = context.services.partitions.id_of(name) if is_seen else None
     if topic_id is not None:
         topic.topic_id = topic_id
+    known: dict[int, DescribeShareGroupOffsetsResponsePartition] = {}
     for index in indexes:
-        partition = context.services.partitions.get(name, index)
         row = DescribeShareGroupOffsetsResponsePartition(
             partition_index=index, start_offset=UNKNOWN, lag=UNKNOWN
         )
         topic.partitions.append(row)
         if not is_seen:
             row.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            continue
-        if topic_id is None or partition is None:
+        elif topic_id is None or not context.services.partitions.exists(name, index):
             row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             row.error_message = f"there is no {name}-{index}"
-            continue
-        try:
-            state = context.services.shares.states.find(ShareKey(group_id, topic_id, index))
-        except ApiError as error:
-            row.error_code, row.error_message = error.code, error.message
-            continue
-        if state is not None and state.start_offset >= 0:
-            row.start_offset, row.leader_epoch = state.start_offset, state.leader_epoch
-            row.lag = max(
-                partition.high_watermark - state.start_offset - max(state.delivery_complete_count, 0), 0
-            )
+        else:
+            known[index] = row
+    if topic_id is not None:
+        keys = {index: ShareKey(group_id, topic_id, index) for index in known}
+        await _fill(context, name, known, keys)
     return topic
+
+
+async def _fill(
+    context: Context,
+    name: str,
+    rows: Mapping[int, DescribeShareGroupOffsetsResponsePartition],
+    keys: Mapping[int, ShareKey],
+) -> None:
+    """Put in what the share coordinators have stored, and how far the partitions' ends are from there."""
+    persister = context.services.shares.persister
+    asked = {index: persister.summary(key) for index, key in keys.items()}
+    begun: dict[int, ShareState] = {}
+    for index, answer in asked.items():
+        row, reply = rows[index], await answer
+        if reply.error is not ErrorCode.NONE:
+            row.error_code, row.error_message = reply.error, reply.message
+        elif reply.state is not None and reply.state.start_offset >= 0:
+            begun[index] = reply.state
+    services = context.services
+    ends = await ends_of(services.partitions, services.image, services.peers, name, begun)
+    for index, state in begun.items():
+        row = rows[index]
+        end = ends[index]
+        if isinstance(end, ApiError):
+            row.error_code, row.error_message = end.code, end.message
+            continue
+        row.start_offset, row.leader_epoch = state.start_offset, state.leader_epoch
+        row.lag = max(end - state.start_offset - max(state.delivery_complete_count, 0), 0)
