@@ -211,6 +211,16 @@ def test_too_few_replicas_in_sync_take_nothing_with_acks_all(cluster: Cluster) -
             cluster.start_again(broker)
     cluster.until_in_sync("few", ALL)
     assert read(cluster, "few") == [b"taken by the leader alone"]
+    # More than there are replicas: nothing is ever taken with acks=all, and the topic can be mended.
+    admin = cluster.admin()
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "few")
+    resource.add_incremental_config(
+        ConfigEntry("min.insync.replicas", "4", incremental_operation=AlterConfigOpType.SET)
+    )
+    admin.incremental_alter_configs([resource])[resource].result(60)
+    producer.produce("few", b"refused", on_delivery=lambda error, _: refused.append(error))
+    producer.flush(60)
+    assert [error is not None for error in refused] == [True, True]
 
 
 def test_groups_and_transactions_go_on_without_the_broker_that_kept_them(cluster: Cluster) -> None:
@@ -229,7 +239,15 @@ def test_groups_and_transactions_go_on_without_the_broker_that_kept_them(cluster
         }
     )  # fmt: skip
     reader.subscribe(["source"])
-    writer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "moved"})
+    # Once the broker that librdkafka knew as the group's coordinator is gone from the metadata, it asks for another only
+    # when one of its connections changes, and heeds no time-out there (its issues 5511 and 5456): idle ones must end.
+    writer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "transactional.id": "moved",
+            "connections.max.idle.ms": 5_000,
+        }
+    )
     writer.init_transactions(60)
     done, killed = 0, 0
     deadline = time.monotonic() + 180

@@ -46,11 +46,17 @@ class LogConfig:
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
     preallocate: bool = False
+    confluent_key_schema_validation: bool = False
+    confluent_value_schema_validation: bool = False
+    confluent_key_subject_name_strategy: str = "TopicNameStrategy"
+    confluent_value_subject_name_strategy: str = "TopicNameStrategy"
     is_internal: bool = False
 
     compact: bool = field(init=False, repr=False)
     delete: bool = field(init=False, repr=False)
     log_append_time: bool = field(init=False, repr=False)
+    checks_schemas: bool = field(init=False, repr=False)
+    """What records name as their schemas is looked up before they are appended."""
     is_plain: bool = field(init=False, repr=False)
     """A produced batch goes into the log as it is: no key to look for, no codec, no time to change."""
 
@@ -67,10 +73,13 @@ class LogConfig:
         set_field(self, "compact", "compact" in self.cleanup_policy)
         set_field(self, "delete", "delete" in self.cleanup_policy)
         set_field(self, "log_append_time", self.message_timestamp_type == "LogAppendTime")
+        checks_schemas = self.confluent_key_schema_validation or self.confluent_value_schema_validation
+        set_field(self, "checks_schemas", checks_schemas)
         set_field(
             self,
             "is_plain",
             not self.compact
+            and not checks_schemas
             and not self.log_append_time
             and self.compression_type == "producer"
             and self.timestamp_before_max_ms == LONG_MAX,

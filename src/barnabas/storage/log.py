@@ -18,7 +18,7 @@ from typing import Literal
 from barnabas.cores.producers import CompletedTxn
 from barnabas.records.batch import HEADER_BYTES, batches, read_header
 from barnabas.records.units import Offset
-from barnabas.storage import producer_snapshot
+from barnabas.storage import missing, producer_snapshot
 from barnabas.storage.doomed import remove_due
 from barnabas.storage.errors import CorruptIndex, LogDirOffline, LogUnreadable, OffsetOutOfRange
 from barnabas.storage.files import FileSlice, fsync_dir, remove_quietly
@@ -444,17 +444,30 @@ class Log(LogWriter):
         For a log that is copied again from another replica, which has what is missing here. Raises LogDirOffline.
         """
         found = [segment.base_offset for segment in self._segments if segment.damaged]
-        if self.hole_from is not None:
-            found.append(Offset(self.hole_from))
+        if (
+            self.hole_from is not None and self.hole_from >= self._bases[0]
+        ):  # else retention has taken the place
+            found.append(self.hole_from)
         if not found:
+            self.forget_missing()
             return None
-        self.hole_from = None
         begin, start = min(found), self.core.log_start_offset
         if begin <= max(start, self._bases[0]) + 1:
             self.truncate_fully_and_start_at(start, now_ms)
         else:
             self.truncate_to(Offset(begin - 1), now_ms)  # in the segment before, which is whole
+        self.forget_missing()
         return self.core.log_end_offset
+
+    def forget_missing(self) -> None:
+        """What recovery found missing has been copied again, or nobody has it. Raises LogDirOffline."""
+        if self.hole_from is None:
+            return
+        self.hole_from = None
+        try:
+            missing.remove(self.folder)
+        except OSError as error:
+            raise LogDirOffline(self.log_dir, error) from error
 
     def truncate_fully_and_start_at(self, offset: Offset, now_ms: int) -> None:
         """Drops everything; the log starts and ends at `offset`. Raises LogDirOffline."""
@@ -479,6 +492,8 @@ class Log(LogWriter):
         self.recovery_point = min(self.recovery_point, log_end_offset)
         self.first_dirty_offset = min(self.first_dirty_offset, log_end_offset)
         self.save_epochs()
+        if self.hole_from is not None and log_end_offset <= self.hole_from:
+            self.forget_missing()
 
     # --------------------------------------------------------------------------------------------- the end
 
@@ -521,6 +536,8 @@ class Log(LogWriter):
         self.save_epochs()
         self.last_snapshot_offset = -1
         try:
+            if self.hole_from is not None:
+                missing.write(self.folder, self.hole_from)
             self.take_snapshot()
         except OSError as error:
             raise LogDirOffline(self.log_dir, error) from error

@@ -73,8 +73,9 @@ class LogWriter:
         """By the monotonic clock; None until `flush_due` first looks at this log, which counts as a flush."""
         self.doomed: list[Doomed] = []
         self.is_new = False
-        self.hole_from: int | None = None
-        """The first offset that recovery found in no segment, though later ones are there."""
+        self.hole_from: Offset | None = None
+        """The first offset that recovery found in no segment, though later ones are there, or where the first segment begins
+        in which it found damage; see missing.py."""
         self.first_dirty_offset = 0
         """Below it the log has been compacted; kept in the log dir's cleaner checkpoint."""
         self.flush_lock = threading.Lock()

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from barnabas.cores.epochs import LeaderEpochs
 from barnabas.cores.partition import PartitionCore
 from barnabas.records.units import Offset
-from barnabas.storage import checkpoints, producer_snapshot
+from barnabas.storage import checkpoints, missing, producer_snapshot
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import CorruptCheckpoint, LogDirOffline
 from barnabas.storage.files import remove_quietly
@@ -175,7 +175,7 @@ class _Opening:
         self.segments = segments
         self.now_ms = now_ms
         self.truncated: Truncated | None = None
-        self.hole_from: int | None = None
+        self.hole_from: Offset | None = None
 
     def run(self, clean: bool, recovery_point: int, log_start_offset: int, high_watermark: int) -> Log:
         segments = self.segments
@@ -211,12 +211,26 @@ class _Opening:
             recovery_point=recovery_point,
             last_snapshot_offset=last_snapshot,
         )
-        opened.hole_from = self.hole_from
+        opened.hole_from = self._missing_from()
         if core.epochs.dirty or epochs_lost:
             opened.save_epochs()
         self._report(opened)
         opened.release()
         return opened
+
+    def _missing_from(self) -> Offset | None:
+        """Where the first hole or damage is that was found now or at an earlier start; noted in the folder."""
+        noted = missing.read(self.folder) if missing.FILE in self.names else None
+        found = [segment.base_offset for segment in self.segments if segment.damaged]
+        found += [offset for offset in (noted, self.hole_from) if offset is not None]
+        first = min(
+            (Offset(offset) for offset in found if offset >= self.segments[0].base_offset), default=None
+        )
+        if first is not None and first != noted:
+            missing.write(self.folder, first)
+        elif first is None and noted is not None:
+            missing.remove(self.folder)
+        return first
 
     def _start_anew(self, offset: Offset) -> PartitionCore:
         """The checkpoint says that everything on disk was deleted: an empty log that starts where it says."""
@@ -327,6 +341,8 @@ class _Opening:
             _tell_lost(
                 self.folder, segment.base_offset, self.segments[slot + 1].base_offset, "the file is empty"
             )
+            if self.hole_from is None:
+                self.hole_from = Offset(segment.base_offset)
         elif segment.base_offset > end_offset and slot and not self.segments[slot - 1].damaged:
             _tell_lost(self.folder, end_offset, segment.base_offset, "no segment holds them")
 
@@ -336,7 +352,7 @@ class _Opening:
             self.folder, end_offset, clean_end, "the log ended there at its last stop, which was clean"
         )
         if self.hole_from is None:
-            self.hole_from = end_offset
+            self.hole_from = Offset(end_offset)
         last = self.segments[-1]
         if last.base_offset < clean_end:
             self.segments.append(

@@ -2,7 +2,7 @@
 
 Writers and readers know everything: they go to any running broker that takes itself for the leader, so that two leaders at
 a time, or a leader that does not know of its end, are used as often as they could be. Brokers talk over the simulated
-network and have simulated disks and clocks; the tree tells each of them of changes a while later.
+network and have simulated disks, and clocks that may be an hour apart; the tree tells each of them of changes a while later.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ QUIET_S_MAX: Final = 120.0
 TURNS_MAX: Final = 3_000_000
 TOPIC: Final = "t"
 PARTITIONS: Final = 2
+HOUR_MS: Final = 3_600_000
 MEMORY: Final = "/dev/shm"
 NOBODY: Final = contextvars.Context()
 
@@ -102,6 +103,7 @@ class World:
         folder.mkdir()
         node = Node(name, self.loop, self.network, self.disks, folder, self.stream(f"node {name}"), options)
         node.open_tree = lambda: self._open_tree(node)
+        node.clock.wall_ahead_ms = self.stream(f"clock {name}").choice([0, HOUR_MS, -HOUR_MS])
         return node
 
     # --- the tree --------------------------------------------------------------------------------------
@@ -435,15 +437,15 @@ def records_of(partition: Partition, begin: int, end: int) -> dict[int, bytes]:
     return found
 
 
-def run_seed(seed: int, *, log: list[str] | None = None) -> World:
+def run_seed(seed: int, *, log: list[str] | None = None, world: type[World] = World) -> World:
     """One whole simulation in a fresh folder. Raises Failed."""
     logging.disable(logging.CRITICAL if log is None else logging.NOTSET)
     root = Path(tempfile.mkdtemp(prefix="barnabas-sim-", dir=MEMORY if os.path.isdir(MEMORY) else None))
     collecting = gc.isenabled()
     try:
-        world = World(seed, root, log)
-        world.run()
-        return world
+        made = world(seed, root, log)
+        made.run()
+        return made
     finally:
         logging.disable(logging.NOTSET)
         if collecting:

@@ -324,3 +324,84 @@ def test_a_follower_drops_what_lies_behind_a_hole(tmp_path: Path, how: str, slot
     assert first - 3 <= end <= first or end == 0, "a batch before the hole, which is fetched again"
     assert read_all(opened) == [row for row in wanted if row.offset < end]
     assert opened.drop_damaged(T0_MS) is None, "there is no hole any more"
+
+
+@pytest.mark.parametrize("how", ["emptied", "removed", "flipped"])
+def test_what_is_missing_is_remembered_until_it_is_copied_again(tmp_path: Path, how: str) -> None:
+    """A broker that has no leader to follow, and is stopped in order, must not take its log for whole at the next start."""
+    log, wanted = make(tmp_path / "t-0")
+    log.close()
+    begin = log.segments[1].base_offset
+    spoil(Path(log.segments[1].path(".log")), how)
+    opened = again(log, clean=False)
+    opened.close()
+    for _ in range(2):
+        opened = again(log, clean=True, recovery_point=opened.log_end_offset)
+        assert opened.hole_from == begin
+        opened.close()
+    opened = again(log, clean=False, recovery_point=opened.log_end_offset)
+    assert opened.hole_from == begin, "recovery reads only what lies above the recovery point"
+    end = opened.drop_damaged(T0_MS)
+    assert end is not None
+    assert end <= begin
+    assert read_all(opened) == [row for row in wanted if row.offset < end]
+    opened.close()
+    opened = again(log, clean=True, recovery_point=end)
+    assert opened.drop_damaged(T0_MS) is None, "there is no hole any more"
+
+
+def spoil(victim: Path, how: str) -> None:
+    if how == "emptied":
+        os.truncate(victim, 0)
+    elif how == "removed":
+        victim.unlink()
+    else:
+        data = bytearray(victim.read_bytes())
+        data[-1] ^= 0xFF  # in the last record of the last batch
+        victim.write_bytes(data)
+
+
+def holed(folder: Path) -> Log:
+    """A log in whose second segment everything is missing, opened after an unclean stop."""
+    log, _ = make(folder)
+    log.close()
+    spoil(Path(log.segments[1].path(".log")), "removed")
+    return again(log, clean=False)
+
+
+def test_a_hole_that_retention_has_taken_is_no_hole(tmp_path: Path) -> None:
+    opened = holed(tmp_path / "t-0")
+    opened.core.advance_high_watermark(opened.log_end_offset)
+    following = opened.segments[2].base_offset
+    opened.advance_log_start(following)
+    opened.delete_old_segments(T0_MS)
+    assert opened.segments[0].base_offset == following
+    end = opened.log_end_offset
+    assert opened.drop_damaged(T0_MS) is None
+    assert opened.log_end_offset == end
+    opened.close()
+    assert again(opened, clean=True, recovery_point=end, log_start_offset=following).hole_from is None
+
+
+def test_a_log_that_was_cut_before_its_hole_has_none(tmp_path: Path) -> None:
+    opened = holed(tmp_path / "t-0")
+    hole_from = opened.hole_from
+    assert hole_from is not None
+    opened.truncate_to(hole_from, T0_MS)
+    assert opened.hole_from is None
+    assert again(opened, clean=False).hole_from is None
+
+
+def test_a_log_that_leads_alone_is_what_counts(tmp_path: Path) -> None:
+    opened = holed(tmp_path / "t-0")
+    opened.forget_missing()
+    assert again(opened, clean=True, recovery_point=opened.log_end_offset).hole_from is None
+
+
+@pytest.mark.parametrize("note", [b"", b"rubbish", b"0\n-5\n", b"1\n7\n"])
+def test_a_note_that_cannot_be_read_has_everything_copied_again(tmp_path: Path, note: bytes) -> None:
+    log, _ = make(tmp_path / "t-0")
+    log.close()
+    (tmp_path / "t-0" / "first-missing-offset-checkpoint").write_bytes(note)
+    opened = again(log, clean=True, recovery_point=log.log_end_offset)
+    assert opened.drop_damaged(T0_MS) == 0

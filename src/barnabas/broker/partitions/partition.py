@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.broker.partitions.acknowledgement import Acknowledgement
 from barnabas.broker.partitions.batch_checks import (
+    SchemasUnchecked,
     as_configured,
     checked,
     require_fits_segment,
@@ -152,7 +153,9 @@ class Partition:
     # --- role ------------------------------------------------------------------------------------------
 
     def take_role(self, image: PartitionImage) -> bool:
-        """Lead or follow, as the cluster's metadata says; called whenever it has changed. True when the role is new."""
+        """Lead or follow, as the cluster's metadata says; called whenever it has changed. True when the role is new, or
+        when this replica, whose log lacks records, has left the in-sync set.
+        """
         was, self.image = self.image, image
         if image.partition_epoch != was.partition_epoch:
             self.wanted_in_sync = ()  # what was asked for is in the metadata, or came too late
@@ -174,7 +177,19 @@ class Partition:
             self._fail_pending(self._not_leader())
             if was_leader:
                 self._surroundings.wake(self)
+        if self.log.hole_from is not None and self.offline is None:
+            node_id = self._surroundings.node_id
+            if self.is_leader and image.isr == (node_id,):
+                self._forget_missing()
+            is_new = is_new or (node_id in was.isr and node_id not in image.isr)
         return is_new or was_leader != self.is_leader
+
+    def _forget_missing(self) -> None:
+        """Nobody else is in sync: what this log lacks is lost, and what it has is what counts."""
+        try:
+            self.log.forget_missing()
+        except LogDirOffline as error:
+            self._surroundings.write_failed(self, error)
 
     def note_replica_fetch(self, follower: int, asked: FetchPartition) -> None:
         """A follower asks for records: unless its log differs from this one, it has everything below."""
@@ -297,8 +312,14 @@ class Partition:
 
     # --- appending -------------------------------------------------------------------------------------
 
-    def append(self, records: memoryview | None, *, acks_all: bool, zstd_allowed: bool) -> Acknowledgement:
-        """Append a producer's batch; `records` is patched in place. Raises ApiError with nothing appended."""
+    def append(
+        self, records: memoryview | None, *, acks_all: bool, zstd_allowed: bool, schemas_checked: bool = False
+    ) -> Acknowledgement:
+        """Append a producer's batch; `records` is patched in place. Raises ApiError with nothing appended.
+
+        schemas_checked: nobody need look at the schemas that the records name; else SchemasUnchecked is raised where the
+        topic asks for that.
+        """
         self._require_leader()
         core, config = self.log.core, self.log.config
         header, records = checked(records, self.topic, config)
@@ -318,6 +339,8 @@ class Partition:
         now_ms = self._surroundings.clock.now_ms()
         append_time_ms = -1
         if not config.is_plain:
+            if config.checks_schemas and not schemas_checked:
+                raise SchemasUnchecked(self.topic)
             records, header, append_time_ms = as_configured(records, header, config, now_ms)
         elif header.max_timestamp - now_ms > config.timestamp_after_max_ms:
             raise too_far_ahead(records, header, config, now_ms)

@@ -114,13 +114,26 @@ class Replication:
             before = self._leaders.pop(key, -1)
             if before >= 0 and before != leader:
                 self._fetchers[before].forget(key)
-            if leader >= 0:
+            if leader >= 0 and self._must_wait(partition):
+                log.warning(
+                    "a follower's log lacks records; it waits until it is out of the in-sync replicas",
+                    extra={"partition": str(partition), "from": partition.log.hole_from},
+                )
+            elif leader >= 0:
                 self._mend(partition)
                 self._leaders[key] = leader
                 fetcher = self._fetchers.get(leader)
                 if fetcher is None:
                     fetcher = self._fetchers[leader] = Fetcher(self, leader)
                 fetcher.follow(key, partition)
+
+    def _must_wait(self, partition: Partition) -> bool:
+        """Whether this replica counts as in sync although records are missing in its log.
+
+        To be mended it must drop what lies behind the hole, and would then lead with even less if it were elected. So the
+        leader takes it out of the in-sync set first, as any follower that does not fetch.
+        """
+        return partition.log.hole_from is not None and self.node_id in partition.image.isr
 
     def _mend(self, partition: Partition) -> None:
         """What a crash has damaged here is fetched again: a log with a hole must never be taken for an in-sync one."""

@@ -1,0 +1,174 @@
+"""Logs that differ from their leader's: with a hole, through a clean stop and while in sync; longer than the leader's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from barnabas.records.units import Offset
+from tests.sim.broker.node import Node
+from tests.sim.cluster.world import BROKERS, PARTITIONS, TOPIC, World, records_of, run_seed
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(100_000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it does not come true")
+
+
+class HoleWorld(World):
+    """b1 loses a segment in the middle of its log, is up alone for a while, out of sync, and comes back with the others."""
+
+    def _node(self, number: int, root: Path) -> Node:
+        node = super()._node(number, root)
+        node.options["log.segment.bytes"] = "700"
+        return node
+
+    async def _live(self) -> None:
+        for node in self.nodes:
+            await node.start()
+        controller = self._running()[0].services.controller
+        await until(lambda: len(controller.image.brokers) == BROKERS)
+        await controller.create_topic(TOPIC, PARTITIONS, BROKERS, {}, {"min.insync.replicas": "1"})
+        writers = [self.loop.create_task(self._write(index)) for index in range(PARTITIONS)]
+        await asyncio.sleep(5)
+        victim, *others = self.nodes
+        self._end(victim)
+        await until(lambda: self._in_sync_without(1))
+        self.over = True
+        for writer in writers:
+            await writer
+        for other in others:
+            await other.stop()
+        lose_a_segment(victim)
+        await victim.start()
+        await asyncio.sleep(1)
+        await victim.stop()
+        for node in (*others, victim):
+            await node.start()
+        self.away.clear()
+        await self._become_well()
+        self._judge()
+
+    def _in_sync_without(self, broker: int) -> bool:
+        return all(
+            broker not in p.image.isr for index in range(PARTITIONS) for _, p in self._partitions(index)
+        )
+
+    def _judge(self) -> None:
+        super()._judge()
+        for index in range(PARTITIONS):
+            for node, partition in self._partitions(index):
+                found = records_of(partition, 0, int(partition.log_end_offset))
+                if sorted(found) != list(range(int(partition.log_end_offset))):
+                    self.fail(
+                        f"{node.name} is in sync, and records are missing in its log of {TOPIC}-{index}"
+                    )
+
+
+class HeldBackWorld(World):
+    """A follower counts as in sync when it turns out that records are missing in its log."""
+
+    async def _live(self) -> None:
+        for node in self.nodes:
+            await node.start()
+        controller = self._running()[0].services.controller
+        await until(lambda: len(controller.image.brokers) == BROKERS)
+        await controller.create_topic(TOPIC, PARTITIONS, BROKERS, {}, {"min.insync.replicas": "1"})
+        writers = [self.loop.create_task(self._write(index)) for index in range(PARTITIONS)]
+        await asyncio.sleep(5)
+        index = 0
+        leader = next(node for node, partition in self._partitions(index) if partition.is_leader)
+        victim = next(node for node in self.nodes if node is not leader)
+        log = next(partition.log for node, partition in self._partitions(index) if node is victim)
+        log.hole_from = Offset(log.log_end_offset // 2)
+        await leader.stop()
+        left: list[bool] = []
+
+        def mended() -> bool:
+            left.append(self._check(index, victim))
+            return log.hole_from is None
+
+        await until(mended)
+        assert any(left), "it was out of the in-sync replicas while it was mended"
+        self.over = True
+        for writer in writers:
+            await writer
+        await leader.start()
+        await self._become_well()
+        self._judge()
+
+    def _check(self, index: int, victim: Node) -> bool:
+        """Whether the leader has taken the victim out of the in-sync replicas; before, its log must be as long as it was."""
+        number = int(victim.name[1:])
+        committed = max(place for at, place in self.acknowledged if at == index)
+        ends = {node: partition.log_end_offset for node, partition in self._partitions(index)}
+        leader = next((p for _, p in self._partitions(index) if p.is_leader), None)
+        if leader is None or number in leader.image.isr:
+            if ends[victim] <= committed:
+                self.fail("it is in sync and lacks what was acknowledged")
+            return False
+        return True
+
+
+class LongerWorld(World):
+    """A leader writes on with acks=1 while it is cut off; it comes back with a log that is longer than its successor's."""
+
+    async def _live(self) -> None:
+        for node in self.nodes:
+            await node.start()
+        controller = self._running()[0].services.controller
+        await until(lambda: len(controller.image.brokers) == BROKERS)
+        await controller.create_topic(TOPIC, PARTITIONS, BROKERS, {}, {"min.insync.replicas": "1"})
+        writers = [self.loop.create_task(self._write(index)) for index in range(PARTITIONS)]
+        await asyncio.sleep(3)
+        index = 0
+        leader, partition = next((n, p) for n, p in self._partitions(index) if p.is_leader)
+        for other in self.nodes:
+            if other is not leader:
+                self.network.part(leader.name, other.name)
+        self.over = True
+        for writer in writers:
+            await writer
+        for _ in range(500):
+            self._append(leader, partition, acks_all=False)
+        alone = partition.log_end_offset
+        self._end(leader)
+        await until(lambda: any(p.is_leader for n, p in self._partitions(index) if n is not leader))
+        self.network.heal()
+        successor = next((n, p) for n, p in self._partitions(index) if p.is_leader)
+        self._append(*successor, acks_all=True)
+        await leader.start()
+        self.away.clear()
+        await self._become_well()
+        ends = {int(p.log_end_offset) for _, p in self._partitions(index)}
+        if len(ends) != 1 or ends.pop() >= alone:
+            self.fail(f"what only {leader.name} had was not cut off")
+        self._judge()
+
+
+def lose_a_segment(node: Node) -> None:
+    """What a power cut can do to a segment whose name was not synced, while later ones were written by the system."""
+    folder = Path(node.log_dirs[0])
+    (folder / RECOVERY_POINTS).unlink(missing_ok=True)
+    for index in range(PARTITIONS):
+        segments = sorted((folder / f"{TOPIC}-{index}").glob("*.log"))
+        assert len(segments) > 3, "more must have been written"
+        segments[1].unlink()
+
+
+def test_a_hole_is_filled_although_there_was_a_clean_stop_in_between() -> None:
+    run_seed(1, world=HoleWorld)
+
+
+def test_a_follower_that_lacks_records_leaves_the_in_sync_replicas_before_it_is_mended() -> None:
+    run_seed(1, world=HeldBackWorld)
+
+
+def test_a_log_that_is_longer_than_its_leader_s_is_cut() -> None:
+    run_seed(1, world=LongerWorld)
