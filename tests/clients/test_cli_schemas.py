@@ -153,7 +153,7 @@ def test_errors_are_one_line(cli: Cli, registry: RegistryProcess, schemas: Schem
         return text
 
     at = ("-r", registry.url)
-    assert "line 2: value: the JSON does not suit the schema" in said(
+    assert "line 2: value: /id: 5 is not of type string" in said(
         "-s", "value=avro", *at, stdin=b'{"id":"a"}\n{"id":5}\n'
     )
     assert f"Subject '{topic}-key' not found" in said("-s", "avro", *at)

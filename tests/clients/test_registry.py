@@ -21,7 +21,6 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
 from barnabas.registry.records import decode
-from tests.support.process import free_port
 from tests.support.registry import RegistryProcess, call
 
 EMPLOYEE: Any = {
@@ -247,33 +246,6 @@ def test_the_topic_holds_confluents_records(
         "deleted": False,
     }
     assert call(registry.url, "GET", f"/schemas/guids/{guid}/ids")[1] == [{"context": ".", "id": schema_id}]
-
-
-def test_a_broker_with_its_registry(tmp_path: Path) -> None:
-    port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "barnabas",
-        "start",
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-        str(tmp_path / "data"),
-    ]
-    command += ["--with", "registry", "--registry-listen", f"127.0.0.1:{port}"]
-    with (tmp_path / "log").open("wb") as log:
-        broker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
-    try:
-        assert broker.stdout is not None
-        assert broker.stdout.readline().startswith(b"ready"), (tmp_path / "log").read_text()
-        status, answer = call(f"http://127.0.0.1:{port}", "POST", "/subjects/a/versions", {"schema": '"int"'})
-        assert (status, answer["id"]) == (200, 1)
-    finally:
-        broker.terminate()
-        code = broker.wait(120)
-        broker.stdout.close()
-    assert code == 0
 
 
 def test_export_and_import(registry: RegistryProcess, bootstrap: str, tmp_path: Path, topic: str) -> None:

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 import uuid
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,8 @@ class Clients:
                     {"schema": schema},
                     timeout=60,
                 )
-            except OSError:
-                continue  # the instance is dead, or died before it answered
+            except (OSError, HTTPException):
+                continue  # the instance is dead, or died before or while it answered
             with self.lock:
                 if status == 200:
                     self.ids.setdefault(schema, set()).add(answer["id"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
@@ -24,6 +25,9 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 import requests
+from barnabas.http.errors import HttpError
+from barnabas.proxy.consuming import Consuming
+from barnabas.proxy.kafka import Kafka
 
 WAIT_S = 120
 V2 = {"Content-Type": "application/vnd.kafka.v2+json"}
@@ -348,7 +352,41 @@ def test_cloud_events_and_json_lines(together: Together, url: str, topic: str, c
     assert (read.get_id(), read.get_data()) == ("1", {"x": 1})
 
 
-def test_the_api_describes_itself(url: str) -> None:
+def test_an_idle_consumer_is_closed(together: Together) -> None:
+    """One that is in use is not, however long that takes."""
+
+    async def run() -> None:
+        kafka = Kafka({"bootstrap.servers": together.bootstrap})
+        consuming = Consuming(kafka, idle_s=0.2)
+        consuming.start()
+        settings = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.min.bytes": -1}
+        settings["consumer.request.timeout.ms"] = 1000
+        for name in ("used", "idle"):
+            await consuming.create("idlers", name, "json", settings)
+
+        async def until(left: int) -> None:
+            async with asyncio.timeout(WAIT_S):
+                while len(consuming) != left:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+
+        async with consuming.using("idlers", "used"):
+            await until(1)
+            with pytest.raises(HttpError, match="instance not found"):
+                async with consuming.using("idlers", "idle"):
+                    pass
+        await until(0)
+        await consuming.stop()
+        kafka.close()
+
+    asyncio.run(run())
+
+
+def test_the_api_describes_itself(together: Together, url: str) -> None:
+    for service, path in (
+        (together.registry, "/subjects/{subject}/versions"),
+        (together.reporting, "/topics/{topic}"),
+    ):
+        assert "post" in requests.get(f"http://{service}/openapi.json", timeout=WAIT_S).json()["paths"][path]
     paths = requests.get(f"{url}/openapi.json", timeout=WAIT_S).json()["paths"]
     assert "post" in paths["/v3/clusters/{cluster}/topics/{topic}/records"]
     assert (

@@ -144,3 +144,62 @@ def test_what_does_not_suit_shows_before_anything_runs(
     with pytest.raises(PipelineError) as raised:
         check_plan(spark, parse_spec(text, "p.yaml"))
     assert told in str(raised.value)
+
+
+def test_columns_instead_of_bytes(
+    spark: SparkSession,
+    bootstrap: str,
+    client: BlockingClient,
+    new_topic: Callable[..., str],
+    registry: RegistryProcess,
+    tmp_path: Path,
+) -> None:
+    """The data source by itself: a later version comes while the query runs; the sink's subject is made of its columns."""
+    topic, out = new_topic(), new_topic()
+    schemas = SchemaRegistryClient({"url": registry.url})
+    context = SerializationContext(topic, MessageField.VALUE)
+    first = AvroSerializer(schemas, schema(note={"type": ["null", "string"], "default": None}))
+    order = {"price": Decimal("2.50"), "count": 2}
+    send(client, topic, [first({"id": "a", "note": "n", **order}, context)])
+    settings = {"kafka.bootstrap.servers": bootstrap, "value.schema": "registry"}
+    settings["schema.registry.url"] = registry.url
+    rows = (
+        spark.readStream.format("barnabas")
+        .options(**settings, subscribe=topic, startingOffsets="earliest", undecodable="null")
+        .load()
+    )
+    assert rows.select("value.*").columns == ["id", "price", "count", "note"]
+    running = (
+        rows.selectExpr(
+            "struct(value.id, value.price * value.count AS total, error, value IS NULL AS gone) AS value"
+        )
+        .writeStream.format("barnabas")
+        .options(**settings, topic=out, checkpointLocation=str(tmp_path))
+        .start()
+    )
+    try:
+        running.processAllAvailable()
+        tags = {"type": {"type": "array", "items": "string"}, "default": []}
+        later = AvroSerializer(schemas, schema(tags=tags))
+        send(client, topic, [later({"id": "b", "tags": ["x"], **order}, context), b"plain", None])
+        running.processAllAvailable()
+    finally:
+        running.stop()
+    read = AvroDeserializer(schemas)
+    found = [read(r.value, SerializationContext(out, MessageField.VALUE)) for r in consumed(bootstrap, out)]
+    good = {"total": Decimal("5.00"), "error": None, "gone": False}
+    nothing = {"id": None, "total": None, "gone": True}
+    assert found == [
+        {"id": "a", **good},
+        {"id": "b", **good},
+        {**nothing, "error": "value: the bytes do not begin with the id of a schema: 0x706c61696e"},
+        {**nothing, "error": None},
+    ]
+    batch = spark.read.format("barnabas").options(**settings, subscribe=topic, startingOffsets="earliest")
+    with pytest.raises(Exception, match=f"value of a record of {topic}-0 .*undecodable=null goes on"):
+        batch.load().collect()
+    suited = batch.option("endingOffsets", json.dumps({topic: {"0": 2}})).load()
+    assert [row["value"]["tags"] for row in suited.collect()] == [[], ["x"]]
+    unsuited = suited.selectExpr("struct(value.id, 1 AS more) AS value")
+    with pytest.raises(Exception, match=f"field 'more' is not in version 1 of {out}-value"):
+        unsuited.write.format("barnabas").options(**settings, topic=out).mode("append").save()

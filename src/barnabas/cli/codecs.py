@@ -7,18 +7,16 @@ registered there first.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from barnabas.cli.errors import CliError, UsageError
-from barnabas.client.json_schema import BadSchema, JsonSchema, Unsuited
 from barnabas.client.registry import (
     BadAddress,
     NotFramed,
@@ -26,12 +24,13 @@ from barnabas.client.registry import (
     RegistryError,
     Schema,
     frame,
-    message_path,
     unframe,
 )
+from barnabas.codecs import Mismatch
 
 if TYPE_CHECKING:
     from barnabas.cli.formatting import Writer
+    from barnabas.codecs.schemas import Codec
 
 DEFAULT_URL: Final = "http://localhost:8081"
 KINDS: Final = {"avro": "AVRO", "jsonschema": "JSON", "protobuf": "PROTOBUF"}
@@ -66,28 +65,12 @@ WriteAs = Annotated[
 ]
 
 
-class Mismatch(ValueError):
-    """JSON or bytes that do not suit their schema; the message says why."""
-
-
 class Undecodable(CliError):
     """A record cannot be decoded. before: what is to be written of the records before it."""
 
     def __init__(self, message: str, before: bytes) -> None:
         super().__init__(message)
         self.before = before
-
-
-class Codec(Protocol):
-    """One schema."""
-
-    def encode(self, text: str) -> bytes:
-        """The payload of a JSON text. Raises Mismatch."""
-        ...
-
-    def decode(self, payload: bytes) -> Any:
-        """The JSON value of a payload. Raises Mismatch."""
-        ...
 
 
 class Wanted(NamedTuple):
@@ -117,184 +100,30 @@ def parse_wanted(items: Iterable[str]) -> dict[str, Wanted]:
     return found
 
 
-# --- the languages ------------------------------------------------------------------------------------
-
-
-class AvroCodec:
-    """Avro's JSON encoding, by fastavro."""
-
-    def __init__(self, schema: Schema) -> None:
-        import fastavro
-        from fastavro.validation import validate
-
-        self._avro, self._validate = fastavro, validate
-        named: dict[str, Any] = {}
-        try:
-            for _, text in schema.dependencies:
-                fastavro.parse_schema(json.loads(text), named_schemas=named)
-            self._schema = fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
-        except Exception as error:  # fastavro raises whatever a bad schema leads to
-            raise CliError(f"schema {schema.id} is not Avro: {_reason(error)}") from None
-
-    def encode(self, text: str) -> bytes:
-        """See Codec."""
-        out = io.BytesIO()
-        given = _json(text)
-        if isinstance(given, dict) and isinstance(self._schema, dict) and self._schema["type"] == "record":
-            for row in self._schema["fields"]:
-                if row["name"] not in given and "default" not in row:
-                    raise Mismatch(f"the field {row['name']} is missing, and has no default")
-        try:
-            # One JSON value is one line for fastavro.
-            (value,) = self._avro.json_reader(io.StringIO(json.dumps(given)), self._schema)
-            self._validate(value, self._schema)
-            self._avro.schemaless_writer(out, self._schema, value)
-        except Exception as error:  # fastavro raises whatever the value leads to
-            raise Mismatch(f"the JSON does not suit the schema: {_reason(error)}") from None
-        lost = _lost(given, self.decode(out.getvalue()), "")
-        if lost:
-            raise Mismatch(f"the schema has no field {lost}")
-        return out.getvalue()
-
-    def decode(self, payload: bytes) -> Any:
-        """See Codec."""
-        source, out = io.BytesIO(payload), io.StringIO()
-        try:
-            value = self._avro.schemaless_reader(source, self._schema, None)
-            self._avro.json_writer(out, self._schema, [value])
-        except Exception as error:  # fastavro raises whatever the bytes lead to
-            raise Mismatch(f"the bytes do not suit the schema: {_reason(error)}") from None
-        if source.tell() != len(payload):
-            raise Mismatch(f"{len(payload) - source.tell()} bytes are left behind the value")
-        return json.loads(out.getvalue())
-
-
-class JsonCodec:
-    """JSON that is checked by its schema where it is written."""
-
-    def __init__(self, schema: Schema) -> None:
-        try:
-            self._schema = JsonSchema(schema.text, schema.dependencies)
-        except BadSchema as error:
-            raise CliError(f"schema {schema.id} is not JSON Schema: {_reason(error)}") from None
-
-    def encode(self, text: str) -> bytes:
-        """See Codec."""
-        value = _json(text)
-        try:
-            self._schema.check(value)
-        except Unsuited as error:
-            raise Mismatch(str(error)) from None
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-
-    def decode(self, payload: bytes) -> Any:
-        """See Codec."""
-        try:
-            return json.loads(payload)
-        except ValueError as error:
-            raise Mismatch(f"the bytes are not JSON: {error}") from None
-
-
-class ProtobufCodec:
-    """Writes the file's first message; reads whichever one the bytes name."""
-
-    def __init__(self, schema: Schema) -> None:
-        from google.protobuf import json_format, message_factory
-        from google.protobuf.descriptor_pb2 import FileDescriptorProto
-
+def make_codec(schema: Schema) -> Codec:
+    """Raises CliError."""
+    try:
+        from barnabas.codecs import schemas
         from barnabas.registry.errors import InvalidSchema
         from barnabas.registry.formats.base import Dependency
-        from barnabas.registry.formats.protobuf import read_protobuf
         from barnabas.registry.model import Reference
 
         dependencies = [
             Dependency(name, Reference(name, name, 1), text) for name, text in schema.dependencies
         ]
-        try:
-            self._file = read_protobuf(schema.text, dependencies).descriptor
-        except InvalidSchema as error:
-            raise CliError(f"schema {schema.id} is not Protobuf: {error.message}") from None
-        self._listed = FileDescriptorProto()
-        self._file.CopyToProto(self._listed)
-        if not self._listed.message_type:
-            raise CliError(f"schema {schema.id} has no message")
-        self._format, self._class_of = json_format, message_factory.GetMessageClass
-
-    def encode(self, text: str) -> bytes:
-        """See Codec."""
-        message = self._new([0])
-        try:
-            self._format.Parse(text, message)
-        except (self._format.ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise Mismatch(f"the JSON does not suit the schema: {_reason(error)}") from None
-        return b"\0" + bytes(message.SerializeToString())
-
-    def decode(self, payload: bytes) -> Any:
-        """See Codec."""
-        from google.protobuf.message import DecodeError
-
-        path, data = message_path(payload)
-        message = self._new(path)
-        try:
-            message.ParseFromString(data)
-            return self._format.MessageToDict(message, preserving_proto_field_name=True)
-        except (DecodeError, ValueError, TypeError, RecursionError) as error:
-            raise Mismatch(f"the bytes do not suit the schema: {_reason(error)}") from None
-
-    def _new(self, path: list[int]) -> Any:
-        try:
-            listed = self._listed.message_type[path[0]]
-            found = self._file.message_types_by_name[listed.name]
-            for index in path[1:]:
-                listed = listed.nested_type[index]
-                found = found.nested_types_by_name[listed.name]
-        except IndexError:
-            raise Mismatch("the bytes name a message that the schema does not have") from None
-        return self._class_of(found)()
-
-
-MAKERS: Final[dict[str, Callable[[Schema], Codec]]] = {
-    "AVRO": AvroCodec,
-    "JSON": JsonCodec,
-    "PROTOBUF": ProtobufCodec,
-}
-
-
-def make_codec(schema: Schema) -> Codec:
-    """Raises CliError."""
-    try:
-        return MAKERS[schema.kind](schema)
+        return schemas.make_codec(schema.kind, schema.text, dependencies)
     except ImportError as error:
         raise CliError(f"records with schemas need {error.name}: {INSTALL}") from None
-    except KeyError:
-        raise CliError(f"schema {schema.id} is of type {schema.kind}, which is not known here") from None
+    except InvalidSchema as error:
+        raise CliError(f"schema {schema.id} is no {schema.kind} that can be used: {error.message}") from None
 
 
-def _json(text: str) -> Any:
+def json_of(text: str) -> Any:
+    """The value of a line of JSON. Raises Mismatch."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Mismatch(f"{text[:40]!r} is not JSON: {error}") from None
-
-
-def _lost(given: Any, kept: Any, path: str) -> str:
-    """A name that is in what was given and not in what was made of it; fastavro leaves such fields out."""
-    if isinstance(given, dict) and isinstance(kept, dict):
-        for name, value in given.items():
-            if name not in kept:
-                return f"{path}{name}"
-            if found := _lost(value, kept[name], f"{path}{name}."):
-                return found
-    elif isinstance(given, list) and isinstance(kept, list):
-        for one, other in zip(given, kept, strict=False):
-            if found := _lost(one, other, path):
-                return found
-    return ""
-
-
-def _reason(error: Exception) -> str:
-    text = " ".join(str(error).split())[:300]
-    return text or type(error).__name__
 
 
 # --- a topic's records --------------------------------------------------------------------------------
@@ -344,7 +173,7 @@ class Codecs:
         if writing is None or text is None:
             return text
         try:
-            return frame(writing[0], writing[1].encode(text.decode()))
+            return frame(writing[0], writing[1].encode(json_of(text.decode())))
         except UnicodeDecodeError:
             raise CliError(f"the {part} is not JSON: it is no text in UTF-8") from None
         except Mismatch as error:

@@ -10,7 +10,6 @@ An id never changes its meaning, so what is found by an id is kept. Blocking; th
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import struct
@@ -18,7 +17,9 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, urlsplit
+
+from barnabas.client.urls import login_of, without_login
 
 MAGIC: Final = 0
 HEAD: Final = struct.Struct(">bI")
@@ -117,7 +118,7 @@ def request(
         except (OSError, http.client.HTTPException) as error:
             if not left:
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-                raise NoRegistry(f"no registry answers at {_shown(url)}: {reason}") from None
+                raise NoRegistry(f"no registry answers at {without_login(url)}: {reason}") from None
         else:
             if status not in BUSY or not left:
                 return _answer(url, status, raw)
@@ -133,14 +134,11 @@ def _exchange(url: str, method: str, path: str, body: Any, timeout_s: float) -> 
         port = -1
     if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
         raise BadAddress(
-            f"{_shown(url)!r} is not the address of a registry, for example http://localhost:8081"
+            f"{without_login(url)!r} is not the address of a registry, for example http://localhost:8081"
         )
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname, port, timeout=timeout_s)
-    headers = {"Content-Type": MEDIA_TYPE}
-    if parts.username is not None:
-        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+    headers = {"Content-Type": MEDIA_TYPE, **login_of(parts)}
     try:
         data = None if body is None else json.dumps(body).encode()
         connection.request(method, parts.path.rstrip("/") + path, data, headers)
@@ -154,21 +152,17 @@ def _answer(url: str, status: int, raw: bytes) -> Any:
     try:
         answer = json.loads(raw) if raw else None
     except ValueError:
-        raise NoRegistry(f"{_shown(url)} does not answer as a registry does (status {status})") from None
+        raise NoRegistry(
+            f"{without_login(url)} does not answer as a registry does (status {status})"
+        ) from None
     if status >= 400:
         found = answer if isinstance(answer, dict) else {}
         code = found.get("error_code")
         raise RegistryError(
-            str(found.get("message") or f"{_shown(url)} answers with status {status}"),
+            str(found.get("message") or f"{without_login(url)} answers with status {status}"),
             code if isinstance(code, int) else status,
         )
     return answer
-
-
-def _shown(url: str) -> str:
-    """An address without the password in it."""
-    head, at, rest = url.rpartition("@")
-    return f"{head.partition('://')[0]}://{rest}" if at and "://" in head else rest if at else url
 
 
 class Registry:
@@ -205,7 +199,9 @@ class Registry:
 
     def _schema(self, answer: Any, schema_id: int = 0) -> Schema:
         if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
-            raise NoRegistry(f"{_shown(self.url)} does not answer as a registry does: there is no schema")
+            raise NoRegistry(
+                f"{without_login(self.url)} does not answer as a registry does: there is no schema"
+            )
         found: dict[str, str] = {}
         self._collect(answer.get("references") or (), found, ())
         return Schema(

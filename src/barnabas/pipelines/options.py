@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
+from barnabas.client.registry import Schema
 from barnabas.pipelines.columns import ARROW_TYPES, BASE_COLUMNS
 from barnabas.records.compression import Codec, codec_of
 
@@ -21,6 +22,7 @@ TopicPartition = tuple[str, int]
 DataLoss = Literal["stop", "earliest", "latest"]
 Where = Literal["earliest", "latest"]
 
+PARTS: Final[tuple[Literal["key", "value"], ...]] = ("key", "value")
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
 
@@ -40,6 +42,13 @@ def _by_name(*options: Named) -> dict[str, Named]:
     return {option.name.lower(): option for option in options}
 
 
+SCHEMA_NAMES: Final = (
+    Named("value.schema", "registry: values are columns, by the schemas of a registry", in_files=False),
+    Named("key.schema", "registry: the same for keys", in_files=False),
+    Named("value.subject", "the subject of values; default: TOPIC-value", in_files=False),
+    Named("key.subject", "the subject of keys; default: TOPIC-key", in_files=False),
+    Named("schema.registry.url", "the registry's address, for example http://localhost:8081", in_files=False),
+)
 SOURCE_NAMES: Final = _by_name(
     Named("subscribe", "topics to read, separated by commas", in_files=False),
     Named("subscribePattern", "a regular expression of topics to read; later ones are found", in_files=False),
@@ -91,9 +100,16 @@ SOURCE_NAMES: Final = _by_name(
     ),
     Named("fetchOffset.retryIntervalMs", "the pause before a request is tried again, in milliseconds"),
     Named("groupIdPrefix", "accepted; this source does not join a group"),
+    *SCHEMA_NAMES,
+    Named(
+        "undecodable",
+        "a record that its schema cannot read: fail (default), or null, with the reason in a column error",
+        in_files=False,
+    ),
 )
 SINK_NAMES: Final = _by_name(
     Named("topic", "the topic to write to when a row names none", in_files=False),
+    *SCHEMA_NAMES,
     Named(
         "deadLetters",
         "where rows go that their topic will never take; without it they fail the query",
@@ -159,6 +175,16 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaPlace:
+    """Keys or values with the schemas of a subject. schema: what it is read or written by, once that has been looked up."""
+
+    part: Literal["key", "value"]
+    url: str
+    subject: str
+    schema: Schema | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceOptions:
     """Everything the readers need; picklable."""
 
@@ -184,6 +210,8 @@ class SourceOptions:
     trigger_delay_s: float = 900.0
     rows_per_task_max: int | None = None
     offset_retries_max: int | None = None
+    schemas: tuple[SchemaPlace, ...] = ()
+    keeps_undecodable: bool = False
 
     @property
     def headers(self) -> bool:
@@ -235,7 +263,43 @@ def source_options(raw: Mapping[str, str]) -> SourceOptions:
         trigger_delay_s=_seconds(options, "maxtriggerdelay", "maxTriggerDelay", 900.0),
         rows_per_task_max=_number(options, "maxrecordsperpartition", "maxRecordsPerPartition", None),
         offset_retries_max=_number(options, "fetchoffset.numretries", "fetchOffset.numRetries", None, low=0),
+        schemas=_schemas(options, _only_topic(topics, options)),
+        keeps_undecodable=_keeps_undecodable(options),
     )
+
+
+def _only_topic(topics: tuple[str, ...], options: Mapping[str, str]) -> str | None:
+    names = topics or tuple({topic for topic, _ in _assigned(options.get("assign"))})
+    return names[0] if len(names) == 1 else None
+
+
+def _schemas(options: Mapping[str, str], topic: str | None) -> tuple[SchemaPlace, ...]:
+    """topic: the only one, None where there are several."""
+    url = options.get("schema.registry.url", "")
+    found = []
+    for part in PARTS:
+        kind, subject = options.get(f"{part}.schema"), options.get(f"{part}.subject")
+        if kind is None:
+            if subject is not None:
+                raise OptionError(f"{part}.subject needs {part}.schema=registry")
+            continue
+        if kind.lower() != "registry":
+            raise OptionError(f"{part}.schema={kind} is not registry")
+        if not url:
+            raise OptionError(
+                f"{part}.schema=registry needs schema.registry.url, for example http://localhost:8081"
+            )
+        if subject is None and topic is None:
+            raise OptionError(f"{part}.schema=registry of several topics needs {part}.subject")
+        found.append(SchemaPlace(part, url, subject or f"{topic}-{part}"))
+    return tuple(found)
+
+
+def _keeps_undecodable(options: Mapping[str, str]) -> bool:
+    value = options.get("undecodable", "fail").lower()
+    if value not in ("fail", "null"):
+        raise OptionError(f"undecodable={options['undecodable']} is not fail or null")
+    return value == "null"
 
 
 def _timed(client: ClientOptions, options: Mapping[str, str]) -> ClientOptions:
@@ -269,6 +333,7 @@ class SinkOptions:
     transaction_timeout_ms: int | None = None
     checkpoint: str | None = None
     batch: tuple[str, int] | None = None
+    schemas: tuple[SchemaPlace, ...] = ()
 
 
 def sink_options(raw: Mapping[str, str]) -> SinkOptions:
@@ -300,6 +365,7 @@ def sink_options(raw: Mapping[str, str]) -> SinkOptions:
         ),
         checkpoint=options.get("checkpointlocation") or None,
         batch=(options["queryid"], int(options["batchid"])) if "batchid" in options else None,
+        schemas=_schemas(options, options.get("topic")),
     )
 
 

@@ -1,10 +1,11 @@
 """The writing side of the data source `barnabas`: rows of Arrow columns to record batches, compiled.
 
 Columns: value (string or binary), and where they are there key, headers (array<struct<key,value>>), topic,
-partition (int), timestamp, origin (see ORIGIN_DDL). The topic option stands for the column. A null value is a tombstone,
-a null topic an error. Written with acks=all by an idempotent producer: a request that is repeated is stored once. A
-streaming query writes in transactions, each row exactly once (exactly_once.py); others write the rows of a task that fails
-and runs again once more. What a topic will never take becomes a dead letter, see refusing.py.
+partition (int), timestamp, origin (see ORIGIN_DDL); with value.schema and key.schema those are structs (typed.py). The
+topic option stands for the column. A null value is a tombstone, a null topic an error. Written with acks=all by an
+idempotent producer: a request that is repeated is stored once. A streaming query writes in transactions, each row exactly
+once (exactly_once.py); others write the rows of a task that fails and runs again once more. What a topic will never take
+becomes a dead letter, see refusing.py.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ from barnabas.pipelines.refusing import (
     letter_of,
 )
 from barnabas.pipelines.source import shared_client
+from barnabas.pipelines.typed import encoded_rows
 from barnabas.pipelines.workers import settle
 from barnabas.records.columnar_encoder import BatchEncoder
 
@@ -80,7 +82,14 @@ def check_schema(raw: Mapping[str, str], schema: StructType) -> SinkOptions:
     """The checked options, once the columns fit them. Raises OptionError."""
     options = sink_options(raw)
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    typed = {place.part for place in options.schemas}
     for name, kind in types.items():
+        if name in typed:
+            if not kind.startswith("struct<"):
+                raise OptionError(
+                    f"column {name} is {kind}; with {name}.schema=registry it is a struct of the fields"
+                )
+            continue
         if name not in ALLOWED:
             raise OptionError(
                 f"the barnabas sink does not know column {name}; it takes {', '.join(ALLOWED)} "
@@ -265,7 +274,7 @@ _producers: dict[tuple[SinkOptions, bool], Producer] = {}
 @contextmanager
 def kept_producer(options: SinkOptions, *, transactional: bool = False) -> Iterator[Producer]:
     """This process's producer for these options; closed after an error, kept for the next task otherwise."""
-    key = (replace(options, batch=None), transactional)
+    key = (replace(options, batch=None, schemas=()), transactional)
     producer = _producers.pop(key, None)
     if producer is not None and not producer.refresh():
         producer.client.close()
@@ -283,6 +292,7 @@ def kept_producer(options: SinkOptions, *, transactional: bool = False) -> Itera
 def write_batches(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Written:
     """Writes Arrow record batches; when the task is repeated, they are written again."""
     settle()
+    batches = encoded_rows(options.schemas, batches) if options.schemas else batches
     with kept_producer(options) as producer:
         stream = producer.write(batches)
         return Written(stream.records, stream.bytes)
@@ -296,6 +306,7 @@ def write_part(options: SinkOptions, opened: Opened, batches: Iterator[pa.Record
     settle()
     context = TaskContext.get()
     assert context is not None, "write_part runs in a Spark task"
+    batches = encoded_rows(options.schemas, batches) if options.schemas else batches
     number = context.partitionId()
     batch = _batch_of(options, context)
     rows = 0

@@ -38,10 +38,11 @@ from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.fetching import OffsetOutOfRange
 from barnabas.client.options import ClientOptions
-from barnabas.pipelines.columns import arrow_schema, ddl_schema, record_batches
+from barnabas.pipelines.columns import arrow_schema, record_batches
 from barnabas.pipelines.first import kept_offset
 from barnabas.pipelines.offsets import DataLost, Planner, Range, StreamOffset, gather, parse_offset
 from barnabas.pipelines.options import SourceOptions, source_options
+from barnabas.pipelines.typed import decoded_rows, looked_up, source_schema, with_schemas
 from barnabas.pipelines.workers import settle
 from barnabas.records.columnar import AbortedTransactions, decode
 
@@ -88,8 +89,13 @@ def read_range(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
     while start < part.end:
         try:
             for batch, reached in _read_from(client, options, part, start, schema):
-                start = reached
-                yield from batch
+                begun, start = start, reached
+                for rows in batch:
+                    yield (
+                        decoded_rows(options, rows, f"{part.topic}-{part.partition} offset {begun}")
+                        if options.schemas
+                        else rows
+                    )
             return
         except OffsetOutOfRange as error:
             if options.data_loss == "stop" or error.log_start < 0:
@@ -249,6 +255,7 @@ class BarnabasSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self._is_shipped = False
+        self._read: SourceOptions | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_is_shipped": True}
@@ -257,25 +264,34 @@ class BarnabasSource(DataSource):
     def name(cls) -> str:
         return "barnabas"
 
-    def schema(self) -> str:
-        return ddl_schema(source_options(self.options).columns)
+    def schema(self) -> str | StructType:
+        return source_schema(self._source_options())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(source_options(self.options))
+        return BatchReader(self._source_options())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(source_options(self.options))
+        return StreamReader(self._source_options())
+
+    def _source_options(self) -> SourceOptions:
+        """The same for schema and reader: Spark ships this object from the one to the other."""
+        if self._read is None:
+            self._read = looked_up(source_options(self.options))
+        return self._read
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         from barnabas.pipelines.sink import BatchWriter, check_schema
 
-        return BatchWriter(check_schema(self.options, schema))
+        return BatchWriter(with_schemas(check_schema(self.options, schema), schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         from barnabas.pipelines.sink import StreamWriter, check_schema
 
         # To plan a micro-batch Spark makes the data source anew; to commit it, it ships the one of the query's start.
-        return StreamWriter(check_schema(self.options, schema), is_planned=not self._is_shipped)
+        options = check_schema(self.options, schema)
+        if not self._is_shipped:
+            options = with_schemas(options, schema)
+        return StreamWriter(options, is_planned=not self._is_shipped)
 
 
 def register(spark: SparkSession) -> None:

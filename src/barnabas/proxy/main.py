@@ -11,9 +11,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
+from barnabas.http import openapi
 from barnabas.http.errors import HttpError
-from barnabas.http.server import HttpOptions, HttpServer, Service, ServiceError
-from barnabas.proxy import openapi, v2, v2_consumers, v3_acls, v3_cluster, v3_groups, v3_records, v3_topics
+from barnabas.http.listening import ServiceError
+from barnabas.http.server import HttpOptions, HttpServer, Service
+from barnabas.proxy import v2, v2_consumers, v3_acls, v3_cluster, v3_groups, v3_records, v3_topics
 from barnabas.proxy.call import Call, Services
 from barnabas.proxy.consuming import IDLE_S, INSTANCES_MAX, Consuming
 from barnabas.proxy.errors import V2_MEDIA_TYPE, error_shape
@@ -108,7 +110,7 @@ def routes(services: Services) -> list[BaseRoute]:
     made: list[BaseRoute] = [
         Route(path, _endpoint(services, works, path), methods=list(works)) for path, works in by_path.items()
     ]
-    return [Route("/", _root), *openapi.routes("REST proxy", TABLE), *made]
+    return [Route("/", _root), *openapi.routes("REST proxy", TABLE, (openapi.JSON, V2_MEDIA_TYPE)), *made]
 
 
 async def _root(request: Request) -> Response:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
+from barnabas.client.urls import login_of, without_login
 from barnabas.http.errors import HttpError
 from barnabas.proxy.errors import INVALID_SCHEMA, KAFKA_ERROR
 from barnabas.proxy.formats import AVRO, JSONSCHEMA, PROTOBUF, Codec, make_codec
@@ -112,7 +113,7 @@ class Schemas:
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
             reason = getattr(error, "strerror", None) or error or type(error).__name__
             raise HttpError(
-                500, f"no schema registry answers at {self.url}: {reason}", KAFKA_ERROR
+                500, f"no schema registry answers at {without_login(self.url)}: {reason}", KAFKA_ERROR
             ) from error
         moving = key[0] == "version" and key[2] is None
         self._keep(key, now + LATEST_S if moving else float("inf"), found)
@@ -178,7 +179,7 @@ class Schemas:
         connection = kind(parts.hostname or "localhost", parts.port, timeout=TIMEOUT_S)
         data = None if body is None else json.dumps(body).encode()
         try:
-            headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+            headers = {"Content-Type": "application/vnd.schemaregistry.v1+json", **login_of(parts)}
             connection.request(method, parts.path.rstrip("/") + path, data, headers)
             response = connection.getresponse()
             answer = json.loads(response.read() or b"null")

@@ -1,3 +1,5 @@
+from collections.abc import Set as AbstractSet
+
 from barnabas.records.compression import Buffer
 
 def faults(
@@ -9,3 +11,7 @@ def first_at_or_after(
 def greatest(
     block: Buffer, count: int, base_timestamp: int, base_offset: int, from_offset: int
 ) -> tuple[int, int] | None: ...
+def schemas_named(block: Buffer, count: int, of_key: bool) -> set[int | bytes | None]: ...
+def records_naming(
+    block: Buffer, count: int, of_key: bool, names: AbstractSet[int | bytes | None]
+) -> list[int]: ...

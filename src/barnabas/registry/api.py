@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from barnabas import __version__
+from barnabas.http import openapi
 from barnabas.http.bodies import json_object, read_body
 from barnabas.http.errors import HttpError
 from barnabas.registry import decisions, listing, records, requests
@@ -543,6 +544,7 @@ def routes(registry: Registry) -> list[BaseRoute]:
     return [
         *inside,
         *_routes(registry, OUTSIDE),
+        *openapi.routes("Schema registry", (*ROUTES, *OUTSIDE), (MEDIA_TYPE, openapi.JSON)),
         Mount("/contexts/{context}", routes=_routes(registry, ROUTES)),
     ]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from barnabas.client.errors import ClientError
-from barnabas.http.server import HttpOptions, HttpServer, Service, ServiceError
+from barnabas.http.listening import ServiceError
+from barnabas.http.server import HttpOptions, HttpServer, Service
 from barnabas.registry.api import error_shape, routes
 from barnabas.registry.service import Registry, RegistryOptions
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import logging
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +39,10 @@ FORWARDED: Final = "X-Forward"
 
 @dataclass(frozen=True, slots=True)
 class RegistryOptions:
-    """advertise: HOST:PORT at which other instances reach this one; None takes the address it listens on."""
+    """advertise: HOST:PORT at which other instances reach this one; None takes the address it listens on.
+
+    peers: what other instances are trusted by, and what is shown to them; None trusts the system's authorities.
+    """
 
     client: ClientOptions
     store: StoreOptions = field(default_factory=StoreOptions)
@@ -46,6 +50,7 @@ class RegistryOptions:
     advertise: str | None = None
     session_timeout_ms: int = 10_000
     eligible: bool = True
+    peers: ssl.SSLContext | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +270,9 @@ class Registry:
         """The writer's answer; None when it did not get the request, or it does no harm to send it again."""
         loop = asyncio.get_running_loop()
         try:
-            answer = await loop.run_in_executor(self._forward_threads, send, writer, handed)
+            answer = await loop.run_in_executor(
+                self._forward_threads, send, writer, handed, self.options.peers
+            )
         except ConnectionRefusedError:
             return None
         except (OSError, http.client.HTTPException) as error:
@@ -288,11 +295,16 @@ def _too_large(size: int, limit: int) -> RegistryError:
     )
 
 
-def send(writer: str, handed: Handed) -> Answer:
+def send(writer: str, handed: Handed, peers: ssl.SSLContext | None = None) -> Answer:
     """Sends a request to the writer and waits for its answer. Raises OSError, HTTPException."""
     parts = urlsplit(writer)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname or "localhost", parts.port, timeout=WRITER_WAIT_S)
+    host, port = parts.hostname or "localhost", parts.port
+    if parts.scheme == "https":
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            host, port, timeout=WRITER_WAIT_S, context=peers
+        )
+    else:
+        connection = http.client.HTTPConnection(host, port, timeout=WRITER_WAIT_S)
     try:
         connection.request(
             handed.method, handed.target, handed.body or None, {**handed.headers, FORWARDED: "true"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.codecs import Codecs, Mismatch, Undecodable, Wanted, make_codec, parse_wanted
+from barnabas.cli.codecs import Codecs, Mismatch, Undecodable, Wanted, json_of, make_codec, parse_wanted
 from barnabas.cli.errors import CliError, UsageError
 from barnabas.cli.formatting import json_writer, value_writer
 from barnabas.client.registry import NotFramed, Registry, RegistryError, Schema, frame
@@ -69,18 +69,18 @@ def test_what_cannot_be_asked_for(item: str) -> None:
 )
 def test_there_and_back(schema: Schema, given: Any, read: Any) -> None:
     codec = make_codec(schema)
-    assert codec.decode(codec.encode(json.dumps(given))) == (given if read is None else read)
+    assert codec.decode(codec.encode(given)) == (given if read is None else read)
 
 
 @pytest.mark.parametrize(
     ("schema", "text", "told"),
     [
         (AVRO, "{", "'{' is not JSON"),
-        (AVRO, '{"id": "a"}', "the field count is missing"),
-        (AVRO, '{"id": "a", "count": 1099511627776}', "does not suit the schema"),
-        (AVRO, '{"id": "a", "count": "1"}', "does not suit the schema"),
-        (AVRO, '{"id": "a", "count": 1, "nots": 1}', "the schema has no field nots"),
-        (AVRO, "[]", "does not suit the schema"),
+        (AVRO, '{"id": "a"}', "/count: the field is missing and has no default"),
+        (AVRO, '{"id": "a", "count": 1099511627776}', "/count: 1099511627776 is not of type int"),
+        (AVRO, '{"id": "a", "count": "1"}', '/count: "1" is not of type int'),
+        (AVRO, '{"id": "a", "count": 1, "nots": 1}', "/nots: the schema has no such field"),
+        (AVRO, "[]", "/: [] is not an object"),
         (JSON, '{"id": 5}', '/id: 5 is not of type "string"'),
         (JSON, "{}", '"id" is a required property'),
         (PROTOBUF, '{"idd": 1}', "does not suit the schema"),
@@ -89,7 +89,7 @@ def test_there_and_back(schema: Schema, given: Any, read: Any) -> None:
 )
 def test_json_that_does_not_suit(schema: Schema, text: str, told: str) -> None:
     with pytest.raises(Mismatch) as raised:
-        make_codec(schema).encode(text)
+        make_codec(schema).encode(json_of(text))
     assert told in str(raised.value)
     assert "\n" not in str(raised.value)
 

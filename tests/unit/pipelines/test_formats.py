@@ -6,6 +6,7 @@ import datetime
 import decimal
 import io
 import json
+import random
 from typing import Any
 
 import fastavro
@@ -109,6 +110,55 @@ def test_types_of_avro(kind: Any, value: Any, type: pa.DataType, read: Any) -> N
     schema = avro(1, [field("f", kind)])
     assert Decoding(Known(), schema).reader.type == pa.struct([("f", type)])
     assert decoded(schema, written(schema, {"f": value})) == ([{"f": read}], [None])
+
+
+MANY = [
+    field("flag", ["null", "boolean"]), field("i", "int"), field("l", ["long", "null"]), field("f", "float"),
+    field("d", "double"), field("raw", ["null", "bytes"]), field("text", "string"),
+    field("e", {"type": "enum", "name": "E", "symbols": ["A", "BC"]}),
+    field("x", ["null", {"type": "fixed", "name": "F", "size": 3}]), field("nothing", "null"),
+    field("price", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
+    field("at", ["null", {"type": "long", "logicalType": "timestamp-millis"}]),
+    field("list", {"type": "array", "items": ["null", {"type": "record", "name": "In", "fields": [field("n", "int")]}]}),
+    field("map", ["null", {"type": "map", "values": {"type": "array", "items": "string"}}]),
+]  # fmt: skip
+
+
+def some_row(rng: random.Random) -> dict[str, Any]:
+    def maybe(value: Any) -> Any:
+        return rng.choice([None, value])
+
+    return {
+        "flag": maybe(rng.random() < 0.5), "i": rng.randrange(-(1 << 31), 1 << 31), "l": maybe(rng.getrandbits(63)),
+        "f": 0.5, "d": rng.random(), "raw": maybe(rng.randbytes(rng.randrange(5))), "text": "ä" * rng.randrange(4),
+        "e": rng.choice(["A", "BC"]), "x": maybe(b"abc"), "nothing": None, "at": maybe(MOMENT),
+        "price": decimal.Decimal(rng.randrange(-(10**9) + 1, 10**9)).scaleb(-2),
+        "list": [maybe({"n": n}) for n in range(rng.randrange(4))],
+        "map": maybe({key: ["x"] * rng.randrange(3) for key in "ab"[: rng.randrange(3)]}),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_batch_at_once_is_what_records_are_one_by_one(seed: int) -> None:
+    """The compiled way reads what the other one reads; damage is found by both, and never leads it out of its bounds."""
+    rng = random.Random(seed)
+    schema, other = avro(1, MANY), avro(2, MANY)
+    rows = [some_row(rng) for _ in range(rng.randrange(1, 40))]
+    records = [written(schema, row) for row in rows]
+    decoding = Decoding(Known(schema, other), schema)
+    column = pa.array([b"before", *records, b"behind"], pa.binary()).slice(1, len(records))
+    assert decoding.reader.columns(column) is not None
+    slow = [written(other, row) for row in rows]  # the same schema by another id takes the slow way
+    assert decoding.reader.columns(pa.array(slow, pa.binary())) is None
+    assert decoding.decode(column).to_pylist() == decoding.decode(pa.array(slow, pa.binary())).to_pylist()
+    for _ in range(20):
+        broken = bytearray(rng.choice(records)[5:])
+        for _ in range(rng.randrange(1, 4)):
+            broken[rng.randrange(len(broken))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+        del broken[len(broken) - rng.choice([0, 0, 1, 3]) :]
+        (fast,), (error,) = decoded(schema, frame(1, bytes(broken)))
+        (read,), (reason,) = decoded(schema, frame(2, bytes(broken)), known=Known(schema, other))
+        assert (repr(fast), error is None) == (repr(read), reason is None)
 
 
 def test_versions_that_come_while_a_query_runs() -> None:
@@ -297,6 +347,11 @@ def test_protobuf() -> None:
         b"",
     ]
     rows, errors = decoded(schema, *[frame(1, payload) for payload in records])
+    written = Encoding(schema).encode(pa.array(rows[:2], Decoding(Known(schema), schema).reader.type))
+    assert written.field("error").to_pylist() == [None, None]
+    for record, message in zip(written.field("v").to_pylist(), (order, made()), strict=True):
+        head, payload = unframe(record)
+        assert (head, payload[:1], made.FromString(payload[1:])) == (1, b"\0", message)
     assert rows[0] == {
         "id": "a", "count": 5, "price": None, "tags": ["x"], "sizes": [("l", 2)], "kind": "NEW", "item": {"raw": b"\xff"},
         "at": datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "note": "n", "big": decimal.Decimal((1 << 64) - 1),
@@ -312,6 +367,25 @@ def test_protobuf() -> None:
         strict=True,
     ):
         assert told.replace("?", "") in error or told.replace("s?", "") in error
+
+
+def test_rows_that_suit_no_message() -> None:
+    schema = Schema(1, "PROTOBUF", PROTO)
+    rows = [
+        {"count": 1 << 63},
+        {"kind": "OLD"},
+        {"sizes": {"l": 1 << 40}},
+        {"big": decimal.Decimal(-1)},
+        {"id": "a"},
+    ]
+    type = pa.struct(
+        [("id", pa.string()), ("count", pa.decimal128(20)), ("kind", pa.string()), ("big", pa.decimal128(20)),
+         ("sizes", pa.map_(pa.string(), pa.int64()))]
+    )  # fmt: skip
+    given = [{**row, "sizes": list(row.get("sizes", {}).items())} for row in rows]  # type: ignore[attr-defined]
+    made = Encoding(schema).encode(pa.array(given, type))
+    assert [error is None for error in made.field("error").to_pylist()] == [False] * 4 + [True]
+    assert "'OLD' is none of the names of shop.Order.Kind" in made.field("error")[1].as_py()
 
 
 ROWS = pa.struct(

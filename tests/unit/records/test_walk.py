@@ -74,3 +74,58 @@ def test_what_is_cut_off_or_too_long_is_damage(cut: int) -> None:
     for wrong in (block[:-cut], block + bytes(cut), b""):
         with pytest.raises(CorruptBatch):
             walk.faults(wrong, 2, T0_MS, True, -1)
+
+
+GUID = bytes(range(16))
+
+
+def block_of(
+    *rows: tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]],
+) -> tuple[bytes, int]:
+    batch = build_batch(
+        [Record(i, T0_MS, key, value, headers) for i, (key, value, headers) in enumerate(rows)]
+    )
+    return records_block(batch, 0, check_batch(batch)), len(rows)
+
+
+def test_the_schemas_that_records_name() -> None:
+    block, count = block_of(
+        (b"key", b"\0\0\0\1\2payload", ()),
+        (None, b"\0\xff\xff\xff\xff", ()),
+        (b"\0\0\0\0\7", None, (("__value_schema_id", b"\1" + GUID),)),
+        (b"", b"payload", (("a", None), ("__value_schema_id", b"\1" + GUID))),
+        (b"", b"\0\0\0\0", (("__key_schema_id", b"\1" + GUID),)),
+        (b"", b"", ()),
+        (b"", b"\0\0\0\1\2x", (("__value_schema_id", b"\1short"),)),
+        (b"", b"\1" + GUID + b"x", (("__value_schema_id_", b"\0\0\0\0\5"),)),
+    )
+    assert walk.schemas_named(block, count, False) == {258, 0xFFFFFFFF, GUID, None}
+    assert walk.records_naming(block, count, False, {None}) == [4, 5, 6]
+    assert walk.records_naming(block, count, False, {258, GUID}) == [0, 3, 7]
+    assert walk.schemas_named(block, count, True) == {None, 7, GUID}
+    assert walk.records_naming(block, count, True, {7, GUID}) == [2, 4]
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_damage_names_no_schema_out_of_bounds(seed: int) -> None:
+    rng = random.Random(seed)
+    rows = [
+        (
+            rng.choice([None, b"\0\0\0\0\1"]),
+            rng.choice([b"", b"\0\0\0\0\1x"]),
+            (("__value_schema_id", b"\1" + GUID),),
+        )
+        for _ in range(10)
+    ]
+    block, count = block_of(*rows)
+    for _ in range(20):
+        broken = bytearray(block)
+        for _ in range(rng.randrange(1, 4)):
+            broken[rng.randrange(len(broken))] = rng.choice([0, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+        del broken[len(broken) - rng.choice([0, 0, 1, 5]) :]
+        try:
+            found = walk.schemas_named(broken, count, False)
+        except CorruptBatch:
+            continue
+        numbers = walk.records_naming(broken, count, False, found)
+        assert all(0 <= number < count for number in numbers)

@@ -42,6 +42,13 @@ class RecordsRefused(ApiError):
         self.numbers = numbers
 
 
+class SchemasUnchecked(ApiError):
+    """A topic asks which schemas records name, and nobody has looked; see api/schema_checks.py."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, f"the schemas of the records for {topic} were not checked")
+
+
 def checked(records: memoryview | None, topic: str, config: LogConfig) -> tuple[BatchHeader, memoryview]:
     """The header of the one whole batch that a produce request must hold, and the request's bytes. Raises ApiError."""
     if not records:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
 
 from barnabas.client.registry import Schema
+from barnabas.pipelines.formats.avro_batches import AvroBatches, NoPlan
 from barnabas.pipelines.formats.base import Convert, NoColumns, Unfit
 
 VALUE: Final = "value"
@@ -88,6 +90,15 @@ class AvroReader:
         self.read_type = held if self._is_record else pa.struct([(VALUE, held)])
         self.type = spark_type(self.read_type)
         self._convert = convert
+        self._batches: AvroBatches | None = None
+        with suppress(NoPlan):
+            self._batches = AvroBatches(
+                schema.id, self._schema, self._named, self.read_type, is_record=self._is_record
+            )
+
+    def columns(self, records: pa.Array) -> pa.StructArray | None:
+        """See formats.base.Reader."""
+        return self._batches.decode(records) if self._batches is not None else None
 
     def _type(self, node: Any, path: str, above: tuple[str, ...]) -> tuple[pa.DataType, Convert]:
         if isinstance(node, str):

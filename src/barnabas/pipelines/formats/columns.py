@@ -6,28 +6,26 @@ Protobuf resolve schemas. What its rows are written with stays the same as well.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from barnabas.client.registry import Registry, RegistryError, Schema
-from barnabas.pipelines.formats.avro import schema_of
 from barnabas.pipelines.formats.base import NoColumns
-from barnabas.pipelines.formats.decoding import NOT_FOUND, decoding_of, reader_of
-from barnabas.pipelines.formats.encoding import TYPE, encoding_of, writer_of
+from barnabas.pipelines.formats.decoding import decoding_of, reader_of
+from barnabas.pipelines.formats.encoding import TYPE, encoding_of
+from barnabas.pipelines.formats.subjects import require_fields, written_schema
 from barnabas.pipelines.spark_private import arrow_type, spark_type
 from barnabas.pipelines.steps.base import RESERVED, Frame, fail, quoted
 
 if TYPE_CHECKING:
     from barnabas.pipelines.model import RegistryPlace, Step
 
-NAME_OF_RECORDS: Final = re.compile(r"[^A-Za-z0-9_]")
 _registers: ContextVar[bool] = ContextVar("registers", default=True)
 
 
@@ -74,18 +72,15 @@ def encoded_column(frame: Frame, place: RegistryPlace, step: Step) -> Column:
             "the fields must be known before: declare them in the parse step, or name them in a keep step",
         )
     row = F.struct(*[F.col(quoted(name)) for name in frame.fields])
+    rows = arrow_type(frame.data.select(row.alias("x")).schema["x"].dataType)
     try:
-        schema = _written_schema(frame, row, place)
-        wanted = writer_of(schema).fields
+        schema = written_schema(place.url, place.subject, rows, registers=_registers.get())
     except (NoColumns, RegistryError) as error:
         fail(step, f"{place.subject}: {error}")
-    version = f"version {schema.version} of {place.subject}"
-    for name in frame.fields:
-        if name not in wanted:
-            fail(step, f"field {name!r} is not in {version}: drop it, or register a version that has it")
-    for name, is_needed in wanted.items():
-        if is_needed and name not in frame.fields:
-            fail(step, f"{version} needs the field {name!r}, which is not there at this point")
+    try:
+        require_fields(schema, place.subject, frame.fields)
+    except NoColumns as error:
+        fail(step, str(error))
 
     def encode(rows: pa.Array) -> pa.Array:
         return encoding_of(schema).encode(rows)
@@ -93,22 +88,6 @@ def encoded_column(frame: Frame, place: RegistryPlace, step: Step) -> Column:
     udf = F.arrow_udf(encode, returnType=spark_type(TYPE)).asNondeterministic()
     made: Column = udf(row)
     return made
-
-
-def _written_schema(frame: Frame, row: Column, place: RegistryPlace) -> Schema:
-    """The newest version; where there is none, one that is made of the fields. Raises RegistryError, NoColumns."""
-    registry = Registry(place.url)
-    try:
-        return registry.newest(place.subject)
-    except RegistryError as error:
-        if error.code not in NOT_FOUND:
-            raise
-    kind = frame.data.select(row.alias("x")).schema["x"].dataType
-    text = schema_of(arrow_type(kind), NAME_OF_RECORDS.sub("_", place.subject.removesuffix("-value")))
-    if not _registers.get():
-        return Schema(0, "AVRO", text)
-    registry.register(place.subject, "AVRO", text)
-    return registry.newest(place.subject)
 
 
 def check_field(name: str, step: Step) -> str:

@@ -55,6 +55,9 @@ class Decoding:
 
     def decode(self, records: pa.Array) -> pa.StructArray:
         """records: binary. A struct of `v`, the rows, and `error`, which is null where there is a row."""
+        whole = self.reader.columns(records)
+        if whole is not None:
+            return self._with_errors(whole, pa.nulls(len(whole), pa.string()))
         rows: list[Any] = []
         errors: list[str | None] = []
         decoders = self._decoders
@@ -83,12 +86,16 @@ class Decoding:
                     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
                         rows[number], errors[number] = None, f"a value does not fit its column: {error}"
             values = self._columns(rows)
-        return pa.StructArray.from_arrays([values, pa.array(errors, pa.string())], fields=list(self.type))
+        return self._with_errors(values, pa.array(errors, pa.string()))
 
     def _columns(self, rows: Sequence[Any]) -> pa.StructArray:
-        reader = self.reader
-        values = pa.array(rows, reader.read_type)
-        return values if reader.read_type == reader.type else values.cast(reader.type)
+        values = pa.array(rows, self.reader.read_type)
+        return values if values.type == self.reader.type else values.cast(self.reader.type)
+
+    def _with_errors(self, values: pa.StructArray, errors: pa.Array) -> pa.StructArray:
+        if values.type != self.reader.type:
+            values = values.cast(self.reader.type)
+        return pa.StructArray.from_arrays([values, errors], fields=list(self.type))
 
     def _decoder(self, schema_id: int) -> Decoder:
         """Raises Unfit, RegistryError."""

@@ -34,7 +34,11 @@ def writer_of(schema: Schema) -> Writer:
         return AvroWriter(schema)
     if schema.kind == "JSON":
         return JsonWriter(schema)
-    raise NoColumns(f"rows cannot be written by schemas of type {schema.kind}, only AVRO and JSON")
+    if schema.kind == "PROTOBUF":
+        from barnabas.pipelines.formats.protobuf_writer import ProtobufWriter
+
+        return ProtobufWriter(schema)
+    raise NoColumns(f"schemas of type {schema.kind} are not known here")
 
 
 class JsonWriter:
@@ -83,6 +87,22 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def rows_of(column: pa.Array) -> list[Any]:
+    """A column's values as Python has them; structs are put together field by field, which is quicker than one by one."""
+    if not pa.types.is_struct(column.type):
+        values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+        return values
+    names = column.type.names
+    fields = [rows_of(field) for field in column.flatten()]
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*fields, strict=True)]
+    if column.null_count:
+        return [
+            row if is_there else None
+            for row, is_there in zip(rows, column.is_valid().to_pylist(), strict=True)
+        ]
+    return rows
+
+
 class Encoding:
     """Encodes batches by one schema."""
 
@@ -94,7 +114,7 @@ class Encoding:
         """A struct of `v`, the record's bytes, and `error`, which is null where there are some."""
         records: list[bytes | None] = []
         errors: list[str | None] = []
-        for row in rows.to_pylist(maps_as_pydicts="strict"):
+        for row in rows_of(rows):
             try:
                 records.append(frame(self._id, self.writer.encode(row)))
                 errors.append(None)

@@ -84,6 +84,10 @@ class JsonReader:
                 node = node.get(part) if isinstance(node, dict) else None
         return (node if isinstance(node, dict) else {}), document
 
+    def columns(self, records: pa.Array) -> pa.StructArray | None:
+        """See formats.base.Reader."""
+        return None
+
     def decoder(self, writer: Schema) -> Callable[[bytes], Any]:
         """See formats.base.Reader."""
         convert = self._convert

@@ -42,16 +42,20 @@ class ProtobufReader:
     """Reads the first message of a file."""
 
     def __init__(self, schema: Schema) -> None:
-        self._file = _file_of(schema, NoColumns)
-        self._descriptor = _messages(self._file, NoColumns)[0]
-        held, self._get = _message(self._descriptor, ())
+        self._file = file_of(schema, NoColumns)
+        self._descriptor = messages_of(self._file, NoColumns)[0]
+        held, self._get = message_type(self._descriptor, ())
         if not pa.types.is_struct(held):
             raise NoColumns(f"{self._descriptor.full_name} has no fields")
         self.type = self.read_type = held
 
+    def columns(self, records: pa.Array) -> pa.StructArray | None:
+        """See formats.base.Reader."""
+        return None
+
     def decoder(self, writer: Schema) -> Callable[[bytes], Any]:
         """See formats.base.Reader."""
-        messages = _messages(_file_of(writer, Unfit), Unfit)
+        messages = messages_of(file_of(writer, Unfit), Unfit)
         made, get, wanted = message_factory.GetMessageClass(self._descriptor), self._get, self._descriptor
 
         def decode(payload: bytes) -> Any:
@@ -74,7 +78,8 @@ class ProtobufReader:
         return decode
 
 
-def _file_of(schema: Schema, failure: type[ValueError]) -> Any:
+def file_of(schema: Schema, failure: type[ValueError]) -> Any:
+    """A schema's descriptor. Raises `failure`."""
     dependencies = [Dependency(name, Reference(name, name, 1), text) for name, text in schema.dependencies]
     try:
         return read_protobuf(schema.text, dependencies).descriptor
@@ -82,7 +87,8 @@ def _file_of(schema: Schema, failure: type[ValueError]) -> Any:
         raise failure(f"schema {schema.id} is not Protobuf: {error.message}") from error
 
 
-def _messages(file: Any, failure: type[ValueError]) -> list[Any]:
+def messages_of(file: Any, failure: type[ValueError]) -> list[Any]:
+    """A file's messages in their order. Raises `failure` without any."""
     listed = FileDescriptorProto()
     file.CopyToProto(listed)
     found = [file.message_types_by_name[message.name] for message in listed.message_type]
@@ -91,7 +97,8 @@ def _messages(file: Any, failure: type[ValueError]) -> list[Any]:
     return found
 
 
-def _message(descriptor: Any, above: tuple[str, ...]) -> tuple[pa.DataType, Get]:
+def message_type(descriptor: Any, above: tuple[str, ...]) -> tuple[pa.DataType, Get]:
+    """A message's Arrow type, and what makes a row of one. Raises NoColumns."""
     name = descriptor.full_name
     if name in above:
         raise NoColumns(f"{name} holds itself, which columns cannot")
@@ -128,7 +135,7 @@ def _field(field: Any, above: tuple[str, ...]) -> tuple[pa.DataType, Get]:
 
 def _single(field: Any, above: tuple[str, ...]) -> tuple[pa.DataType, Get]:
     if field.message_type is not None:
-        return _message(field.message_type, above)
+        return message_type(field.message_type, above)
     if field.type == FieldDescriptor.TYPE_BYTES:
         return pa.binary(), _same
     if field.enum_type is not None:

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from barnabas.http import openapi
 from barnabas.http.bodies import read_body
 from barnabas.http.errors import HttpError
 from barnabas.proxy.call import answer, parse
@@ -241,7 +242,9 @@ def routes(reporting: Reporting) -> list[BaseRoute]:
     async def plain(request: Request) -> Response:
         return await post(reporting, request)
 
+    table = (("POST", "/", act), ("POST", "/topics/{topic}", post))
     return [
+        *openapi.routes("Reporting", table),
         Route("/", action, methods=["POST"]),
         Route("/topics/{topic}", plain, methods=["POST"]),
     ]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.http.errors import HttpError
-from barnabas.http.server import HttpOptions, HttpServer, Service, ServiceError
+from barnabas.http.listening import ServiceError
+from barnabas.http.server import HttpOptions, HttpServer, Service
 from barnabas.proxy.errors import error_shape
 from barnabas.proxy.kafka import Kafka
 from barnabas.proxy.producing import Producing

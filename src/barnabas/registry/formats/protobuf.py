@@ -95,6 +95,11 @@ def read_protobuf(text: str, dependencies: Sequence[Dependency] = ()) -> Protobu
         raise InvalidSchema("the schema is nested too deeply") from None
 
 
+def read_file(text: str) -> Any:
+    """The file's descriptor as it was written, whatever it imports. Raises InvalidSchema."""
+    return _read(text, FILE_NAME, "")
+
+
 def _read(text: str, name: str, where: str) -> Any:
     binary = _descriptor(text)
     if binary is not None:

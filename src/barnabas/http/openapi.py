@@ -18,6 +18,7 @@ Table = Sequence[tuple[str, str, Callable[..., Any]]]
 _PART: Final = re.compile(r"\{(\w+)\}")
 _LEAD: Final = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+?:? ?")
 NUMBERS: Final = frozenset({"partition", "broker"})
+JSON: Final = "application/json"
 ERROR: Final = {
     "type": "object",
     "required": ["error_code", "message"],
@@ -32,8 +33,9 @@ def summary_of(work: Callable[..., Any]) -> str:
     return (text[:1].upper() + text[1:]) or work.__name__.replace("_", " ").capitalize()
 
 
-def document(title: str, table: Table) -> dict[str, Any]:
-    """The OpenAPI document."""
+def document(title: str, table: Table, media_types: Sequence[str] = (JSON,)) -> dict[str, Any]:
+    """The OpenAPI document. media_types: of refusals and of bodies."""
+    refusal = {"schema": {"$ref": "#/components/schemas/Error"}}
     paths: dict[str, dict[str, Any]] = {}
     for method, path, work in table:
         if path.endswith("/") and path != "/":
@@ -55,12 +57,13 @@ def document(title: str, table: Table) -> dict[str, Any]:
                 "2XX": {"description": "done"},
                 "default": {
                     "description": "refused: why",
-                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+                    "content": dict.fromkeys(media_types, refusal),
                 },
             },
         }
         if method in ("POST", "PUT", "PATCH"):
-            operation["requestBody"] = {"content": {"application/json": {"schema": {"type": "object"}}}}
+            body = {"schema": {"type": "object"}}
+            operation["requestBody"] = {"content": dict.fromkeys(media_types, body)}
         paths.setdefault(path, {})[method.lower()] = operation
     return {
         "openapi": "3.1.0",
@@ -119,11 +122,11 @@ def page(title: str, table: Table) -> str:
     return PAGE.format(title=html.escape(title), operations=operations)
 
 
-def routes(title: str, table: Table) -> list[BaseRoute]:
+def routes(title: str, table: Table, media_types: Sequence[str] = (JSON,)) -> list[BaseRoute]:
     """`/openapi.json` and `/docs`."""
 
     async def machine(request: Request) -> Response:
-        return JSONResponse(document(title, table))
+        return JSONResponse(document(title, table, media_types))
 
     async def human(request: Request) -> Response:
         return HTMLResponse(page(title, table))

@@ -14,13 +14,11 @@ from typing import Any, Final
 
 import fastavro
 
+from barnabas.codecs import Mismatch
+
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
 DEPTH_MAX: Final = 200
-
-
-class AvroMismatch(ValueError):
-    """A value does not suit its schema; the message names the place."""
 
 
 class AvroCodec:
@@ -36,24 +34,24 @@ class AvroCodec:
         self.name = self._schema.get("name") if isinstance(self._schema, dict) else None
 
     def encode(self, value: Any) -> bytes:
-        """A JSON value in Avro's binary encoding. Raises AvroMismatch."""
+        """A JSON value in Avro's binary encoding. Raises Mismatch."""
         datum = self._from_json(self._schema, value, "", 0)
         out = io.BytesIO()
         try:
             fastavro.schemaless_writer(out, self._whole(), datum)
         except (ValueError, TypeError, OverflowError, KeyError) as error:
-            raise AvroMismatch(str(error)[:300]) from error
+            raise Mismatch(str(error)[:300]) from error
         return out.getvalue()
 
     def decode(self, data: bytes) -> Any:
-        """The JSON value of what `encode` made. Raises AvroMismatch for bytes of another schema."""
+        """The JSON value of what `encode` made. Raises Mismatch for bytes of another schema."""
         source = io.BytesIO(data)
         try:
             datum = fastavro.schemaless_reader(source, self._whole(), None, return_named_type=True)
         except Exception as error:  # fastavro raises whatever the bytes lead to
-            raise AvroMismatch(f"the bytes do not suit the schema: {str(error)[:200]}") from error
+            raise Mismatch(f"the bytes do not suit the schema: {str(error)[:200]}") from error
         if source.tell() != len(data):
-            raise AvroMismatch(f"{len(data) - source.tell()} bytes are left after the value")
+            raise Mismatch(f"{len(data) - source.tell()} bytes are left after the value")
         return self._to_json(self._schema, datum)
 
     def _whole(self) -> Any:
@@ -63,7 +61,7 @@ class AvroCodec:
 
     def _from_json(self, schema: Any, value: Any, path: str, depth: int) -> Any:
         if depth > DEPTH_MAX:
-            raise AvroMismatch(f"{path or '/'}: nested more than {DEPTH_MAX} levels deep")
+            raise Mismatch(f"{path or '/'}: nested more than {DEPTH_MAX} levels deep")
         if isinstance(schema, list):
             return self._union_from_json(schema, value, path, depth)
         kind = _kind(schema)
@@ -77,7 +75,7 @@ class AvroCodec:
         if value is None:
             if "null" in map(_kind, schema):
                 return None
-            raise AvroMismatch(f"{path or '/'}: null is not one of the union's types")
+            raise Mismatch(f"{path or '/'}: null is not one of the union's types")
         if isinstance(value, dict) and len(value) == 1:
             name, inner = next(iter(value.items()))
             for branch in schema:
@@ -86,16 +84,14 @@ class AvroCodec:
         for branch in schema:
             try:
                 return _label(branch), self._from_json(branch, value, path, depth + 1)
-            except AvroMismatch:
+            except Mismatch:
                 continue
         types = ", ".join(_label(branch) for branch in schema)
-        raise AvroMismatch(
-            f'{path or "/"}: {_shown(value)} is none of {types}; write it as {{"type": value}}'
-        )
+        raise Mismatch(f'{path or "/"}: {_shown(value)} is none of {types}; write it as {{"type": value}}')
 
     def _record_from_json(self, schema: Any, value: Any, path: str, depth: int) -> Any:
         if not isinstance(value, dict):
-            raise AvroMismatch(f"{path or '/'}: {_shown(value)} is not an object")
+            raise Mismatch(f"{path or '/'}: {_shown(value)} is not an object")
         made = {}
         for field in schema["fields"]:
             name = field["name"]
@@ -104,10 +100,10 @@ class AvroCodec:
             elif "default" in field:
                 made[name] = self._default(field)
             else:
-                raise AvroMismatch(f"{path}/{name}: the field is missing and has no default")
+                raise Mismatch(f"{path}/{name}: the field is missing and has no default")
         unknown = value.keys() - made.keys()
         if unknown:
-            raise AvroMismatch(f"{path}/{min(unknown)}: the schema has no such field")
+            raise Mismatch(f"{path}/{min(unknown)}: the schema has no such field")
         return made
 
     def _default(self, field: Any) -> Any:
@@ -120,7 +116,7 @@ class AvroCodec:
 
     def _array_from_json(self, schema: Any, value: Any, path: str, depth: int) -> Any:
         if not isinstance(value, list):
-            raise AvroMismatch(f"{path or '/'}: {_shown(value)} is not an array")
+            raise Mismatch(f"{path or '/'}: {_shown(value)} is not an array")
         return [
             self._from_json(schema["items"], item, f"{path}/{index}", depth)
             for index, item in enumerate(value)
@@ -128,7 +124,7 @@ class AvroCodec:
 
     def _map_from_json(self, schema: Any, value: Any, path: str, depth: int) -> Any:
         if not isinstance(value, dict):
-            raise AvroMismatch(f"{path or '/'}: {_shown(value)} is not an object")
+            raise Mismatch(f"{path or '/'}: {_shown(value)} is not an object")
         return {
             name: self._from_json(schema["values"], item, f"{path}/{name}", depth)
             for name, item in value.items()
@@ -137,13 +133,13 @@ class AvroCodec:
     def _enum_from_json(self, schema: Any, value: Any, path: str, depth: int) -> Any:
         if value not in schema["symbols"]:
             symbols = ", ".join(schema["symbols"][:20])
-            raise AvroMismatch(f"{path or '/'}: {_shown(value)} is none of the symbols {symbols}")
+            raise Mismatch(f"{path or '/'}: {_shown(value)} is none of the symbols {symbols}")
         return value
 
     def _fixed_from_json(self, schema: Any, value: Any, path: str, depth: int) -> Any:
         raw = _primitive("bytes", value, path)
         if len(raw) != schema["size"]:
-            raise AvroMismatch(f"{path or '/'}: {len(raw)} bytes where {schema['size']} are fixed")
+            raise Mismatch(f"{path or '/'}: {len(raw)} bytes where {schema['size']} are fixed")
         return raw
 
     # --- to JSON --------------------------------------------------------------------------------------
@@ -242,7 +238,7 @@ def _holds(kind: str, value: Any) -> bool:
 
 
 def _primitive(kind: str, value: Any, path: str) -> Any:
-    """The value as fastavro takes it. Raises AvroMismatch."""
+    """The value as fastavro takes it. Raises Mismatch."""
     if kind == "null" and value is None:
         return None
     if kind == "boolean" and isinstance(value, bool):
@@ -262,10 +258,10 @@ def _primitive(kind: str, value: Any, path: str) -> Any:
         try:
             return value.encode("latin-1")
         except UnicodeEncodeError:
-            raise AvroMismatch(
+            raise Mismatch(
                 f"{path or '/'}: a text of bytes has characters up to \\u00ff only, one for each byte"
             ) from None
-    raise AvroMismatch(f"{path or '/'}: {_shown(value)} is not of type {kind}")
+    raise Mismatch(f"{path or '/'}: {_shown(value)} is not of type {kind}")
 
 
 _NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -277,7 +273,7 @@ def _fitting_float(kind: str, value: float, path: str) -> float:
     except OverflowError:
         made = math.inf
     if math.isinf(made) or (kind == "float" and abs(made) > 3.4028235677973366e38):
-        raise AvroMismatch(f"{path or '/'}: {_shown(value)} is too large for a {kind}")
+        raise Mismatch(f"{path or '/'}: {_shown(value)} is too large for a {kind}")
     return made
 
 

@@ -1,0 +1,150 @@
+"""One schema's way between JSON values and the bytes of records, without their head. Pure.
+
+Avro is the JSON encoding of its specification, Protobuf its JSON mapping. The REST proxy and the command line use it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from barnabas.client.json_schema import BadSchema, JsonSchema, Unsuited
+from barnabas.client.registry import NotFramed, message_path
+from barnabas.codecs import Mismatch
+from barnabas.http.json_text import BadJson, parse_json
+from barnabas.registry.errors import InvalidSchema
+from barnabas.registry.formats.base import Dependency
+
+AVRO: Final = "AVRO"
+JSON: Final = "JSON"
+PROTOBUF: Final = "PROTOBUF"
+
+
+class Codec(Protocol):
+    """name: of the schema's record, for subjects."""
+
+    name: str | None
+
+    def encode(self, value: Any) -> bytes:
+        """The payload of a JSON value. Raises Mismatch."""
+        ...
+
+    def decode(self, data: bytes) -> Any:
+        """The JSON value of a payload. Raises Mismatch."""
+        ...
+
+
+def make_codec(kind: str, text: str, dependencies: Sequence[Dependency]) -> Codec:
+    """kind: AVRO, JSON or PROTOBUF. Raises InvalidSchema, and ImportError without the package of a language."""
+    if kind == AVRO:
+        from barnabas.codecs.avro import AvroCodec
+
+        try:
+            return AvroCodec(text, tuple(dependency.text for dependency in dependencies))
+        except Exception as error:  # fastavro raises whatever a bad schema leads to
+            raise InvalidSchema(f"the schema is not valid: {str(error)[:200]}") from error
+    if kind == JSON:
+        return JsonCodec(text, dependencies)
+    if kind == PROTOBUF:
+        return ProtobufCodec(text, dependencies)
+    raise InvalidSchema(f"schemas of type {kind!r} are not known here")
+
+
+def json_bytes(value: Any) -> bytes:
+    """A JSON value as records hold it."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def json_value(data: bytes) -> Any:
+    """Raises Mismatch."""
+    try:
+        return parse_json(data)
+    except BadJson as error:
+        raise Mismatch(f"the record is not JSON: {error}") from None
+
+
+class JsonCodec:
+    """JSON that is checked by its schema where it is written."""
+
+    def __init__(self, text: str, dependencies: Sequence[Dependency]) -> None:
+        try:
+            self._schema = JsonSchema(text, ((d.name, d.text) for d in dependencies))
+        except BadSchema as error:
+            raise InvalidSchema(f"the schema is not valid: {str(error)[:200]}") from error
+        tree = self._schema.tree
+        self.name = tree.get("title") if isinstance(tree, dict) else None
+
+    def encode(self, value: Any) -> bytes:
+        """See Codec."""
+        try:
+            self._schema.check(value)
+        except Unsuited as error:
+            raise Mismatch(str(error)) from None
+        return json_bytes(value)
+
+    def decode(self, data: bytes) -> Any:
+        """See Codec."""
+        return json_value(data)
+
+
+class ProtobufCodec:
+    """Writes the file's first message; reads whichever one the record names."""
+
+    def __init__(self, text: str, dependencies: Sequence[Dependency]) -> None:
+        from google.protobuf import descriptor_pb2, message_factory
+
+        from barnabas.registry.formats.protobuf import read_protobuf
+
+        self._file = read_protobuf(text, dependencies).descriptor
+        self._class_of = message_factory.GetMessageClass
+        written = descriptor_pb2.FileDescriptorProto()
+        self._file.CopyToProto(written)
+        self._written = written
+        if not written.message_type:
+            raise InvalidSchema("the schema has no message")
+        self.name: str | None = str(self._message([0]).full_name)
+
+    def encode(self, value: Any) -> bytes:
+        """See Codec."""
+        from google.protobuf import json_format
+
+        message = self._class_of(self._message([0]))()
+        try:
+            json_format.ParseDict(value, message)
+            return b"\0" + bytes(message.SerializeToString())
+        except (json_format.ParseError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise Mismatch(f"the JSON does not suit the schema: {_reason(error)}") from None
+
+    def decode(self, data: bytes) -> Any:
+        """See Codec."""
+        from google.protobuf import json_format
+        from google.protobuf.message import DecodeError
+
+        try:
+            path, content = message_path(data)
+        except NotFramed:
+            raise Mismatch("the record does not name its message") from None
+        message = self._class_of(self._message(path))()
+        try:
+            message.ParseFromString(content)
+            return json_format.MessageToDict(message, preserving_proto_field_name=True)
+        except (DecodeError, ValueError, TypeError, RecursionError) as error:
+            raise Mismatch(f"the bytes do not suit the schema: {_reason(error)}") from None
+
+    def _message(self, path: list[int]) -> Any:
+        """The message that a record names by its places in the file. Raises Mismatch."""
+        try:
+            written = self._written.message_type[path[0]]
+            found = self._file.message_types_by_name[written.name]
+            for index in path[1:]:
+                written = written.nested_type[index]
+                found = found.nested_types_by_name[written.name]
+        except IndexError:
+            raise Mismatch("the record names a message that its schema does not have") from None
+        return found
+
+
+def _reason(error: Exception) -> str:
+    """What a library says, on one line."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

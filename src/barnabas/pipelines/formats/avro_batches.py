@@ -1,0 +1,118 @@
+"""A batch of Avro records to Arrow columns at once, by compiled code: see avro_columns.pyx."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from barnabas.pipelines.formats.avro_columns import Column, Kind, fill
+
+DIGITS_MAX: Final = 38
+KINDS: Final = {
+    "null": Kind.NOTHING,
+    "boolean": Kind.BOOLEAN,
+    "int": Kind.INT,
+    "long": Kind.LONG,
+    "float": Kind.FLOAT,
+    "double": Kind.DOUBLE,
+    "bytes": Kind.BYTES,
+    "string": Kind.BYTES,
+}
+
+
+class NoPlan(Exception):
+    """A schema that compiled code does not read: unions of several types, decimals of more than 38 digits."""
+
+
+class AvroBatches:
+    """Reads batches whose records are all of one schema. type: of the columns, a struct. Not for several threads at once."""
+
+    def __init__(
+        self, schema_id: int, schema: Any, named: Mapping[str, Any], type: pa.StructType, *, is_record: bool
+    ) -> None:
+        """schema: as fastavro parses it. Raises NoPlan."""
+        self._id = schema_id
+        self._type = type
+        column = _column(schema, named)
+        self._column = column if is_record else Column(Kind.RECORD, children=[column])
+
+    def decode(self, records: pa.Array) -> pa.StructArray | None:
+        """records: binary. None where one of them is null, of another schema or damaged."""
+        if records.null_count or not pa.types.is_binary(records.type):
+            return None
+        _, offsets, data = records.buffers()
+        if offsets is None:
+            return None
+        try:
+            places = memoryview(offsets).cast("B").cast("i")
+            held = b"" if data is None else memoryview(data).cast("B")
+            if not fill(self._column, held, places, records.offset, len(records), self._id):
+                return None
+            made = _array(self._column, self._type)
+            made.validate(full=True)  # UTF-8, digits of decimals
+            return made
+        except (pa.ArrowInvalid, OverflowError):
+            return None
+        finally:
+            self._column.clear()
+
+
+def _column(node: Any, named: Mapping[str, Any]) -> Column:
+    """Raises NoPlan. A schema that holds itself was refused before."""
+    if isinstance(node, str):
+        if node in KINDS:
+            return Column(KINDS[node])
+        node = named[node]
+    if isinstance(node, list):
+        return _union(node, named)
+    kind = node["type"]
+    if isinstance(kind, (dict, list)):
+        return _column(kind, named)
+    if node.get("logicalType") == "decimal":
+        if int(node["precision"]) > DIGITS_MAX:
+            raise NoPlan
+        return Column(Kind.DECIMAL) if kind == "bytes" else Column(Kind.FIXED_DECIMAL, size=int(node["size"]))
+    if kind in ("record", "error"):
+        return Column(Kind.RECORD, children=[_column(row["type"], named) for row in node["fields"]])
+    if kind == "array":
+        return Column(Kind.ARRAY, children=[_column(node["items"], named)])
+    if kind == "map":
+        return Column(Kind.MAP, children=[Column(Kind.BYTES), _column(node["values"], named)])
+    if kind == "enum":
+        return Column(Kind.ENUM, symbols=[symbol.encode() for symbol in node["symbols"]])
+    if kind == "fixed":
+        return Column(Kind.FIXED, size=int(node["size"]))
+    return _column(kind, named)
+
+
+def _union(node: list[Any], named: Mapping[str, Any]) -> Column:
+    others = [kind for kind in node if kind != "null"]
+    if len(node) != 2 or len(others) != 1:
+        raise NoPlan
+    made = _column(others[0], named)
+    if made.null_branch >= 0 or made.kind == Kind.NOTHING:
+        raise NoPlan
+    made.null_branch = node.index("null")
+    return made
+
+
+def _array(column: Column, type: pa.DataType) -> pa.Array:
+    validity, offsets, values = (None if held is None else pa.py_buffer(held) for held in column.buffers())
+    rows, nulls = column.rows, column.nulls
+    if column.kind == Kind.RECORD:
+        inside = [_array(child, field.type) for child, field in zip(column.children, type, strict=True)]
+        return pa.Array.from_buffers(type, rows, [validity], nulls, children=inside)
+    if column.kind == Kind.ARRAY:
+        items = _array(column.children[0], type.value_type)
+        return pa.Array.from_buffers(type, rows, [validity, offsets], nulls, children=[items])
+    if column.kind == Kind.MAP:
+        pairs = [_array(column.children[0], type.key_type), _array(column.children[1], type.item_type)]
+        entries = pa.StructArray.from_arrays(pairs, fields=[type.key_field, type.item_field])
+        return pa.Array.from_buffers(type, rows, [validity, offsets], nulls, children=[entries])
+    if column.kind == Kind.FIXED:
+        held = pa.Array.from_buffers(pa.binary(column.size), rows, [validity, values], nulls)
+        return held.cast(type)
+    buffers = [validity, values] if offsets is None else [validity, offsets, values]
+    return pa.Array.from_buffers(type, rows, buffers, nulls)

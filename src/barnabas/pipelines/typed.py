@@ -1,0 +1,156 @@
+"""Columns instead of bytes: keys and values with the schemas of a registry, in the data source itself.
+
+    spark.readStream.format("barnabas").option("subscribe", "orders") \\
+        .option("value.schema", "registry").option("schema.registry.url", "http://localhost:8081") ...
+
+The driver looks up the newest version of the subject. A query reads by it whatever version wrote a record; each micro-batch
+of a sink is written by the version that is the newest then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from barnabas.client.registry import Registry, RegistryError, Schema
+from barnabas.pipelines.columns import ARROW_TYPES, ddl_schema
+from barnabas.pipelines.formats.base import NoColumns
+from barnabas.pipelines.formats.decoding import decoding_of, reader_of
+from barnabas.pipelines.formats.encoding import encoding_of
+from barnabas.pipelines.formats.subjects import require_fields, written_schema
+from barnabas.pipelines.options import OptionError, SchemaPlace, SinkOptions, SourceOptions
+from barnabas.pipelines.spark_private import arrow_type, spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+ERROR = "error"
+
+
+class Undecodable(ValueError):
+    """A record that its schema cannot read; names its place and the reason."""
+
+
+class Unencodable(ValueError):
+    """A row that its schema cannot write; names the reason."""
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+def looked_up(options: SourceOptions) -> SourceOptions:
+    """The options with the newest version of each subject. Raises OptionError."""
+    if not options.schemas:
+        return options
+    found = []
+    for place in options.schemas:
+        if place.part not in options.columns:
+            raise OptionError(f"{place.part}.schema is set, and columns leaves {place.part} out")
+        try:
+            schema = Registry(place.url).newest(place.subject)
+            reader_of(schema)
+        except (RegistryError, NoColumns) as error:
+            raise OptionError(f"{place.part}.schema=registry: {place.subject}: {error}") from error
+        found.append(replace(place, schema=schema))
+    return replace(options, schemas=tuple(found))
+
+
+def source_schema(options: SourceOptions) -> str | StructType:
+    """What Spark is told of the columns; the options are looked up."""
+    if not options.schemas:
+        return ddl_schema(options.columns)
+    fields = [(name, _read_type(options, name) or ARROW_TYPES[name]) for name in options.columns]
+    if options.keeps_undecodable:
+        fields.append((ERROR, pa.string()))
+    made: StructType = spark_type(pa.struct(fields))
+    return made
+
+
+def _read_type(options: SourceOptions, name: str) -> pa.DataType | None:
+    for place in options.schemas:
+        if place.part == name:
+            assert place.schema is not None, "the options are looked up"
+            return column_type(place.schema)
+    return None
+
+
+@lru_cache(maxsize=1_000)
+def column_type(schema: Schema) -> pa.DataType:
+    """A schema's columns in the types that Spark's own columns have."""
+    return arrow_type(spark_type(reader_of(schema).type))
+
+
+def decoded_rows(options: SourceOptions, rows: pa.RecordBatch, where: str) -> pa.RecordBatch:
+    """Records with columns in place of bytes. where: partition and offset, for errors. Raises Undecodable, RegistryError."""
+    columns: dict[str, Any] = dict(zip(rows.schema.names, rows.columns, strict=True))
+    errors = pa.nulls(rows.num_rows, pa.string())
+    for place in options.schemas:
+        assert place.schema is not None, "the options are looked up"
+        given = columns[place.part]
+        found = decoding_of(place.url, place.schema).decode(given)
+        values, reasons = found.field("v"), found.field("error")
+        if given.null_count:  # a null has no schema
+            reasons = pc.if_else(pc.is_null(given), pa.scalar(None, pa.string()), reasons)
+        bad = pc.is_valid(reasons)
+        if pc.any(bad).as_py():
+            if not options.keeps_undecodable:
+                reason = reasons.filter(bad)[0].as_py()
+                raise Undecodable(
+                    f"{place.part} of a record of {where} or behind it: {reason}; undecodable=null goes on with null"
+                )
+            told = pc.binary_join_element_wise(f"{place.part}: ", reasons, "")
+            errors = pc.coalesce(errors, told)
+        columns[place.part] = values.cast(column_type(place.schema))
+    if options.keeps_undecodable:
+        columns[ERROR] = errors
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+# --- writing ----------------------------------------------------------------------------------------------
+
+
+def with_schemas(options: SinkOptions, schema: StructType) -> SinkOptions:
+    """The options with what each subject is written by: the newest version, or one that is made of the columns. Raises
+    OptionError."""
+    found = []
+    for place in options.schemas:
+        if place.part not in schema.names:
+            raise OptionError(f"{place.part}.schema is set, and there is no column {place.part}")
+        rows = arrow_type(schema[place.part].dataType)
+        try:
+            written = written_schema(place.url, place.subject, rows)
+            require_fields(written, place.subject, rows.names)
+        except (RegistryError, NoColumns) as error:
+            raise OptionError(f"{place.part}.schema=registry: {error}") from error
+        found.append(replace(place, schema=written))
+    return replace(options, schemas=tuple(found))
+
+
+def encoded_rows(
+    schemas: tuple[SchemaPlace, ...], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Rows with bytes in place of columns. Raises Unencodable."""
+    for batch in batches:
+        columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for place in schemas:
+            assert place.schema is not None, "the options are looked up"
+            columns[place.part] = _encoded(place, place.schema, columns[place.part])
+        yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _encoded(place: SchemaPlace, schema: Schema, rows: pa.Array) -> pa.Array:
+    given = rows.filter(pc.is_valid(rows)) if rows.null_count else rows
+    found = encoding_of(schema).encode(given)
+    reasons = found.field("error")
+    if reasons.null_count != len(reasons):
+        reason = reasons.drop_null()[0].as_py()
+        raise Unencodable(f"{place.part} of a row for {place.subject}: {reason}")
+    values = found.field("v")
+    if not rows.null_count:
+        return values
+    return pc.replace_with_mask(pa.nulls(len(rows), pa.binary()), pc.is_valid(rows), values)

@@ -1,0 +1,48 @@
+"""The names that a schema's records have, by which the record name strategies name subjects. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+NESTED_MAX: Final = 50
+
+
+def record_names(kind: str, text: str) -> frozenset[str]:
+    """An Avro record's full name, a JSON Schema's title, the full name of each of a .proto file's messages; empty where the
+    schema has none or cannot be read. Protobuf needs the package of that name."""
+    if kind == "PROTOBUF":
+        return _message_names(text)
+    try:
+        tree = json.loads(text)
+    except (ValueError, RecursionError):
+        return frozenset()
+    if not isinstance(tree, dict):
+        return frozenset()
+    if kind == "JSON":
+        found = tree.get("title")
+    else:
+        found = tree.get("name")
+        space = tree.get("namespace")
+        if isinstance(found, str) and isinstance(space, str) and space and "." not in found:
+            found = f"{space}.{found}"
+    return frozenset({found}) if isinstance(found, str) else frozenset()
+
+
+def _message_names(text: str) -> frozenset[str]:
+    from barnabas.registry.errors import InvalidSchema
+    from barnabas.registry.formats.protobuf import read_file
+
+    try:
+        file = read_file(text)
+    except (InvalidSchema, RecursionError):
+        return frozenset()
+    names: set[str] = set()
+    _collect(file.message_type, f"{file.package}." if file.package else "", names, 0)
+    return frozenset(names)
+
+
+def _collect(messages: Any, before: str, names: set[str], depth: int) -> None:
+    for message in messages if depth < NESTED_MAX else ():
+        names.add(f"{before}{message.name}")
+        _collect(message.nested_type, f"{before}{message.name}.", names, depth + 1)
