@@ -34,7 +34,7 @@ from barnabas.wire.fields import Field
 from barnabas.wire.header import encode_request
 from barnabas.wire.rights import Each, Whole
 from barnabas.wire.schema import Message, Struct
-from tests.security.test_sasl import Peer
+from tests.security.peer import Peer
 from tests.security.test_tls import PATIENCE_S
 
 TOPIC, GROUP, TXN = "hidden-topic", "hidden-group", "hidden-txn"

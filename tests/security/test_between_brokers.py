@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.broker.net.peers import PeerLost, PeerRefused, Peers
 from barnabas.config.loader import BrokerConfig
@@ -20,6 +21,7 @@ from barnabas.security.between import BetweenBrokers
 from barnabas.testing import Broker
 from barnabas.wire.messages.list_groups import ListGroupsRequest
 from tests.cluster.test_replication import ALL, Load, read, until_equal
+from tests.security.issuer import Issuer
 from tests.support.cluster import Cluster, until
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -30,7 +32,7 @@ JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("between") / "secure"
-    secured.create(made, [], [])
+    secured.create(made, [], ["alice"])
     return made
 
 
@@ -49,7 +51,7 @@ def cluster(
         tmp_path_factory.mktemp("cluster"),
         zookeeper_server,
         chroot="/between",
-        options=options(folder),
+        options={**options(folder), "audit.topic": "audited"},
         security_protocol="SASL_SSL",
         client=client,
     )
@@ -104,6 +106,32 @@ def test_three_brokers_that_speak_nothing_but_sasl_ssl(cluster: Cluster) -> None
     for broker in cluster.brokers.values():
         assert "Traceback" not in broker.log()
         assert "login refused" not in broker.log()
+
+
+def test_one_audit_topic_has_what_all_brokers_deny(cluster: Cluster, folder: Path) -> None:
+    """The topic has one partition: two of the three brokers send their records to its leader."""
+    lines = (folder / "clients" / "alice" / "librdkafka.properties").read_text().splitlines()
+    alice = dict(line.split("=", 1) for line in lines)
+
+    def ask_all() -> set[int]:
+        for broker in cluster.brokers.values():
+            admin = AdminClient({**alice, "bootstrap.servers": broker.bootstrap})
+            assert admin.list_topics("between", timeout=60).topics["between"].error is not None
+        for message in reader.consume(100, 1.0):
+            if message.error() is None:
+                row = json.loads(message.value())
+                if row["principal"] == "User:alice":
+                    assert row["resource"] == "TOPIC:LITERAL:between"
+                    denied_by.add(row["broker"])
+        return denied_by
+
+    denied_by: set[int] = set()
+    reader = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "auditors", **cluster.client})
+    reader.assign([TopicPartition("audited", 0, OFFSET_BEGINNING)])
+    try:
+        until(lambda: ask_all() == set(ALL), "denials of every broker")
+    finally:
+        reader.close()
 
 
 def read_last(reader: Consumer, partition: int) -> bytes | None:
@@ -202,6 +230,36 @@ def test_a_name_that_is_not_in_the_certificate(broker: Broker, folder: Path, tmp
 def test_what_cannot_work_stops_the_start(folder: Path, more: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError, match=why.replace(".", r"\.")):
         BetweenBrokers(BrokerConfig({**as_another(folder), **more}))
+
+
+def test_a_token_in_a_file(
+    folder: Path, issuer: Issuer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is read again for each login; one that has expired, or is none, is refused."""
+    file = tmp_path / "token"
+    bearer = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": f"file://{issuer.file}", "sasl.oauthbearer.expected.audience": "kafka",
+        "sasl.oauthbearer.expected.issuer": "tests", "sasl.oauthbearer.token.endpoint.url": f"file://{file}",
+    }  # fmt: skip
+    another = {**as_another(folder), **bearer}
+    with pytest.raises(ConfigError, match=r"the token cannot be read: .*No such file"):
+        BetweenBrokers(BrokerConfig(another))
+    file.write_text("nonsense")
+    with pytest.raises(ConfigError, match="this is no signed token"):
+        BetweenBrokers(BrokerConfig(another))
+    with pytest.raises(ConfigError, match="brokers take their token from a file"):
+        BetweenBrokers(BrokerConfig({**another, "sasl.oauthbearer.token.endpoint.url": "https://x"}))
+    file.write_text(issuer.token(USER) + "\n")
+    with Broker({**options(folder), **bearer, "listeners": "SASL_SSL://127.0.0.1:0"}) as broker:
+        assert asyncio.run(ask(broker, another, 2)) == [0, 0]
+        file.write_text(issuer.token("somebody"))
+        assert asyncio.run(ask(broker, another)) == [0]  # let in; what it may do, access rules say
+        file.write_text(issuer.token(USER, exp=1))
+        (error,) = asyncio.run(ask(broker, another))
+    assert isinstance(error, PeerRefused)
+    assert "it refuses the token of 'broker'" in str(error)
+    assert file.read_text() not in caplog.text
 
 
 def test_a_login_is_renewed_before_it_ends(folder: Path) -> None:

@@ -18,7 +18,8 @@ from barnabas.cli.main import run
 from barnabas.config.properties import parse_properties
 from barnabas.testing import Broker
 from tests.clients import foreign
-from tests.security.test_sasl import Peer, refused
+from tests.security.peer import Peer
+from tests.security.test_sasl import refused
 from tests.security.test_tls import PATIENCE_S
 from tests.support.process import free_port
 

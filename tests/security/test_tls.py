@@ -27,11 +27,6 @@ PATIENCE_S = 60
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
 def secured(certificates: Certificates) -> Iterator[Broker]:
     file = certificates.file
     revoked = certificates.folder / "ca-and-revoked.pem"

@@ -41,7 +41,7 @@ from barnabas.wire.messages.renew_delegation_token import (
     RenewDelegationTokenResponse,
 )
 from barnabas.wire.schema import Message
-from tests.security.test_sasl import Peer
+from tests.security.peer import Peer
 from tests.security.test_tls import PATIENCE_S
 
 USERS = ("admin", "alice", "bob", "carol")

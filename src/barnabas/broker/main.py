@@ -37,6 +37,9 @@ class Companion(Protocol):
     def stop(self) -> None:
         """Returns once they have ended."""
 
+    def registry_url(self) -> str | None:
+        """Where the schema registry among them answers, once they have started."""
+
 
 MakeCompanion = Callable[[str], Companion]
 """From the address at which the broker answers in plain text."""
@@ -135,6 +138,9 @@ async def _serve(
             made = companion(broker.plain_address())
             await asyncio.to_thread(made.start)
             beside = made
+            registry = made.registry_url()
+            if registry is not None:
+                broker.services.schema_checks.use(registry)
     except Exception as error:
         print(f"barnabas: {error}", file=sys.stderr)
         end(1)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.api import telemetry
 from barnabas.broker.api.announced import AnnouncedApis
+from barnabas.broker.api.audit import AuditTopic, check_name
 from barnabas.broker.api.authorizer import Authorizer
 from barnabas.broker.api.conversion import Conversions
 from barnabas.broker.api.dispatch import Dispatcher
@@ -24,6 +25,7 @@ from barnabas.broker.api.endpoints import Endpoints
 from barnabas.broker.api.login import LoginGate
 from barnabas.broker.api.quotas import KINDS as QUOTA_KINDS
 from barnabas.broker.api.quotas import Quotas
+from barnabas.broker.api.schema_checks import SchemaChecks
 from barnabas.broker.api.services import Services
 from barnabas.broker.cluster import loggers
 from barnabas.broker.cluster.controller import Controller
@@ -125,6 +127,7 @@ class BrokerServer:
     async def start(self) -> None:
         """Raises StartError."""
         self._between = self._new_between()
+        self._check_audit()
         turn = Turn(asyncio.get_running_loop())
         partitions = Partitions(turn, self.config, self.machine)
         partitions.on_all_offline = self._all_offline
@@ -183,6 +186,7 @@ class BrokerServer:
         quotas = Quotas(config, clock)
         groups = GroupCoordinator(config, loop, clock, controller, partitions)
         producer_ids = ProducerIds(lambda: controller.tree, controller.node_id)
+        conversions = Conversions()
         pushed_metrics = telemetry.Telemetry(config, clock)
         listeners = Listeners(
             turn,
@@ -200,7 +204,7 @@ class BrokerServer:
             partitions=partitions,
             moving=Moving(config, partitions.logs, clock),
             groups=groups,
-            shares=Shares(config, loop, clock, controller, partitions, groups),
+            shares=Shares(config, loop, clock, controller, partitions, groups, peers),
             transactions=Transactions(
                 config, loop, clock, controller, partitions, groups, producer_ids, peers
             ),
@@ -208,7 +212,8 @@ class BrokerServer:
             fetch_sessions=SessionCache(config.get(broker_network.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS)),
             features=Features(config),
             quotas=quotas,
-            conversions=Conversions(),
+            conversions=conversions,
+            schema_checks=SchemaChecks(config, clock, conversions),
             telemetry=pushed_metrics,
             apis=AnnouncedApis(pushed_metrics),
             endpoints=endpoints,
@@ -224,7 +229,7 @@ class BrokerServer:
             in_sync=InSync(config, controller, partitions),
             listeners=listeners,
             tokens=Tokens(config, controller, clock, self.machine.entropy),
-            authorizer=self._authorizer(controller, listeners),
+            authorizer=self._authorizer(controller, listeners, partitions, peers),
             fetch_bytes_max=config.get(broker_network.FETCH_MAX_BYTES),
         )
 
@@ -235,7 +240,19 @@ class BrokerServer:
         except ConfigError as error:
             raise StartError(f"the listener for brokers: {error}") from error
 
-    def _authorizer(self, controller: Controller, listeners: Listeners) -> Authorizer | None:
+    def _check_audit(self) -> None:
+        """Raises StartError for an audit topic that cannot be."""
+        try:
+            check_name(self.config)
+        except ConfigError as error:
+            raise StartError(str(error)) from None
+        has_authorizer = self.config.get(broker_security.AUTHORIZER_CLASS_NAME)
+        if self.config.get(broker_security.AUDIT_TOPIC) and not has_authorizer:
+            log.warning("audit.topic has no effect without authorizer.class.name: nothing is decided")
+
+    def _authorizer(
+        self, controller: Controller, listeners: Listeners, partitions: Partitions, peers: Peers
+    ) -> Authorizer | None:
         """None unless the configuration asks for one."""
         if not self.config.get(broker_security.AUTHORIZER_CLASS_NAME):
             return None
@@ -245,6 +262,9 @@ class BrokerServer:
         controller.on_acls_changed = lambda resources: authorizer.set_rules(
             [(resource, acls.get(resource, frozenset())) for resource in resources]
         )
+        topic = self.config.get(broker_security.AUDIT_TOPIC)
+        if topic:
+            authorizer.topic = AuditTopic(topic, self.config, self.clock, controller, partitions, peers)
         return authorizer
 
     def _listen(self) -> None:
@@ -332,6 +352,8 @@ class BrokerServer:
     def _stopping_steps(self) -> Iterator[tuple[str, Callable[[], Awaitable[None] | None]]]:
         """What is stopped before the logs are closed, in its order."""
         services = self.services
+        if services.authorizer is not None and services.authorizer.topic is not None:
+            yield "audit topic", services.authorizer.topic.close  # while this broker leads partitions
         # A broker that copies no more is not taken into in-sync sets again, which it leaves now.
         yield "replication", services.replication.close
         yield "leadership", services.controller.hand_over
@@ -344,6 +366,7 @@ class BrokerServer:
         yield "requests", self.dispatcher.close
         yield "listeners", services.listeners.close
         yield "conversions", services.conversions.close
+        yield "schema checks", services.schema_checks.close
         yield "transactions", services.transactions.close
         yield "groups", services.groups.close
         yield "share groups", services.shares.close
@@ -369,6 +392,7 @@ class BrokerServer:
         """Partitions lead or follow since now: fetchers and coordinators go with them."""
         services = self.services
         services.replication.roles_changed(changed)
+        services.shares.roles_changed(changed)
         topics = {partition.topic for partition in changed}
         for topic, coordinator in (
             (OFFSETS_TOPIC, services.groups.runtime),

@@ -17,6 +17,20 @@ from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
 from barnabas.cli.options import AsJson
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.runner import example, new_app
+from barnabas.cli.services import (
+    Access,
+    Audience,
+    Issuer,
+    Jwks,
+    Open,
+    Secure,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+    UsersFile,
+    check_openness,
+)
+from barnabas.client.urls import login_of, without_login
 from barnabas.extras import how_to_install
 
 app = new_app("Run many pipelines in one server; start, pause, resume and restart them.")
@@ -78,6 +92,15 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A setting of Spark; again for more.", show_default=False),
     ] = None,
+    secure: Secure = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    users: UsersFile = None,
+    jwks: Jwks = None,
+    issuer: Issuer = None,
+    audience: Audience = None,
+    is_open: Open = False,
 ) -> int:
     """Run a server in the foreground. It goes on with everything that an earlier one in DIR ran."""
     for file in files or []:
@@ -90,10 +113,15 @@ def serve(
         raise CliError(
             f"pipelines need an extra that is not installed ({error.name}); install it with {how_to_install('pipelines')}"
         ) from None
+    access = Access(secure, tls_cert, tls_key, tls_client_ca, users, jwks, issuer, audience, is_open)
+    tls, authenticate = access.tls(), access.authenticate()
+    check_openness(listen, access, tls, has_login=authenticate is not None)
     try:
         return run_server(
             folder,
             listen=listen,
+            tls=tls,
+            authenticate=authenticate,
             bootstrap=bootstrap,
             master=master,
             files=files or (),
@@ -115,26 +143,28 @@ def spark_settings(pairs: list[str] | None) -> dict[str, str]:
 def call(server: str, method: str, path: str, body: bytes | None = None) -> Any:
     """The decoded answer. Raises CliError with the server's own line."""
     parts = urlsplit(server)
-    if parts.scheme != "http" or not parts.hostname:
-        raise UsageError(f"--server {server!r} is not a URL like {DEFAULT_SERVER}")
-    connection = http.client.HTTPConnection(parts.hostname, parts.port or 8084, timeout=120)
+    shown = without_login(server)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"--server {shown!r} is not a URL like {DEFAULT_SERVER}")
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname, parts.port or 8084, timeout=120)
     try:
-        connection.request(method, path, body)
+        connection.request(method, path, body, login_of(parts))
         answer = connection.getresponse()
         raw = answer.read()
     except OSError as error:
         raise CliError(
-            f"no pipeline server answers at {server}: {error}; start one with `barnabas pipelines serve`"
+            f"no pipeline server answers at {shown}: {error}; start one with `barnabas pipelines serve`"
         ) from None
     finally:
         connection.close()
     try:
         value = json.loads(raw) if raw else None
     except ValueError:
-        raise CliError(f"{server} is not a pipeline server: it answered {answer.status}") from None
+        raise CliError(f"{shown} is not a pipeline server: it answered {answer.status}") from None
     if answer.status >= 400:
         message = value.get("error") if isinstance(value, dict) else None
-        raise CliError(message or f"{server} answered {answer.status}")
+        raise CliError(message or f"{shown} answered {answer.status}")
     return value
 
 

@@ -11,7 +11,25 @@ from barnabas.cli.connection import target
 from barnabas.cli.errors import UsageError
 from barnabas.cli.options import Bootstrap, Properties
 from barnabas.cli.runner import example, new_app
-from barnabas.cli.services import BodyMb, Cors, Listen, TimeoutS, http_options, serve, services_extra
+from barnabas.cli.services import (
+    Access,
+    Audience,
+    BodyMb,
+    Cors,
+    Issuer,
+    Jwks,
+    Listen,
+    Open,
+    Secure,
+    TimeoutS,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+    UsersFile,
+    http_options,
+    serve,
+    services_extra,
+)
 
 app = new_app("Serve schemas over HTTP, as Confluent's Schema Registry does.")
 
@@ -26,7 +44,7 @@ def registry() -> None:
 @app.command(
     epilog=example(
         "barnabas registry start",
-        "barnabas registry start -b kafka1:9092,kafka2:9092 --listen 0.0.0.0:8081 --advertise schemas1:8081",
+        "barnabas registry start -b kafka1:9092,kafka2:9092 --listen 0.0.0.0:8081 --advertise schemas1:8081 --secure DIR",
     )
 )
 def start(
@@ -53,6 +71,15 @@ def start(
     cors: Cors = None,
     body_mb: BodyMb = 16,
     timeout_s: TimeoutS = 60.0,
+    secure: Secure = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    users: UsersFile = None,
+    jwks: Jwks = None,
+    issuer: Issuer = None,
+    audience: Audience = None,
+    is_open: Open = False,
     properties: Properties = None,
 ) -> int:
     """Serve the registry until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."""
@@ -66,6 +93,7 @@ def start(
 
     if body_mb < 1 or timeout_s <= 0:
         raise UsageError("--body-mb and --timeout-s are positive numbers")
+    access = Access(secure, tls_cert, tls_key, tls_client_ca, users, jwks, issuer, audience, is_open)
     set_up()
     where, options = target(bootstrap, properties)
     options["bootstrap.servers"] = where
@@ -75,8 +103,13 @@ def start(
         raise UsageError(str(error)) from None
     server = make_server(
         RegistryOptions(
-            client, StoreOptions(topic, replication), group, advertise, session_timeout_ms=session_timeout_ms
+            client,
+            StoreOptions(topic, replication),
+            group,
+            advertise,
+            session_timeout_ms=session_timeout_ms,
+            peers=access.peers(),
         ),
-        http_options(listen, body_mb, timeout_s, cors),
+        http_options(listen, body_mb, timeout_s, access, cors),
     )
     return serve(server, lambda: f"ready on {server.url} (cluster {where}, topic {topic}, group {group})")

@@ -15,12 +15,30 @@ from barnabas.cli.errors import EXIT_OK, CliError, UsageError
 from barnabas.cli.options import AsJson, AsJsonAlready, Bootstrap, Properties
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.runner import example, new_app
-from barnabas.cli.services import BodyMb, Listen, TimeoutS, http_options, serve, services_extra
+from barnabas.cli.services import (
+    Access,
+    Audience,
+    BodyMb,
+    Issuer,
+    Jwks,
+    Listen,
+    Open,
+    Secure,
+    TimeoutS,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+    UsersFile,
+    http_options,
+    serve,
+    services_extra,
+)
+from barnabas.client.urls import login_of, without_login
 
 app = new_app("Take messages over HTTP: access points, web hooks, CloudEvents.")
 
-DEFAULT_LISTEN: Final = "127.0.0.1:8084"
-DEFAULT_URL: Final = "http://localhost:8084"
+DEFAULT_LISTEN: Final = "127.0.0.1:8086"
+DEFAULT_URL: Final = "http://localhost:8086"
 TIMEOUT_S: Final = 60
 FIND_S: Final = 15.0
 
@@ -100,6 +118,15 @@ def start(
     ] = None,
     body_mb: BodyMb = 16,
     timeout_s: TimeoutS = 60.0,
+    secure: Secure = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    users: UsersFile = None,
+    jwks: Jwks = None,
+    issuer: Issuer = None,
+    audience: Audience = None,
+    is_open: Open = False,
     properties: Properties = None,
 ) -> int:
     """Serve until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."""
@@ -109,12 +136,18 @@ def start(
 
     if body_mb < 1 or timeout_s <= 0:
         raise UsageError("--body-mb and --timeout-s are positive numbers")
+    access = Access(secure, tls_cert, tls_key, tls_client_ca, users, jwks, issuer, audience, is_open)
     set_up()
     where, found = target(bootstrap, properties)
     options = ReportingOptions(
         {**found, "bootstrap.servers": where}, topic, read_secrets(secrets), read_hooks(hooks)
     )
-    server = make_server(options, http_options(listen, body_mb, timeout_s))
+    server = make_server(
+        options,
+        http_options(
+            listen, body_mb, timeout_s, access, has_own_login=secrets is not None or hooks is not None
+        ),
+    )
     return serve(server, lambda: f"ready on {server.url} (cluster {where}, topic {topic})")
 
 
@@ -122,20 +155,27 @@ def ask(url: str, action: str, body: dict[str, Any]) -> dict[str, Any]:
     """The answer to an action. Raises CliError."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"-u {url!r} is not the address of a service, for example {DEFAULT_URL}")
+        raise UsageError(
+            f"-u {without_login(url)!r} is not the address of a service, for example {DEFAULT_URL}"
+        )
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_S)
     try:
-        headers = {"Content-Type": "application/json", "X-TC-Action": action}
+        headers = {"Content-Type": "application/json", "X-TC-Action": action, **login_of(parts)}
         connection.request("POST", "/", json.dumps(body).encode(), headers)
-        made = json.loads(connection.getresponse().read())["Response"]
+        answer = connection.getresponse()
+        raw = answer.read()
+        if answer.status == http.client.UNAUTHORIZED:
+            raise CliError(f"{without_login(url)} asks for a login: write -u https://USER:PASSWORD@HOST:PORT")
+        made = json.loads(raw)["Response"]
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or error
         raise CliError(
-            f"no service answers at {url}: {reason}; start one with `barnabas reporting start`, or name another with -u"
+            f"no service answers at {without_login(url)}: {reason}; start one with `barnabas reporting start`, or name "
+            "another with -u"
         ) from None
     except (ValueError, KeyError, TypeError):
-        raise CliError(f"{url} does not answer as reporting does") from None
+        raise CliError(f"{without_login(url)} does not answer as reporting does") from None
     finally:
         connection.close()
     if "Error" in made:

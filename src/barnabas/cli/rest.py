@@ -10,7 +10,25 @@ from barnabas.cli.connection import target
 from barnabas.cli.errors import UsageError
 from barnabas.cli.options import Bootstrap, Properties
 from barnabas.cli.runner import example, new_app
-from barnabas.cli.services import BodyMb, Cors, Listen, TimeoutS, http_options, serve, services_extra
+from barnabas.cli.services import (
+    Access,
+    Audience,
+    BodyMb,
+    Cors,
+    Issuer,
+    Jwks,
+    Listen,
+    Open,
+    Secure,
+    TimeoutS,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+    UsersFile,
+    http_options,
+    serve,
+    services_extra,
+)
 
 app = new_app("Serve topics over HTTP, as Confluent's REST Proxy does.")
 
@@ -25,7 +43,7 @@ def rest() -> None:
 @app.command(
     epilog=example(
         "barnabas rest start",
-        "barnabas rest start -b kafka1:9092 --schema-registry http://schemas1:8081 --listen 0.0.0.0:8082",
+        "barnabas rest start -b kafka1:9092 --schema-registry http://schemas1:8081 --listen 0.0.0.0:8082 --secure DIR",
     )
 )
 def start(
@@ -59,6 +77,15 @@ def start(
     cors: Cors = None,
     body_mb: BodyMb = 16,
     timeout_s: TimeoutS = 60.0,
+    secure: Secure = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    users: UsersFile = None,
+    jwks: Jwks = None,
+    issuer: Issuer = None,
+    audience: Audience = None,
+    is_open: Open = False,
     properties: Properties = None,
 ) -> int:
     """Serve the proxy until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."""
@@ -70,12 +97,13 @@ def start(
         raise UsageError("--body-mb, --timeout-s, --consumers-max and --consumer-idle-s are positive numbers")
     if registry is not None and not registry.startswith(("http://", "https://")):
         raise UsageError(f"--schema-registry {registry!r} is not a URL, for example http://localhost:8081")
+    access = Access(secure, tls_cert, tls_key, tls_client_ca, users, jwks, issuer, audience, is_open)
     set_up()
     where, found = target(bootstrap, properties)
     server = make_server(
         RestOptions(
             {**found, "bootstrap.servers": where}, lambda: registry, advertise, consumers_max, consumer_idle_s
         ),
-        http_options(listen, body_mb, timeout_s, cors),
+        http_options(listen, body_mb, timeout_s, access, cors),
     )
     return serve(server, lambda: f"ready on {server.url} (cluster {where})")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
-from barnabas.cli.start_services import add_options, check_services, companion_of
+from barnabas.cli.start_services import add_options, check_services, companion_of, registry_option
 
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
@@ -163,7 +163,8 @@ def with_workers(
 
     if not 1 < options.workers <= workers.WORKERS_MAX:
         raise ValueError(f"--workers {options.workers}: 1 to {workers.WORKERS_MAX} are possible")
-    shared = {**overrides, **workers.shared_options(config)}
+    registry = {n: v for n, v in registry_option(options).items() if config.texts(n) is None}
+    shared = {**overrides, **registry, **workers.shared_options(config)}
     commands = [
         workers.command_for(options, {**shared, **workers.other_options(config, number)}, number)
         for number in range(2, options.workers + 1)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from barnabas.http.server import HttpServer
 
 SERVICES: Final = ("registry", "rest", "reporting")
-PORTS: Final = {"registry": 8081, "rest": 8082, "reporting": 8084}
+PORTS: Final = {"registry": 8081, "rest": 8082, "reporting": 8086}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +32,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             default=f"127.0.0.1:{port}",
             help=f"where {name} answers; default 127.0.0.1:{port}",
         )
+    parser.add_argument(
+        "--services-open",
+        action="store_true",
+        help="serve other machines, without TLS and a login",
+    )
     parser.add_argument(
         "--schema-registry",
         metavar="URL",
@@ -52,12 +57,28 @@ def check_services(options: argparse.Namespace) -> None:
     for name in names:
         if name not in SERVICES:
             raise ValueError(f"--with {name!r} is not one of {', '.join(SERVICES)}")
-    if names and (find_spec("starlette") is None or find_spec("uvicorn") is None):
+    if not names:
+        return
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
         from barnabas.extras import how_to_install
 
         raise ValueError(
             f"--with needs an extra that is not installed; install it with {how_to_install('services')}"
         )
+    from barnabas.http.listening import ServiceError, parse_listen
+    from barnabas.security.openness import is_loopback
+
+    for name in names:
+        listen: str = getattr(options, f"{name}_listen")
+        try:
+            host, _ = parse_listen(listen)
+        except ServiceError as error:
+            raise ValueError(str(error).replace("--listen", f"--{name}-listen")) from None
+        if not is_loopback(host) and not options.services_open:
+            raise ValueError(
+                f"--{name}-listen {listen} is reached from other machines, without TLS and a login; run "
+                f"`barnabas {name} start --secure DIR` beside the broker, or say --services-open if that is meant"
+            )
 
 
 def companion_of(options: argparse.Namespace) -> Callable[[str], Companion] | None:
@@ -76,9 +97,19 @@ def companion_of(options: argparse.Namespace) -> Callable[[str], Companion] | No
             servers["rest"] = _rest(options, bootstrap, servers.get("registry"))
         if "reporting" in names:
             servers["reporting"] = _reporting(options, bootstrap)
-        return ServerThread(list(servers.values()))
+        return ServerThread(list(servers.values()), servers.get("registry"))
 
     return make
+
+
+def registry_option(options: argparse.Namespace) -> dict[str, str]:
+    """Where the broker's other workers find the registry of --with; nothing where its port is chosen at the start."""
+    address: str = options.registry_listen
+    if "registry" not in service_names(options) or address.endswith(":0"):
+        return {}
+    host, _, port = address.rpartition(":")
+    host = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host
+    return {"confluent.schema.registry.url": f"http://{host}:{port}"}
 
 
 def _registry(options: argparse.Namespace, bootstrap: str) -> HttpServer:

@@ -22,6 +22,19 @@ SUPER_USERS: Final = SECURITY.string(
 ALLOW_EVERYONE_IF_NO_ACL_FOUND: Final = SECURITY.boolean(
     "allow.everyone.if.no.acl.found", False, "Let everybody use what no ACL names.", mark=WORKS
 )
+AUDIT_TOPIC: Final = SECURITY.string(
+    "audit.topic",
+    "",
+    "Topic that gets a JSON record for each denial of the authorizer; made with the broker's defaults when it is not there. "
+    "Empty: none. Kafka has no such option.",
+    mark=WORKS,
+)
+AUDIT_TOPIC_GRANTS: Final = SECURITY.boolean(
+    "audit.topic.grants",
+    False,
+    "Whether that topic also gets what was allowed, once for each connection, operation and resource.",
+    mark=WORKS,
+)
 SECURITY.class_name(
     "principal.builder.class",
     "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
@@ -39,7 +52,7 @@ SASL_ENABLED_MECHANISMS: Final = SECURITY.strings(
 SASL_MECHANISM_INTER_BROKER_PROTOCOL: Final = SECURITY.string(
     "sasl.mechanism.inter.broker.protocol",
     "GSSAPI",
-    "SASL mechanism between brokers: PLAIN or one of SCRAM's.",
+    "SASL mechanism between brokers: PLAIN, one of SCRAM's, or OAUTHBEARER.",
     mode=PER_BROKER,
     mark=WORKS,
 )
@@ -91,13 +104,17 @@ SASL_SERVER_CALLBACK_HANDLER_CLASS: Final = SECURITY.class_name(
     mark=WORKS,
 )
 SASL_KERBEROS_SERVICE_NAME: Final = SECURITY.string_or_null(
-    "sasl.kerberos.service.name", "Kerberos name of the brokers, usually kafka.", mode=PER_BROKER
+    "sasl.kerberos.service.name",
+    "First part of the brokers' Kerberos principals, usually kafka; checked against the broker's own.",
+    mode=PER_BROKER,
+    mark=WORKS,
 )
 SASL_KERBEROS_PRINCIPAL_TO_LOCAL_RULES: Final = SECURITY.strings(
     "sasl.kerberos.principal.to.local.rules",
     ("DEFAULT",),
-    "Rules that shorten Kerberos principals.",
+    "Rules that make user names of Kerberos principals; DEFAULT takes the first part of those of the broker's realm.",
     mode=PER_BROKER,
+    mark=WORKS,
 )
 SECURITY.string("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", "Path of kinit.", mode=PER_BROKER)
 SECURITY.double(
@@ -168,7 +185,11 @@ SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS: Final = SECURITY.integer(
     "Difference of clocks that is forgiven in a token's times.",
     mark=WORKS,
 )
-SECURITY.string_or_null("sasl.oauthbearer.token.endpoint.url", "Where this broker gets tokens for itself.")
+SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL: Final = SECURITY.string_or_null(
+    "sasl.oauthbearer.token.endpoint.url",
+    "File with the token by which this broker logs in to others (file:///PATH); read again for each login.",
+    mark=WORKS,
+)
 SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS: Final = SECURITY.long(
     "sasl.oauthbearer.jwks.endpoint.refresh.ms",
     3_600_000,

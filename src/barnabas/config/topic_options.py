@@ -248,6 +248,39 @@ FOLLOWER_REPLICATION_THROTTLED_REPLICAS: Final = TOPIC.strings(
     mark=WORKS,
 )
 
+
+# Confluent Server's options: whether the broker checks which schemas records name.
+SUBJECT_STRATEGIES: Final = tuple(
+    f"io.confluent.kafka.serializers.subject.{name}"
+    for name in ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+)
+CONFLUENT_KEY_SCHEMA_VALIDATION: Final = TOPIC.boolean(
+    "confluent.key.schema.validation",
+    False,
+    "Refuse records whose key names no schema of its subject (see confluent.schema.registry.url).",
+    mark=WORKS,
+)
+CONFLUENT_VALUE_SCHEMA_VALIDATION: Final = TOPIC.boolean(
+    "confluent.value.schema.validation",
+    False,
+    "Refuse records whose value names no schema of its subject (see confluent.schema.registry.url).",
+    mark=WORKS,
+)
+CONFLUENT_KEY_SUBJECT_NAME_STRATEGY: Final = TOPIC.string(
+    "confluent.key.subject.name.strategy",
+    SUBJECT_STRATEGIES[0],
+    "How the subject of keys is named: by the topic, by the schema's record, or by both.",
+    choices=SUBJECT_STRATEGIES,
+    mark=WORKS,
+)
+CONFLUENT_VALUE_SUBJECT_NAME_STRATEGY: Final = TOPIC.string(
+    "confluent.value.subject.name.strategy",
+    SUBJECT_STRATEGIES[0],
+    "How the subject of values is named: by the topic, by the schema's record, or by both.",
+    choices=SUBJECT_STRATEGIES,
+    mark=WORKS,
+)
+
 # For topics the mode is always CLUSTER in the sense of the broker: a change needs no restart.
 TOPIC_MODE: Final = Mode.CLUSTER
 

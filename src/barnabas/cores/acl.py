@@ -227,22 +227,36 @@ class AclIndex:
         if_none_found: bool = False,
     ) -> bool:
         """Whether the rules let a principal at an address do this. if_none_found: what counts where no rule applies."""
+        verdict = self.decide(principal, host, operation, kind, name, if_none_found=if_none_found)
+        return verdict if isinstance(verdict, bool) else verdict.permission is Permission.ALLOW
+
+    def decide(
+        self,
+        principal: str,
+        host: str,
+        operation: Operation,
+        kind: ResourceType,
+        name: str,
+        *,
+        if_none_found: bool = False,
+    ) -> Rule | bool:
+        """The rule that decides whether a principal may do this; where none does, whether it is allowed nevertheless."""
         applying = self.of(kind, name)
         if not applying:
             return if_none_found
         implying = IMPLIED_BY.get(operation, frozenset())
-        allowed = False
+        allowing: Rule | None = None
         for rules in applying:
             for rule in rules:
                 if rule.principal not in (principal, ANY_USER) or rule.host not in (host, WILDCARD):
                     continue
                 if rule.operation in (operation, Operation.ALL):
                     if rule.permission is Permission.DENY:
-                        return False
-                    allowed = True
+                        return rule
+                    allowing = rule
                 elif rule.permission is Permission.ALLOW and rule.operation in implying:
-                    allowed = True
-        return allowed
+                    allowing = rule
+        return allowing or False
 
     def allows_any(
         self,

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import signal
 import socket
-import ssl
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -30,25 +29,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from barnabas.http.connection import LimitedConnection
 from barnabas.http.errors import ErrorShape
 from barnabas.http.guard import Authenticate, Guard, Limits
+from barnabas.http.listening import ServiceError, TlsFiles, listen, load
 
 log = logging.getLogger("barnabas.http")
 
 KEEP_ALIVE_S: Final = 75
-LISTEN_BACKLOG: Final = 1024
-
-
-class ServiceError(Exception):
-    """A service cannot start; the message says what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """PEM files. client_ca_file: whose certificates clients must show; None asks for none."""
-
-    certificate_file: str
-    key_file: str
-    key_password: str | None = field(default=None, repr=False)
-    client_ca_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,21 +207,9 @@ class HttpServer:
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=int(self.options.stop_s),
-            ssl_certfile=tls.certificate_file if tls else None,
-            ssl_keyfile=tls.key_file if tls else None,
-            ssl_keyfile_password=tls.key_password if tls else None,
-            ssl_ca_certs=tls.client_ca_file if tls else None,
-            ssl_cert_reqs=ssl.CERT_REQUIRED if tls and tls.client_ca_file else ssl.CERT_NONE,
+            **({} if tls is None else tls.for_uvicorn()),
         )
-        try:
-            config.load()
-        except (OSError, ssl.SSLError) as error:
-            files = (
-                ", ".join(f for f in (tls.certificate_file, tls.key_file, tls.client_ca_file) if f)
-                if tls
-                else ""
-            )
-            raise ServiceError(f"TLS files cannot be loaded ({files}): {error}") from error
+        load(config, tls)
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         return config
 
@@ -246,26 +219,6 @@ class HttpServer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
-
-
-def parse_listen(text: str) -> tuple[str, int]:
-    """HOST:PORT; `:PORT` and `PORT` listen on 127.0.0.1. Raises ServiceError."""
-    host, _, port = text.rpartition(":")
-    if not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ServiceError(f"--listen {text!r} is not HOST:PORT, for example --listen localhost:8081")
-    return host.strip("[]") or "127.0.0.1", int(port)
-
-
-def listen(address: str) -> socket.socket:
-    """A listening socket. Raises ServiceError."""
-    host, port = parse_listen(address)
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, where = found[0]
-        return socket.create_server(where[:2], family=family, backlog=LISTEN_BACKLOG)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ServiceError(f"cannot listen on {address}: {reason}; choose another with --listen") from error
 
 
 async def serve(servers: Sequence[HttpServer], ready: Callable[[], None]) -> int:
@@ -304,8 +257,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 class ServerThread:
     """Servers on a loop of their own in a thread, beside a broker that keeps its loop to itself."""
 
-    def __init__(self, servers: Sequence[HttpServer]) -> None:
+    def __init__(self, servers: Sequence[HttpServer], registry: HttpServer | None = None) -> None:
+        """registry: which of them is the schema registry."""
         self.servers = servers
+        self._registry = registry
         self._ended = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
@@ -325,6 +280,10 @@ class ServerThread:
             with contextlib.suppress(RuntimeError):  # it has just ended
                 self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
+
+    def registry_url(self) -> str | None:
+        """Where the registry among them answers, once they have started."""
+        return self._registry.url if self._registry is not None else None
 
     def _run(self) -> None:
         try:

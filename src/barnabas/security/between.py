@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import ssl
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
 
 from barnabas.config import broker_security as options
 from barnabas.config.option import ConfigError
 from barnabas.security.listener_options import ListenerOptions
 from barnabas.security.sasl import jaas
-from barnabas.security.sasl.client import MECHANISMS, PLAIN, ClientLogin, new_login
+from barnabas.security.sasl.client import MECHANISMS, OAUTHBEARER, PLAIN, BearerLogin, ClientLogin, new_login
 from barnabas.security.tls import load_key, load_trusted, set_versions, state_of
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class BetweenBrokers:
         if not self._has_login:
             return None
         mechanism = self._mechanism
+        if mechanism == OAUTHBEARER:
+            return self._bearer()
         module = MODULES.get(mechanism, SCRAM_MODULE)
         entry = jaas.entry_of(self._options, mechanism, module, self._jaas_file) or {}
         user, password = entry.get("username"), entry.get("password")
@@ -103,3 +106,17 @@ class BetweenBrokers:
                 f"{options.SASL_JAAS_CONFIG.name}"
             )
         return new_login(mechanism, user, password)
+
+    def _bearer(self) -> BearerLogin:
+        """With the token that lies in a file now: whoever puts it there may replace it at any time."""
+        option = options.SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL
+        name, url = self._options.name_of(option, OAUTHBEARER), self._options.get(option, OAUTHBEARER)
+        if not url or not url.startswith("file:"):
+            raise ConfigError(f"{name}={url or ''}: brokers take their token from a file: file:///PATH")
+        try:
+            with open(unquote(urlsplit(url).path), encoding="ascii") as file:
+                return BearerLogin(file.read().strip())
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{name}={url}: the token cannot be read: {error}") from None
+        except ConfigError as error:
+            raise ConfigError(f"{name}={url}: {error}") from None

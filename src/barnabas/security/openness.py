@@ -34,7 +34,7 @@ def findings(config: BrokerConfig) -> Iterator[str]:
 
 def _of_listener(config: BrokerConfig, listener: Listener) -> Iterator[str]:
     own = ListenerOptions(config, listener.name)
-    protocol, is_public = listener.security_protocol, not _is_loopback(listener.host)
+    protocol, is_public = listener.security_protocol, not is_loopback(listener.host)
     if protocol == "PLAINTEXT" and is_public:
         yield f"{listener} is reached from other machines, without encryption and without a login"
     if protocol == "SASL_PLAINTEXT" and is_public:
@@ -71,7 +71,8 @@ def _of_certificates(own: ListenerOptions, listener: Listener) -> Iterator[str]:
         yield f"the certificate of {listener} expires in {left.days} days"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address to listen on."""
     if host == "localhost":
         return True
     try:

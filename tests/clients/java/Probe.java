@@ -42,6 +42,8 @@ public final class Probe {
         SCENARIOS.put("administration", Administration::run);
         SCENARIOS.put("move-log-dir", LogDirs::move);
         SCENARIOS.put("telemetry", Telemetry::run);
+        SCENARIOS.put("logins", Logins::run);
+        SCENARIOS.put("sustain", Sustain::run);
     }
 
     public static void main(String[] args) {

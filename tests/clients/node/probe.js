@@ -1,6 +1,7 @@
 // kafkajs against a broker: node probe.js BOOTSTRAP SCENARIO [ARGUMENT ...].
 // Prints one line of JSON, {"scenario": ..., "ok": true, ...} or {"ok": false, "error": ...}; ends with 0 or 1.
 const assert = require('node:assert')
+const fs = require('node:fs')
 const { createRequire } = require('node:module')
 // The package is installed in a cache folder, not beside this file.
 const { Kafka, CompressionTypes, ConfigResourceTypes, logLevel } =
@@ -171,7 +172,49 @@ async function admin(kafka) {
   return { parts: 5 }
 }
 
-const scenarios = { roundtrip, group, admin }
+/** The argument is a file with a JSON list of ways to log in. One record there and back by each. */
+async function logins(_, file) {
+  const rows = JSON.parse(fs.readFileSync(file, 'utf8'))
+  for (const row of rows) {
+    try {
+      await thereAndBack(row)
+    } catch (error) {
+      throw new Error(`${row.name}: ${error.stack}`)
+    }
+  }
+  return { logins: rows.length }
+}
+
+async function thereAndBack(row) {
+  const read = (name) => (row[name] ? fs.readFileSync(row[name]) : undefined)
+  const ssl = { ca: [read('ca')], cert: read('cert'), key: read('key') }
+  let sasl
+  if (row.mechanism === 'OAUTHBEARER') {
+    sasl = { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: row.token }) }
+  } else if (row.mechanism) {
+    sasl = { mechanism: row.mechanism.toLowerCase(), username: row.user, password: row.password }
+  }
+  const brokers = [row.bootstrap]
+  const kafka = new Kafka({ clientId: 'probe', brokers, ssl, sasl, logLevel: logLevel.NOTHING })
+  const value = unique('login')
+  const producer = kafka.producer()
+  await producer.connect()
+  const [{ baseOffset }] = await producer.send({ topic: row.topic, messages: [{ partition: 0, value }] })
+  await producer.disconnect()
+  const consumer = kafka.consumer(memberOptions(unique('login')))
+  await consumer.connect()
+  await consumer.subscribe({ topics: [row.topic], fromBeginning: true })
+  let found = false
+  await consumer.run({
+    eachMessage: async ({ message }) => {
+      found = found || (message.offset === baseOffset && message.value.toString() === value)
+    },
+  })
+  await until('the record comes back', async () => found)
+  await consumer.disconnect()
+}
+
+const scenarios = { roundtrip, group, admin, logins }
 
 async function main() {
   const [bootstrap, scenario, ...rest] = process.argv.slice(2)

@@ -14,7 +14,18 @@ from barnabas.config.topic_options import TOPIC
 from barnabas.storage.config import LogConfig
 
 SOURCE = Path(__file__).parents[3] / "src" / "barnabas"
-AREAS = ("identity", "network", "log", "replication", "groups", "share", "security", "metrics", "zookeeper")
+AREAS = (
+    "identity",
+    "network",
+    "log",
+    "replication",
+    "groups",
+    "share",
+    "security",
+    "schemas",
+    "metrics",
+    "zookeeper",
+)
 
 
 def constants() -> dict[str, str]:

@@ -19,7 +19,8 @@ from barnabas.http.bodies import json_object
 from barnabas.http.errors import HttpError
 from barnabas.http.guard import Limits
 from barnabas.http.json_text import DEPTH_MAX, BadJson, parse_json
-from barnabas.http.server import HttpOptions, HttpServer, Service, ServiceError
+from barnabas.http.listening import ServiceError
+from barnabas.http.server import HttpOptions, HttpServer, Service
 
 WAIT_S = 60
 

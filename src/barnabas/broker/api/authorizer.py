@@ -23,6 +23,7 @@ from barnabas.cores.acl import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.broker.api.audit import AuditTopic
     from barnabas.broker.net.connection import Connection
     from barnabas.config.loader import BrokerConfig
 
@@ -42,6 +43,8 @@ class Authorizer:
         self._if_none_found = config.get(options.ALLOW_EVERYONE_IF_NO_ACL_FOUND)
         self._connections = connections
         self._index = AclIndex()
+        self.topic: AuditTopic | None = None
+        """Where denials and grants go beside the log."""
 
     def set_rules(self, changed: Iterable[tuple[Resource, frozenset[Rule]]]) -> None:
         """Take over the rules of resources; connections forget what these had to do with, or are closed."""
@@ -82,9 +85,9 @@ class Authorizer:
                 rights.clear()
             found = rights[key] = self._decide(connection, operation, kind, name)
             if found:
-                _note(connection, operation, kind, name, allowed=True)
+                self._note(connection, operation, kind, name, allowed=True)
         if not found and not quietly:
-            _note(connection, operation, kind, name, allowed=False)
+            self._note(connection, operation, kind, name, allowed=False)
         return found
 
     def _decide(self, connection: Connection, operation: Operation, kind: ResourceType, name: str) -> bool:
@@ -108,17 +111,43 @@ class Authorizer:
             if self.allows(connection, operation, kind, name, quietly=True)
         )
 
+    # --- the audit log ---------------------------------------------------------------------------------
 
-def _note(
-    connection: Connection, operation: Operation, kind: ResourceType, name: str, *, allowed: bool
-) -> None:
-    level = logging.DEBUG if allowed else logging.INFO
-    if audit.isEnabledFor(level):
-        audit.log(
-            level,
-            "allowed" if allowed else "denied",
-            extra={
-                "principal": connection.principal, "operation": operation.name, "host": connection.host,
-                "resource": f"{kind.name}:LITERAL:{name}", "client": connection.client_id,
-            },
-        )  # fmt: skip
+    def _note(
+        self, connection: Connection, operation: Operation, kind: ResourceType, name: str, *, allowed: bool
+    ) -> None:
+        topic = self.topic
+        level = logging.DEBUG if allowed else logging.INFO
+        to_log = audit.isEnabledFor(level)
+        to_topic = topic is not None and (topic.takes_grants or not allowed)
+        if not to_log and not to_topic:
+            return
+        fields = {
+            "principal": connection.principal,
+            "operation": operation.name,
+            "host": connection.plain_host,
+            "resource": f"{kind.name}:LITERAL:{name}",
+            "request": connection.request_name,
+            "client": connection.client_id,
+            "rule": self._rule(connection, operation, kind, name),
+        }
+        if to_log:
+            audit.log(level, "allowed" if allowed else "denied", extra=fields)
+        if to_topic:
+            assert topic is not None
+            topic.add({"decision": "allowed" if allowed else "denied", **fields})
+
+    def _rule(self, connection: Connection, operation: Operation, kind: ResourceType, name: str) -> str:
+        """What decided, in the words of Kafka's audit log."""
+        principal = connection.principal
+        if principal in self._super_users:
+            return "SuperUser"
+        verdict = self._index.decide(
+            principal, connection.plain_host, operation, kind, name, if_none_found=self._if_none_found
+        )
+        if isinstance(verdict, bool):
+            return "DefaultAllow" if verdict else "DefaultDeny"
+        return (
+            f"MatchingAcl(principal={verdict.principal}, host={verdict.host}, operation={verdict.operation.name}, "
+            f"permissionType={verdict.permission.name})"
+        )

@@ -87,13 +87,15 @@ class Dispatcher:
             return
         connection.client_id = header.client_id
         connection.api_versions[key] = version
+        context = Context(self._services, connection, version, correlation_id, header.client_id)
+        if self._services.authorizer is not None:
+            connection.request_name = api.name
         if key == PRODUCE_KEY:
             assert isinstance(request, ProduceRequest)
             if self._services.authorizer is None:
                 _lanes_of(connection).learn(frame, version, request, self._partitions)
-        context = Context(self._services, connection, version, correlation_id, header.client_id)
-        if key == PRODUCE_KEY and self._services.authorizer is not None:
-            self._learn_allowed(context, frame, request)
+            else:
+                self._learn_allowed(context, frame, request)
         if self._logs_requests:
             self._log_request(api, context, len(frame))
         if self.quotas is None:
@@ -101,9 +103,8 @@ class Dispatcher:
         else:
             self._run_counted(self.quotas, api, context, request, len(frame))
 
-    def _learn_allowed(self, context: Context, frame: memoryview, request: Message) -> None:
+    def _learn_allowed(self, context: Context, frame: memoryview, request: ProduceRequest) -> None:
         """A short way for a producer that may write; it is forgotten when rules change (Authorizer)."""
-        assert isinstance(request, ProduceRequest)
         if request.transactional_id is not None and not context.allows(
             Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id, quietly=True
         ):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from barnabas.broker.api.conversion import Conversions
     from barnabas.broker.api.endpoints import Endpoints
     from barnabas.broker.api.quotas import Quotas
+    from barnabas.broker.api.schema_checks import SchemaChecks
     from barnabas.broker.api.telemetry import Telemetry
     from barnabas.broker.cluster.controller import Controller
     from barnabas.broker.cluster.features import Features
@@ -53,6 +54,7 @@ class Services:
     features: Features
     quotas: Quotas
     conversions: Conversions
+    schema_checks: SchemaChecks
     telemetry: Telemetry
     apis: AnnouncedApis
     endpoints: Endpoints

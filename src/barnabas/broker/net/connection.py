@@ -79,7 +79,7 @@ class Connection:
         "_carry", "_closing", "_fd", "_large", "_large_bytes", "_loop", "_on_closed", "_out", "_paused", "_recv_into",
         "_shared", "_slice_away", "_to_flush", "_transport", "_waiting", "_writer_armed", "api_versions", "client_id",
         "client_software", "closed", "connected_s", "frame_bytes_max", "handler", "kept", "last_active_s", "listener",
-        "principal", "rights", "sasl", "serial",
+        "principal", "request_name", "rights", "sasl", "serial",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, listener: str, handler: FrameHandler, shared: Shared) -> None:
@@ -98,6 +98,8 @@ class Connection:
         self.api_versions: dict[int, int] = {}
         """The version last used of each API key."""
         self.principal = "User:ANONYMOUS"
+        self.request_name = ""
+        """The API of the request under way, where there is an authorizer: for its audit log."""
         self.rights: dict[Any, bool] = {}
         """What the authorizer has answered for this peer."""
         self.sasl: Any = None

@@ -8,10 +8,15 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from barnabas.http.errors import HttpError
+from barnabas.http.listening import ServiceError, TlsFiles, load
+from barnabas.http.listening import listen as listen_on
 from barnabas.observe.logs import set_up
 from barnabas.pipelines.class_archive import find_archive
 from barnabas.pipelines.errors import PipelineError
@@ -19,6 +24,9 @@ from barnabas.pipelines.run import stop_signals
 from barnabas.pipelines.server.api import make_app
 from barnabas.pipelines.server.manager import Manager
 from barnabas.pipelines.session import start_session
+
+if TYPE_CHECKING:
+    from barnabas.http.guard import Authenticate
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8084"
 SETTINGS: Final = {"spark.scheduler.mode": "FAIR", "spark.sql.streaming.numRecentProgressUpdates": "100"}
@@ -33,6 +41,8 @@ def serve(
     files: Sequence[Path] = (),
     checkpoints: str | None = None,
     conf: Mapping[str, str] | None = None,
+    tls: TlsFiles | None = None,
+    authenticate: Authenticate | None = None,
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
 ) -> int:
     """Runs until Ctrl-C or SIGTERM; prints one line beginning with `ready` on stdout. Raises PipelineError."""
@@ -56,7 +66,7 @@ def serve(
             for file in files:
                 manager.put(file.read_text())
             manager.open()
-            _serve_until(stopped, manager, listener)
+            _serve_until(stopped, manager, listener, tls, authenticate)
         finally:
             say("stopping")
             if manager.opened:
@@ -66,21 +76,60 @@ def serve(
 
 
 def _listen(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
     try:
-        return socket.create_server((host or "127.0.0.1", int(port)))
-    except (OSError, ValueError, OverflowError) as error:
-        raise PipelineError(f"cannot listen on {address}: {error}; choose another with --listen") from error
+        return listen_on(address)
+    except ServiceError as error:
+        raise PipelineError(str(error)) from error
 
 
-def _serve_until(stopped: threading.Event, manager: Manager, listener: socket.socket) -> None:
-    server = uvicorn.Server(uvicorn.Config(make_app(manager), log_level="warning", lifespan="off"))
+def _settings(app: ASGIApp, tls: TlsFiles | None) -> uvicorn.Config:
+    """Raises PipelineError for certificates that cannot be loaded."""
+    config = uvicorn.Config(
+        app, log_level="warning", lifespan="off", **({} if tls is None else tls.for_uvicorn())
+    )
+    try:
+        load(config, tls)
+    except ServiceError as error:
+        raise PipelineError(str(error)) from error
+    return config
+
+
+class _LoginRequired:
+    """Refuses requests without a login before anything else looks at them."""
+
+    def __init__(self, app: ASGIApp, authenticate: Authenticate) -> None:
+        self._app = app
+        self._authenticate = authenticate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                await self._authenticate(scope)
+            except HttpError as error:
+                answer = JSONResponse({"error": error.message}, error.status, headers=error.headers)
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _serve_until(
+    stopped: threading.Event,
+    manager: Manager,
+    listener: socket.socket,
+    tls: TlsFiles | None,
+    authenticate: Authenticate | None,
+) -> None:
+    app: ASGIApp = make_app(manager)
+    if authenticate is not None:
+        app = _LoginRequired(app, authenticate)
+    server = uvicorn.Server(_settings(app, tls))
     # uvicorn would take the signals for itself on the main thread.
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http")
     thread.start()
     host, port = listener.getsockname()[:2]
+    scheme = "http" if tls is None else "https"
     print(
-        f"ready on http://{host}:{port} ({len(manager.names())} pipelines, folder {manager.folder})",
+        f"ready on {scheme}://{host}:{port} ({len(manager.names())} pipelines, folder {manager.folder})",
         flush=True,
     )
     stopped.wait()

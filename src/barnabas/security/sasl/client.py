@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any, Final, Protocol
 
 from barnabas.config.option import ConfigError
@@ -12,7 +14,8 @@ from barnabas.extras import how_to_install
 from barnabas.security.sasl.scram import HASHES
 
 PLAIN: Final = "PLAIN"
-MECHANISMS: Final = (PLAIN, *HASHES)
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER)
 
 
 class LoginRefused(Exception):
@@ -84,6 +87,32 @@ class ScramLogin:
         return proof.encode()
 
 
+class BearerLogin:
+    """See ClientLogin: a signed token in place of user and password. Who it names is read for messages only."""
+
+    mechanism = OAUTHBEARER
+
+    def __init__(self, token: str) -> None:
+        """Raises ConfigError for a text that is no token."""
+        self._token = token
+        try:
+            payload = token.split(".")[1]
+            claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+            self.user = str(claims.get("sub", ""))
+            self._message = f"n,,\x01auth=Bearer {token}\x01\x01".encode("ascii")
+        except (IndexError, ValueError, AttributeError):
+            raise ConfigError("this is no signed token (JWT)") from None
+
+    def first(self) -> bytes:
+        return self._message
+
+    def answer(self, token: bytes) -> bytes | None:
+        if token:
+            said = token[:200].decode("utf-8", "replace")
+            raise LoginRefused(f"it refuses the token of {self.user!r}: {said}")
+        return None
+
+
 def new_login(mechanism: str, user: str, password: str) -> ClientLogin:
-    """A login by one of MECHANISMS. Raises ConfigError."""
+    """A login by user and password. Raises ConfigError."""
     return PlainLogin(user, password) if mechanism == PLAIN else ScramLogin(mechanism, user, password)

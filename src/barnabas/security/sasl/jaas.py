@@ -58,9 +58,14 @@ def parse_file(text: str) -> dict[str, list[Entry]]:
 
 def file_named() -> str | None:
     """The JAAS file of this process, as Kafka is told of it: KAFKA_OPTS=-Djava.security.auth.login.config=FILE."""
+    return property_named(FILE_PROPERTY)
+
+
+def property_named(property_name: str) -> str | None:
+    """What KAFKA_OPTS=-DNAME=VALUE gives a Java property; None where it does not name it."""
     for word in os.environ.get("KAFKA_OPTS", "").split():
         name, _, value = word.partition("=")
-        if name == f"-D{FILE_PROPERTY}" and value:
+        if name == f"-D{property_name}" and value:
             return value
     return None
 

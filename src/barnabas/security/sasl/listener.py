@@ -10,8 +10,10 @@ from barnabas.config import broker_security as options
 from barnabas.config.option import ConfigError
 from barnabas.cores.znode_layout import sanitize
 from barnabas.extras import how_to_install
+from barnabas.security import kerberos_names
 from barnabas.security.listener_options import ListenerOptions
 from barnabas.security.sasl import Exchange, jaas
+from barnabas.security.sasl.gssapi import GSSAPI, Acceptor, Gssapi
 from barnabas.security.sasl.oauthbearer import UNSECURED, Keys, OAuthBearer, Rules
 from barnabas.security.sasl.plain import Check, Plain, check_named, check_of
 from barnabas.security.sasl.scram import HASHES, Known, Scram, decode_credential, new_credential, stand_in
@@ -27,7 +29,7 @@ log = logging.getLogger("barnabas.login")
 
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
-MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER)
+MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER, GSSAPI)
 
 
 class Now(Protocol):
@@ -80,6 +82,8 @@ class SaslListener:
             return Plain(self._plain_check())
         if mechanism == OAUTHBEARER:
             return OAuthBearer(*self._token_rules(), self._clock.now_ms)
+        if mechanism == GSSAPI:
+            return Gssapi(*self._kerberos())
         try:
             return Scram(
                 mechanism,
@@ -173,6 +177,27 @@ class SaslListener:
             lambda: Keys(url, refresh_ms, retry_ms, self._clock.monotonic_ms),
         )
         return rules, keys
+
+    def _kerberos(self) -> tuple[Acceptor, tuple[kerberos_names.Rule, ...]]:
+        option, module = options.SASL_JAAS_CONFIG, "Krb5LoginModule"
+        entry = self._jaas_entry(GSSAPI, module, needed=False)
+        principal, keytab = entry.get("principal"), entry.get("keyTab", "").removeprefix("FILE:")
+        where = self.options.name_of(option, GSSAPI)
+        if not principal or not keytab:
+            prefix = f"listener.name.{self.options.listener.lower()}.{GSSAPI.lower()}"
+            raise ConfigError(
+                f"GSSAPI needs this broker's principal and keytab; set {prefix}.{option.name}="
+                f'com.sun.security.auth.module.{module} required useKeyTab=true keyTab="FILE" '
+                f'principal="kafka/HOST@REALM";'
+            )
+        service = self.options.get(options.SASL_KERBEROS_SERVICE_NAME, GSSAPI) or entry.get("serviceName")
+        kerberos_names.require_service(where, principal, service)
+        texts = self.options.get(options.SASL_KERBEROS_PRINCIPAL_TO_LOCAL_RULES, GSSAPI)
+        rules: tuple[kerberos_names.Rule, ...] = self._once(
+            "GSSAPI rules", texts, lambda: kerberos_names.parse_rules(texts)
+        )
+        acceptor: Acceptor = self._once(GSSAPI, (principal, keytab), lambda: Acceptor(principal, keytab))
+        return acceptor, rules
 
     def _warn_unsecured(self) -> None:
         log.warning(

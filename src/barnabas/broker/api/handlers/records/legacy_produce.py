@@ -77,8 +77,14 @@ async def _append(
     batches, records = await conversions.run(len(message_set), lambda: batches_of(message_set, max_bytes))
     # Found anew: while the thread converted, the partition may have gone.
     partition = find_partition(context, topic, data.index)
+    if partition.config.checks_schemas:
+        for batch in batches:
+            await context.services.schema_checks.check(partition, memoryview(batch))
+        partition = find_partition(context, topic, data.index)
     appended = [
-        partition.append(memoryview(bytearray(batch)), acks_all=acks == ACKS_ALL, zstd_allowed=True)
+        partition.append(
+            memoryview(bytearray(batch)), acks_all=acks == ACKS_ALL, zstd_allowed=True, schemas_checked=True
+        )
         for batch in batches
     ]
     who = Converting.by(context.client_id, context.connection.client_software, "up")

@@ -15,7 +15,7 @@ from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.once import by_topic
 from barnabas.broker.api.handlers.records.implicit import Adding, Refusals, transactional_header
 from barnabas.broker.partitions.acknowledgement import Acknowledgement, all_ready
-from barnabas.broker.partitions.batch_checks import RecordsRefused
+from barnabas.broker.partitions.batch_checks import RecordsRefused, SchemasUnchecked
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -41,6 +41,8 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 Pending = list[tuple[PartitionProduceResponse, Acknowledgement]]
 """What is answered when the append beside it may be acknowledged."""
+Unchecked = list[tuple[TopicProduceData, PartitionProduceData, PartitionProduceResponse]]
+"""Records whose schemas have to be looked up before they are appended, with their place in the answer."""
 
 
 def handle(
@@ -89,6 +91,7 @@ def _handle(
     answer = ProduceResponse(responses=[])
     failed = False
     pending: Pending = []
+    unchecked: Unchecked = []
     for topic, batches in _topics(request):
         if not batches:
             continue
@@ -101,13 +104,24 @@ def _handle(
                     "the batch belongs to a transaction; the request names no transactional id",
                 )
             else:
-                result = _append(context, topic, data, acks, pending, refusals)
+                try:
+                    result = _append(context, topic, data, acks, pending, refusals)
+                except SchemasUnchecked:
+                    result = _put_off(topic, data, unchecked)
             failed = failed or result.error_code != ErrorCode.NONE
             partitions.append(result)
         answer.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
         )
-    if acks != ACKS_NONE:
+    if unchecked:
+        return _append_checked(context, request, answer, pending, unchecked, failed=failed)
+    return _answer(context, request, answer, pending, failed=failed)
+
+
+def _answer(
+    context: Context, request: ProduceRequest, answer: ProduceResponse, pending: Pending, *, failed: bool
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    if request.acks != ACKS_NONE:
         return acknowledged(answer, pending, request.timeout_ms) if pending else answer
     if failed:
         # A producer with acks=0 notices an error in the only way left: its connection closes and it
@@ -144,6 +158,58 @@ def refused(data: PartitionProduceData, code: ErrorCode, message: str | None) ->
     )  # fmt: skip
 
 
+def _put_off(
+    topic: TopicProduceData, data: PartitionProduceData, unchecked: Unchecked
+) -> PartitionProduceResponse:
+    """A place in the answer that is filled once the schemas of the records are known."""
+    result = refused(data, ErrorCode.NONE, None)
+    # They lie in a buffer that is borrowed for this turn only.
+    data.records = memoryview(bytearray(data.records or b""))
+    unchecked.append((topic, data, result))
+    return result
+
+
+async def _append_checked(
+    context: Context,
+    request: ProduceRequest,
+    answer: ProduceResponse,
+    pending: Pending,
+    unchecked: Unchecked,
+    *,
+    failed: bool,
+) -> ProduceResponse | None:
+    """Append what had to wait for the registry, and answer. Other requests of this connection wait meanwhile, so that a
+    producer's batches stay in their order."""
+    verdicts = await asyncio.gather(*(_verdict(context, topic, data) for topic, data, _ in unchecked))
+    for (topic, data, result), verdict in zip(unchecked, verdicts, strict=True):
+        if verdict is None:
+            made = _append(context, topic, data, request.acks, pending, {}, schemas_checked=True)
+        else:
+            made = _refused_for(data, verdict)
+        failed = failed or made.error_code != ErrorCode.NONE
+        _replace(answer, result, made)
+    done = _answer(context, request, answer, pending, failed=failed)
+    return done if done is None or isinstance(done, ProduceResponse) else await done
+
+
+async def _verdict(context: Context, topic: TopicProduceData, data: PartitionProduceData) -> ApiError | None:
+    """Why records are refused for their schemas, or because that cannot be found out."""
+    try:
+        assert data.records is not None
+        partition = find_partition(context, topic, data.index)
+        await context.services.schema_checks.check(partition, data.records)
+    except ApiError as error:
+        return error
+    return None
+
+
+def _replace(
+    answer: ProduceResponse, before: PartitionProduceResponse, after: PartitionProduceResponse
+) -> None:
+    for topic in answer.responses:
+        topic.partition_responses = [after if row is before else row for row in topic.partition_responses]
+
+
 def _append(
     context: Context,
     topic: TopicProduceData,
@@ -151,7 +217,10 @@ def _append(
     acks: int,
     pending: Pending,
     refusals: Refusals,
+    *,
+    schemas_checked: bool = False,
 ) -> PartitionProduceResponse:
+    """Raises SchemasUnchecked."""
     try:
         partition = find_partition(context, topic, data.index)
         if refusals and (partition.topic, data.index) in refusals:
@@ -159,18 +228,26 @@ def _append(
         if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; 0, 1 and -1 (all) are allowed")
         appended = partition.append(
-            data.records, acks_all=acks == ACKS_ALL, zstd_allowed=context.version >= ZSTD_FROM
+            data.records,
+            acks_all=acks == ACKS_ALL,
+            zstd_allowed=context.version >= ZSTD_FROM,
+            schemas_checked=schemas_checked,
         )
-    except RecordsRefused as error:
-        answer = refused(data, error.code, error.message)
+    except SchemasUnchecked:
+        raise
+    except ApiError as error:
+        return _refused_for(data, error)
+    return accepted(data, appended, pending)
+
+
+def _refused_for(data: PartitionProduceData, error: ApiError) -> PartitionProduceResponse:
+    answer = refused(data, error.code, error.message)
+    if isinstance(error, RecordsRefused):
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=error.message)
             for number in error.numbers
         ]
-        return answer
-    except ApiError as error:
-        return refused(data, error.code, error.message)
-    return accepted(data, appended, pending)
+    return answer
 
 
 def accepted(

@@ -1,0 +1,69 @@
+"""Where a service listens and with which certificate; nothing here needs the server itself."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import uvicorn
+
+LISTEN_BACKLOG: Final = 1024
+
+
+class ServiceError(Exception):
+    """A service cannot start; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files. client_ca_file: whose certificates clients must show; None asks for none."""
+
+    certificate_file: str
+    key_file: str
+    key_password: str | None = field(default=None, repr=False)
+    client_ca_file: str | None = None
+
+    def for_uvicorn(self) -> dict[str, Any]:
+        """The same as uvicorn's settings."""
+        return {
+            "ssl_certfile": self.certificate_file,
+            "ssl_keyfile": self.key_file,
+            "ssl_keyfile_password": self.key_password,
+            "ssl_ca_certs": self.client_ca_file,
+            "ssl_cert_reqs": ssl.CERT_REQUIRED if self.client_ca_file else ssl.CERT_NONE,
+        }
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """HOST:PORT; `:PORT` and `PORT` listen on 127.0.0.1. Raises ServiceError."""
+    host, _, port = text.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ServiceError(f"--listen {text!r} is not HOST:PORT, for example --listen localhost:8081")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def listen(address: str) -> socket.socket:
+    """A listening socket. Raises ServiceError."""
+    host, port = parse_listen(address)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, where = found[0]
+        return socket.create_server(where[:2], family=family, backlog=LISTEN_BACKLOG)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ServiceError(f"cannot listen on {address}: {reason}; choose another with --listen") from error
+
+
+def load(config: uvicorn.Config, tls: TlsFiles | None) -> None:
+    """Read the certificates of a server's settings. Raises ServiceError."""
+    try:
+        config.load()
+    except OSError as error:  # ssl.SSLError is one
+        if tls is None:
+            raise
+        names = [name for name in (tls.certificate_file, tls.key_file, tls.client_ca_file) if name]
+        files = ", ".join(dict.fromkeys(names))
+        raise ServiceError(f"TLS files cannot be loaded ({files}): {error}") from error

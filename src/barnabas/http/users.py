@@ -1,0 +1,190 @@
+"""Who sends a request: names and passwords (basic) against a file of SCRAM credentials, and signed tokens (bearer).
+
+The file is the one that `barnabas security init` writes and that brokers take as scram.users.file, so that one password
+opens both doors. It holds no passwords; it is read again when it changes. Tokens are checked as brokers check them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from starlette.types import Scope
+
+from barnabas.http.errors import HttpError
+from barnabas.security.folder import FolderError, read_users
+from barnabas.security.sasl import Outcome, SaslError
+from barnabas.security.sasl.oauthbearer import Keys, OAuthBearer, Rules
+from barnabas.security.sasl.scram import (
+    HASHES,
+    Credential,
+    credential_of,
+    decode_credential,
+    stand_in,
+)
+
+log = logging.getLogger("barnabas.http")
+
+OPEN_PATHS: Final = frozenset({"/health", "/ready"})
+"""Balancers ask these without a login."""
+LOOK_S: Final = 1.0
+"""How often the file is looked at."""
+KEPT_MAX: Final = 10_000
+REFUSED_S: Final = 0.1
+"""How long a refusal takes at least, so that guessing is slow."""
+MECHANISM: Final = "SCRAM-SHA-512"
+JWKS_REFRESH_MS: Final = 3_600_000
+JWKS_RETRY_MS: Final = 10_000
+
+
+class Known(NamedTuple):
+    """The file as it was read. right: by user, a keyed digest of the password that was right; deriving keys costs more."""
+
+    users: Mapping[str, Mapping[str, str]]
+    right: dict[str, bytes]
+
+
+class UserFile:
+    """Names and credentials. Raises FolderError when the file cannot be read at first; later the old ones stay."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._secret = os.urandom(32)
+        self._looked_s = time.monotonic()
+        self._seen = self._stamp()
+        self._known = Known(read_users(path), {})
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def refresh(self) -> None:
+        """Read the file again if it has changed."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s < LOOK_S:
+            return
+        self._looked_s = now_s
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            self._known = Known(read_users(self._path), {})
+        except FolderError as error:
+            log.error("the users cannot be read again; those of before count", extra={"reason": str(error)})
+
+    def knows(self, user: str, password: str) -> bool:
+        """Whether this was found right before."""
+        right = self._known.right.get(user)
+        return right is not None and hmac.compare_digest(right, self._digest(password))
+
+    def check(self, user: str, password: str) -> bool:
+        """Derives keys, which takes milliseconds: for a thread. The same work for a user who does not exist."""
+        found = self._known  # what is found right of these users counts as long as they do
+        mechanism, credential = _credential(found.users, user)
+        known = credential is not None
+        if credential is None:
+            credential = stand_in(mechanism, user, self._secret, ())
+        salted = hashlib.pbkdf2_hmac(
+            HASHES[mechanism], password.encode(), credential.salt, credential.iterations
+        )
+        made = credential_of(mechanism, credential.salt, salted, credential.iterations)
+        if not hmac.compare_digest(made.stored_key, credential.stored_key) or not known:
+            return False
+        if len(found.right) >= KEPT_MAX:
+            found.right.clear()
+        found.right[user] = self._digest(password)
+        return True
+
+    def _digest(self, password: str) -> bytes:
+        return hmac.digest(self._secret, password.encode(), "sha256")
+
+
+def _credential(users: Mapping[str, Mapping[str, str]], user: str) -> tuple[str, Credential | None]:
+    texts = users.get(user, {})
+    mechanism = MECHANISM if MECHANISM in texts or not texts else next(iter(texts))
+    return mechanism, decode_credential(texts[mechanism]) if mechanism in texts else None
+
+
+class Tokens:
+    """Signed tokens of one issuer. Raises ConfigError where the address or the libraries will not do."""
+
+    def __init__(self, jwks: str, issuer: str | None, audience: str | None) -> None:
+        self._keys = Keys(jwks, JWKS_REFRESH_MS, JWKS_RETRY_MS, lambda: time.monotonic() * 1000)
+        self._rules = Rules(
+            audience=(audience,) if audience else (),
+            issuer=issuer,
+            user_claim="sub",
+            scope_claim="scope",
+            skew_s=30,
+        )
+
+    async def user_of(self, token: str) -> str | None:
+        """Whom a token names; None for one that does not count."""
+        exchange = OAuthBearer(self._rules, self._keys, lambda: time.time_ns() // 1_000_000)
+        try:
+            outcome = exchange.step(b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01")
+            return (outcome if isinstance(outcome, Outcome) else await outcome).user
+        except SaslError:
+            return None
+
+
+class Users:
+    """What a service takes as HttpOptions.authenticate. At least one of both is given."""
+
+    def __init__(self, file: UserFile | None, tokens: Tokens | None) -> None:
+        self._file = file
+        self._tokens = tokens
+        schemes = (['Basic realm="barnabas", charset="UTF-8"'] if file else []) + (
+            ["Bearer"] if tokens else []
+        )
+        self._challenge = ", ".join(schemes)
+
+    async def __call__(self, scope: Scope) -> str | None:
+        """See Authenticate."""
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        if scope["path"] in OPEN_PATHS or _is_preflight(scope, headers):
+            return None
+        scheme, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        user = None
+        if scheme.lower() == "basic" and self._file is not None:
+            user = await self._basic(self._file, text.strip())
+        elif scheme.lower() == "bearer" and self._tokens is not None:
+            user = await self._tokens.user_of(text.strip())
+        if user is None:
+            why = "log in with a user and password" if not scheme else "the login is refused"
+            if scheme:
+                log.warning("login refused", extra={"client": scope.get("client"), "scheme": scheme[:16]})
+                await asyncio.sleep(REFUSED_S)
+            raise HttpError(401, why, headers={"www-authenticate": self._challenge})
+        return user
+
+    @staticmethod
+    async def _basic(file: UserFile, text: str) -> str | None:
+        try:
+            user, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            return None
+        if not colon or not user:
+            return None
+        file.refresh()
+        if file.knows(user, password) or await asyncio.to_thread(file.check, user, password):
+            return user
+        return None
+
+
+def _is_preflight(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+    """A browser asks whether a page may call at all; it sends no login with that."""
+    return scope["method"] == "OPTIONS" and b"access-control-request-method" in headers

@@ -1,0 +1,136 @@
+"""Kerberos principals, and the user names that `sasl.kerberos.principal.to.local.rules` makes of them.
+
+Source: Kafka's KerberosName, KerberosRule and KerberosShortNamer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from barnabas.config.option import ConfigError, refused
+
+OPTION: Final = "sasl.kerberos.principal.to.local.rules"
+PRINCIPAL: Final = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
+RULE: Final = re.compile(
+    r"(?P<default>DEFAULT)|RULE:\[(?P<count>\d+):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
+    r"(?:s/(?P<from>[^/]*)/(?P<to>[^/]*)/(?P<all>g)?)?/?(?P<case>[LU])?"
+)
+PARAMETER: Final = re.compile(r"\$(\d*)")
+NOT_SIMPLE: Final = re.compile(r"[/@]")
+
+
+class KerberosName(NamedTuple):
+    """SERVICE/HOST@REALM; host and realm are empty where the text has none."""
+
+    service: str
+    host: str
+    realm: str
+
+
+class NoUserName(Exception):
+    """No rule makes a user name of a principal."""
+
+
+class Rule(NamedTuple):
+    """One rule; `format` None is DEFAULT, which takes the first part of principals of the broker's own realm."""
+
+    format: str | None
+    parts: int = 0
+    match: re.Pattern[str] | None = None
+    pattern: re.Pattern[str] | None = None
+    replacement: str = ""
+    is_global: bool = False
+    case: str = ""
+
+
+def parse_name(text: str) -> KerberosName:
+    """Raises ValueError for a text that is no principal."""
+    found = PRINCIPAL.fullmatch(text)
+    if found is not None:
+        return KerberosName(found[1], found[2] or "", found[3])
+    if "@" in text or not text:
+        raise ValueError(f"{text!r} is no Kerberos principal")
+    service, _, host = text.partition("/")
+    return KerberosName(service, host, "")
+
+
+def parse_rules(texts: Iterable[str]) -> tuple[Rule, ...]:
+    """The rules of the option: `DEFAULT` and `RULE:[COUNT:FORMAT](MATCH)s/FROM/TO/gL`. Raises ConfigError."""
+    return tuple(_parse_rule(text.strip()) for text in texts)
+
+
+def _parse_rule(text: str) -> Rule:
+    found = RULE.fullmatch(text)
+    if found is None:
+        raise refused(OPTION, text, "must be DEFAULT or like RULE:[1:$1@$0](.*@EXAMPLE)s/@.*//L")
+    if found["default"]:
+        return Rule(None)
+    count = int(found["count"])
+    for number in PARAMETER.findall(found["format"]):
+        if not number or int(number) > count:
+            raise refused(OPTION, text, f"${number} is not one of $0 to ${count}")
+    return Rule(
+        found["format"],
+        count,
+        None if found["match"] is None else _compiled(text, found["match"]),
+        None if found["from"] is None else _compiled(text, found["from"]),
+        # Java's $1 as Python's \g<1>; a backslash of the rule makes the next character an ordinary one.
+        "" if found["to"] is None else re.sub(r"\$(\d)", r"\\g<\1>", found["to"]),
+        found["all"] is not None,
+        found["case"] or "",
+    )
+
+
+def _compiled(rule: str, pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise refused(OPTION, rule, f"{pattern!r} is no regular expression: {error}") from None
+
+
+def user_of(rules: Iterable[Rule], name: KerberosName, realm: str) -> str:
+    """The user's name. realm: the broker's own. Raises NoUserName."""
+    if not name.host and not name.realm:
+        return name.service
+    parts = [name.realm, name.service, *([name.host] if name.host else [])]
+    for rule in rules:
+        user = _applied(rule, parts, realm)
+        if user is None:
+            continue
+        if not user or NOT_SIMPLE.search(user):
+            raise NoUserName(f"a rule of {OPTION} makes {user!r} of it, which is no simple name")
+        return user.lower() if rule.case == "L" else user.upper() if rule.case == "U" else user
+    raise NoUserName(f"no rule of {OPTION} applies to it")
+
+
+def _applied(rule: Rule, parts: list[str], realm: str) -> str | None:
+    if rule.format is None:
+        return parts[1] if parts[0] == realm else None
+    if len(parts) - 1 != rule.parts:
+        return None
+    base = PARAMETER.sub(lambda found: parts[int(found[1])], rule.format)
+    if rule.match is not None and rule.match.fullmatch(base) is None:
+        return None
+    if rule.pattern is None:
+        return base
+    try:
+        return rule.pattern.sub(rule.replacement, base, count=0 if rule.is_global else 1)
+    except (re.error, IndexError) as error:
+        raise NoUserName(f"a rule of {OPTION} cannot be applied: {error}") from None
+
+
+def require_service(option: str, principal: str, service: str | None) -> KerberosName:
+    """A broker's own principal, which is SERVICE/HOST@REALM. Raises ConfigError."""
+    try:
+        name = parse_name(principal)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from None
+    if not name.service or not name.host:
+        raise ConfigError(f"{option}: principal={principal} is not like kafka/HOST@REALM")
+    if service is not None and service != name.service:
+        raise ConfigError(
+            f"sasl.kerberos.service.name={service}: the broker's principal is {principal}; both must name the same service"
+        )
+    return name

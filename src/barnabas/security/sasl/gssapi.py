@@ -1,0 +1,129 @@
+"""GSSAPI (RFC 4752): Kerberos tickets for the broker's own principal, whose key lies in a keytab.
+
+The client shows its ticket; then both agree on a security layer, of which Kafka knows none: TLS protects what follows.
+What a client asks to be besides (the authorization id) is ignored, as with Kafka; who it is, its ticket says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from barnabas.config.option import ConfigError
+from barnabas.extras import how_to_install
+from barnabas.security.kerberos_names import KerberosName, NoUserName, Rule, parse_name, user_of
+from barnabas.security.sasl import Outcome, SaslError, jaas
+
+log = logging.getLogger("barnabas.login")
+
+GSSAPI: Final = "GSSAPI"
+REFUSED: Final = (
+    "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
+)
+NO_LAYER: Final = 1
+"""The security layer that is offered: none."""
+OFFER: Final = bytes((NO_LAYER, 0, 0, 0))
+CHOICE_BYTES: Final = 4
+CONFIG_PROPERTY: Final = "java.security.krb5.conf"
+CONFIG_VARIABLE: Final = "KRB5_CONFIG"
+
+
+class Acceptor:
+    """The broker's own credentials: a principal with its keytab. Raises ConfigError where they are not there."""
+
+    def __init__(self, principal: str, keytab: str) -> None:
+        gssapi = _library()
+        file = jaas.property_named(CONFIG_PROPERTY)
+        if file is not None:
+            os.environ.setdefault(CONFIG_VARIABLE, file)
+        if not os.access(keytab, os.R_OK):
+            raise ConfigError(f"the keytab {keytab} cannot be read")
+        try:
+            kerberos = gssapi.MechType.kerberos
+            name = gssapi.Name(principal, gssapi.NameType.kerberos_principal)
+            self.name = parse_name(str(name.canonicalize(kerberos)))
+            self.credentials = gssapi.Credentials(
+                name=name, usage="accept", mechs=[kerberos], store={"keytab": f"FILE:{keytab}"}
+            )
+        except (gssapi.exceptions.GSSError, ValueError) as error:
+            raise ConfigError(
+                f"Kerberos has no credentials for {principal} in {keytab}: {_reason(error)}"
+            ) from None
+
+    def begin(self) -> Any:
+        """The context of one login."""
+        return _library().SecurityContext(usage="accept", creds=self.credentials)
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("gssapi")
+    except ImportError as error:
+        # The package may be there and Kerberos' own library not: then its import fails as well.
+        raise ConfigError(f"GSSAPI needs {how_to_install('kerberos')} ({error})") from None
+
+
+def _reason(error: Exception) -> str:
+    """What Kerberos says, in one line."""
+    text = " ".join(str(error).split())
+    _, _, detail = text.partition("Minor (")
+    return detail.partition("): ")[2] or text
+
+
+class Gssapi:
+    """See Exchange. Contexts step in threads: the library reads the keytab and keeps a file of tickets that were shown."""
+
+    def __init__(self, acceptor: Acceptor, rules: tuple[Rule, ...]) -> None:
+        self.claimed = ""
+        self._rules = rules
+        self._realm = acceptor.name.realm
+        self._context = acceptor.begin()
+        self._next: Callable[[bytes], Outcome] = self._accept
+
+    def step(self, token: bytes) -> Outcome | Awaitable[Outcome]:
+        return self._stepped(token)
+
+    async def _stepped(self, token: bytes) -> Outcome:
+        errors = _library().exceptions.GSSError
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, self._next, token)
+        except errors as error:
+            log.info("a ticket is refused", extra={"reason": _reason(error), "user": self.claimed})
+            raise SaslError(REFUSED) from None
+
+    def _accept(self, token: bytes) -> Outcome:
+        """The client's ticket, and further tokens of the Kerberos library."""
+        reply: bytes | None = self._context.step(token)
+        if not self._context.complete:
+            return Outcome(reply or b"")
+        self.claimed = str(self._context.initiator_name)
+        if not reply:
+            return self._offer(b"")
+        self._next = self._offer
+        return Outcome(reply)
+
+    def _offer(self, token: bytes) -> Outcome:
+        """The client has what it needs: say which security layers there are."""
+        if token:
+            raise SaslError("Invalid GSSAPI response: nothing was expected behind the ticket")
+        self._next = self._choose
+        return Outcome(self._context.wrap(OFFER, False).message)
+
+    def _choose(self, token: bytes) -> Outcome:
+        """The layer that the client has chosen, and whom it asks to be."""
+        choice: bytes = self._context.unwrap(token).message
+        if len(choice) < CHOICE_BYTES or choice[0] != NO_LAYER:
+            raise SaslError("Invalid GSSAPI response: the client wants a security layer, and none is offered")
+        return Outcome(b"", self._user())
+
+    def _user(self) -> str:
+        try:
+            name: KerberosName = parse_name(self.claimed)
+            return user_of(self._rules, name, self._realm)
+        except (ValueError, NoUserName) as error:
+            log.info("a ticket is refused", extra={"reason": str(error), "user": self.claimed})
+            raise SaslError(REFUSED) from None
