@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -332,6 +333,20 @@ def test_a_start_without_zookeeper_ends_with_one_line(tmp_path: Path) -> None:
     assert ended.stderr == (
         f"barnabas: {address}: no ZooKeeper server answered within 0.5 s; check zookeeper.connect\n"
     )
+
+
+def test_the_data_of_another_cluster_is_refused_with_one_line(zookeeper_address: str, tmp_path: Path) -> None:
+    (
+        tmp_path / "t-0"
+    ).mkdir()  # without a log it would be taken for a dir that was formatted for this cluster
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=theirs\nnode.id=1\n")
+    ended = start(tmp_path, zookeeper_connect=f"{zookeeper_address}/{tmp_path.name}")
+    assert ended.returncode == 1
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("barnabas:")]
+    assert re.fullmatch(
+        rf"barnabas: {tmp_path} belongs to cluster theirs, not to \S+; choose another log dir", line
+    )
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_second_broker_of_the_same_id_is_refused_with_one_line(

@@ -126,6 +126,14 @@ class Rounds:
             "move and kill": self.move_and_kill,
         }
 
+    def plan(self, rounds: int) -> list[str]:
+        """Which faults there will be: each kind as often as any other, in an order of chance."""
+        kinds = list(self.faults)
+        names: list[str] = []
+        while len(names) < rounds:
+            names += self.chance.sample(kinds, len(kinds))
+        return names[:rounds]
+
     def _pause(self, longest_s: float) -> float:
         seconds = self.chance.random() * longest_s
         time.sleep(seconds)
@@ -290,21 +298,29 @@ def test_nothing_acknowledged_is_lost(
     seed = request.config.getoption("--seed") or random.SystemRandom().randrange(1 << 30)
     chance = random.Random(seed)
     print(f"\nseed {seed}, folder {cluster.folder}", flush=True)
+    create_topic(cluster, TOPIC)
+    bring_faults(cluster, Rounds(cluster, own_zookeeper, chance), rounds)
+
+
+def create_topic(cluster: Cluster, name: str) -> None:
+    """Three replicas, two of which must be in sync."""
     options = {"min.insync.replicas": "2", "segment.bytes": "200000", "retention.ms": "-1"}
-    topic = NewTopic(TOPIC, PARTITIONS, 3, config=options)
     admin = cluster.admin()  # it must outlive its futures
-    admin.create_topics([topic])[TOPIC].result(60)
+    admin.create_topics([NewTopic(name, PARTITIONS, 3, config=options)])[name].result(60)
     until_well(cluster)
+
+
+def bring_faults(cluster: Cluster, faults: Rounds, rounds: int) -> None:
+    """Fault after fault under two writers and a reader. What was acknowledged is compared with what is stored after each."""
     writers = [Writer(cluster, name) for name in ("a", "b")]
     reader = Reader(cluster)
     for thread in (*writers, reader):
         thread.start()
-    faults = Rounds(cluster, own_zookeeper, chance)
     positions = dict.fromkeys(range(PARTITIONS), 0)
     stored: Counter[bytes] = Counter()
     checked: dict[tuple[int, int], bytes] = {}
-    for number in range(1, rounds + 1):
-        name = chance.choice(list(faults.faults))
+    table: dict[str, list[tuple[float, float]]] = {}
+    for number, name in enumerate(faults.plan(rounds), 1):
         begun_s = time.monotonic()
         for writer in writers:
             writer.gaps.clear()
@@ -325,7 +341,11 @@ def test_nothing_acknowledged_is_lost(
             f"{len(checked)} records",
             flush=True,
         )
+        table.setdefault(name, []).append((gap_s, well_s))
         judge(writers, checked, positions, stored)
+    for name, rows in table.items():
+        gap_s, well_s = (max(column) for column in zip(*rows, strict=True))
+        print(f"| {name} | {len(rows)} | {gap_s:.1f} s | {well_s:.1f} s |", flush=True)
     for thread in writers:
         thread.ends.set()
     for thread in writers:

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, TopicMetadata
 
 from tests.support.leftovers import shared
 from tests.support.process import BrokerProcess, free_port
-from tests.support.zookeeper import ZooKeeperServer
+from tests.support.zookeeper import Ensemble, ZooKeeperServer
 
 T = TypeVar("T")
 DEADLINE_S = 120
@@ -40,7 +40,7 @@ class Cluster:
     def __init__(
         self,
         folder: Path,
-        zookeeper: ZooKeeperServer,
+        zookeeper: ZooKeeperServer | Ensemble,
         brokers: int = 3,
         *,
         chroot: str = "/cluster",
@@ -48,13 +48,17 @@ class Cluster:
         racks: dict[int, str] | None = None,
         security_protocol: str = "PLAINTEXT",
         client: dict[str, str] | None = None,
+        places: dict[int, tuple[str, list[str]]] | None = None,
     ) -> None:
-        """client: what clients of the cluster need besides its addresses."""
+        """client: what clients of the cluster need besides its addresses. places: the address of each broker, and the words
+        before its command that start it there.
+        """
         self.folder = folder
         self.client = client or {}
         self.brokers: dict[int, BrokerProcess] = {}
         for broker_id in range(1, brokers + 1):
             port = free_port()
+            host, prefix = (places or {}).get(broker_id, ("127.0.0.1", []))
             texts = {
                 "broker.id": str(broker_id),
                 "zookeeper.connect": f"{zookeeper.address}{chroot}",
@@ -65,13 +69,17 @@ class Cluster:
                 "transaction.state.log.num.partitions": "5",
                 "transaction.state.log.replication.factor": str(min(brokers, 3)),
                 "transaction.state.log.min.isr": "1",
-                "listeners": f"{security_protocol}://127.0.0.1:{port}",
+                "share.coordinator.state.topic.num.partitions": "5",
+                "share.coordinator.state.topic.replication.factor": str(min(brokers, 3)),
+                "listeners": f"{security_protocol}://{host}:{port}",
                 "group.initial.rebalance.delay.ms": "0",
                 **(options or {}),
             }
             if racks:
                 texts["broker.rack"] = racks[broker_id]
-            self.brokers[broker_id] = BrokerProcess(folder / f"b{broker_id}", options=texts, port=port)
+            self.brokers[broker_id] = BrokerProcess(
+                folder / f"b{broker_id}", options=texts, port=port, host=host, prefix=prefix
+            )
 
     def start(self) -> Cluster:
         for broker in self.brokers.values():

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 READY_TIMEOUT_S = 120
@@ -51,18 +52,29 @@ class BrokerProcess:
     """One `barnabas start` on a free port, over a data directory that outlives restarts."""
 
     def __init__(
-        self, data_dir: Path, *, options: dict[str, str] | None = None, port: int | None = None
+        self,
+        data_dir: Path,
+        *,
+        options: dict[str, str] | None = None,
+        port: int | None = None,
+        environment: dict[str, str] | None = None,
+        host: str = "127.0.0.1",
+        prefix: Sequence[str] = (),
     ) -> None:
+        """environment: in place of this process's own. prefix: words before the command, which run it on another host."""
+        self.environment = environment
         self.data_dir = data_dir
         self.options = {**common_options(), **(options or {})}
         self.port = port or free_port()
+        self.host = host
+        self.prefix = list(prefix)
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_line = ""
         self.log_path = data_dir.parent / f"{data_dir.name}.log"
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -70,7 +82,7 @@ class BrokerProcess:
         return self.process.pid
 
     def start(self) -> BrokerProcess:
-        command = [sys.executable, "-m", "barnabas", "start"]
+        command = [*self.prefix, sys.executable, "-m", "barnabas", "start"]
         if "listeners" not in self.options:
             command += ["--listen", self.bootstrap]
         if "log.dirs" not in self.options:
@@ -79,7 +91,11 @@ class BrokerProcess:
             command += ["-o", f"{name}={value}"]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ}
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=self.environment or {**os.environ},
             )
         self._await_ready()
         return self

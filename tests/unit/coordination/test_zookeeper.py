@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -75,6 +77,45 @@ def test_a_port_that_accepts_and_is_silent_is_no_zookeeper_either() -> None:
         address = f"127.0.0.1:{silent.getsockname()[1]}/chroot"
         with pytest.raises(ConnectionLost, match="no ZooKeeper server answered"):
             asyncio.run(ZooKeeperTree.open(address, connect_timeout_s=0.5))
+
+
+def test_a_server_of_another_kind_is_no_zookeeper() -> None:
+    """A web server's port in zookeeper.connect, for instance: it answers, and hangs up."""
+    from barnabas.coordination.zookeeper import ZooKeeperTree
+
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        answers = threading.Thread(target=_answer_as_a_web_server, args=(other,), daemon=True)
+        answers.start()
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(ConnectionLost, match="no ZooKeeper server answered"):
+            asyncio.run(ZooKeeperTree.open(address, connect_timeout_s=1))
+        other.shutdown(socket.SHUT_RDWR)
+    answers.join(60)
+
+
+def _answer_as_a_web_server(server: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(1024)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+
+def test_a_chroot_of_several_steps_is_made(zookeeper_address: str) -> None:
+    from barnabas.coordination.zookeeper import ZooKeeperTree
+
+    async def scenario() -> None:
+        tree = await ZooKeeperTree.open(f"{zookeeper_address}/deep/er/down/")
+        await tree.create("/here", b"")
+        await tree.close()
+        whole = await ZooKeeperTree.open(zookeeper_address)
+        assert await whole.exists("/deep/er/down/here") is not None
+        await whole.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_server_that_stands_still_holds_no_call_up(own_zookeeper: ZooKeeperServer) -> None:
