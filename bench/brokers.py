@@ -188,6 +188,10 @@ class ApacheKafka(Broker):
 
     name = "kafka"
 
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.cluster_id = uuid.uuid4().hex[:22]
+
     @property
     def libs(self) -> Path:
         return CACHE / f"kafka-{KAFKA_VERSION}" / "libs"
@@ -200,13 +204,12 @@ class ApacheKafka(Broker):
         config = self.directory / "kafka.properties"
         config.write_text(self._properties())
         shutil.rmtree(self.data, ignore_errors=True)
-        cluster_id = uuid.uuid4().hex[:22]
         form = [
             *self._java("-Xmx256m"),
             "kafka.tools.StorageTool",
             "format",
             "-t",
-            cluster_id,
+            self.cluster_id,
             "-c",
             str(config),
         ]

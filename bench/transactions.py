@@ -1,6 +1,6 @@
 """Transactions: Barnabas beside Apache Kafka, and the exactly-once sink of pipelines beside the same sink without.
 
-    python -m bench.transactions [--quick] [--only brokers,sink]
+    python -m bench.transactions [--quick] [--only brokers,reading,sink]
 
 Both brokers run at a time and take turns, round by round, under the same clients (librdkafka). The sink copies a topic
 through a streaming query in micro-batches of 100,000 records. See README.md.
@@ -36,6 +36,8 @@ INTERVALS_S = (0.01, 0.1, 1.0)
 BATCH_ROWS = 100_000
 OURS, THEIRS = "barnabas", "kafka"
 WITH, WITHOUT = "exactly once", "at least once"
+COMMITTED, ALL = "read_committed", "read_uncommitted"
+READINGS = 4
 LOWER_IS_BETTER = ("ms",)
 NOTE = (
     "Medians over the rounds, in which both take turns; a ratio is the median of the rounds' own ratios (more than 1: the "
@@ -87,6 +89,7 @@ class Bench:
         self.brokers = brokers
         self.plan = plan
         self.samples = Samples()
+        self.read = Samples()
         self.made = 0
 
     def topic(self, broker: Broker, partitions: int = PARTITIONS) -> str:
@@ -113,7 +116,19 @@ class Bench:
         made.assign([ck.TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
         return made
 
-    def run(self) -> None:
+    def run(self, *, only_reading: bool = False) -> None:
+        """Every row, round by round; only_reading: what has been committed, read both ways."""
+        for number in range(self.plan.rounds):
+            turn = self.brokers if number % 2 == 0 else self.brokers[::-1]
+            for broker in turn:
+                self.reading(broker)
+            print(
+                f"[{number + 1}/{self.plan.rounds}]\n{aligned(self.read.table(COMMITTED, ALL))}", flush=True
+            )
+        if not only_reading:
+            self.writing()
+
+    def writing(self) -> None:
         jobs: list[tuple[str, Callable[[Broker], float]]] = [
             (f"{size:,} records in a transaction, commits/s", lambda b, size=size: self.commits(b, size))
             for size in SIZES
@@ -129,7 +144,6 @@ class Bench:
                 for broker in turn:
                     self.samples.add(row, broker.name, job(broker))
             for broker in turn:
-                self.reading(broker)
                 for interval_s in INTERVALS_S:
                     middle, late = self.pass_through(broker, interval_s)
                     row = f"copied, a commit every {interval_s * 1000:,.0f} ms"
@@ -195,14 +209,18 @@ class Bench:
             for number in range(100):
                 producer.produce(topic, RECORD, partition=number % PARTITIONS)
             producer.commit_transaction(60)
-        for isolation in ("read_uncommitted", "read_committed"):
+        for reading in range(2 * READINGS):
+            # Each way as often first as second; the first pair warms up.
+            isolation = (COMMITTED, ALL)[(reading + reading // 2) % 2]
             consumer = self.consumer(broker, topic, isolation)
             seen, began = 0, 0.0
             while seen < count:
                 found = consumer.consume(10_000, 1)
                 began = began or time.perf_counter()
                 seen += sum(m.error() is None for m in found)
-            self.samples.add(f"{isolation}, records/s", broker.name, count / (time.perf_counter() - began))
+            if reading >= 2:
+                rate = count / (time.perf_counter() - began)
+                self.read.add(f"{broker.name}, records/s", isolation, rate)
             consumer.close()
 
     def pass_through(self, broker: Broker, interval_s: float) -> tuple[float, float]:
@@ -322,7 +340,7 @@ def _copied(spark: Any, bootstrap: str, way: str, number: int, folder: Path) -> 
     }
 
 
-def measure_brokers(plan: Plan) -> Samples:
+def measure_brokers(plan: Plan, *, only_reading: bool) -> Bench:
     """Barnabas beside Apache Kafka, where that can be had."""
     with tempfile.TemporaryDirectory() as folder:
         running: list[Broker] = []
@@ -335,8 +353,8 @@ def measure_brokers(plan: Plan) -> Samples:
                 except Unavailable as reason:
                     print(f"without {kind.name}: {reason}", flush=True)
             bench = Bench(running, plan)
-            bench.run()
-            return bench.samples
+            bench.run(only_reading=only_reading)
+            return bench
         finally:
             for broker in running:
                 broker.stop()
@@ -345,7 +363,7 @@ def measure_brokers(plan: Plan) -> Samples:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
-    parser.add_argument("--only", default="brokers,sink", help="of: brokers, sink")
+    parser.add_argument("--only", default="brokers,sink", help="of: brokers, reading, sink")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     plan = QUICK if options.quick else Plan()
@@ -354,13 +372,20 @@ def main() -> int:
     kept: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     if "sink" in wanted:
         kept["sink"] = measure_sink(plan).rows
-    if "brokers" in wanted:
-        kept["brokers"] = measure_brokers(plan).rows
+    if "brokers" in wanted or "reading" in wanted:
+        bench = measure_brokers(plan, only_reading="brokers" not in wanted)
+        kept["reading"] = bench.read.rows
+        if bench.samples.rows:
+            kept["brokers"] = bench.samples.rows
     kept["machine"] = machine()
     options.out.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(kept, indent=1) + "\n")
     page = ["# Transactions", "", NOTE]
-    for name, pair in (("brokers", (OURS, THEIRS)), ("sink", (WITH, WITHOUT))):
+    for name, pair in (
+        ("brokers", (OURS, THEIRS)),
+        ("reading", (COMMITTED, ALL)),
+        ("sink", (WITH, WITHOUT)),
+    ):
         if name in kept:
             table = Samples(kept[name]).table(*pair)
             print(aligned(table))
