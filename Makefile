@@ -12,6 +12,10 @@ WORKERS ?= 4
 PYTEST = $(BIN)/python -m pytest
 PARALLEL = $(PYTEST) --numprocesses $(WORKERS)
 SEEDS ?= 10000
+CLUSTER_SEEDS ?= 60
+
+# Every broker and command that a test starts would compile its modules anew: three times the CPU time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run archive check format unit test sim soak bench bench-quick build clean
@@ -52,6 +56,7 @@ sim: $(READY) ## the simulation of a whole broker in SEEDS=10000 histories
 	$(PARALLEL) tests/sim/broker --seeds $(SEEDS) --timeout 0
 
 soak: $(READY) ## the tests that need minutes each: fault runs of real clients, one after another
+	$(PARALLEL) tests/sim/cluster --cluster-seeds $(CLUSTER_SEEDS) --timeout 3600
 	$(PYTEST) -m soak --timeout 3600
 
 bench: $(READY) ## measure against rivals; tables and plots in bench/results

@@ -30,6 +30,7 @@ def copy_and_truncate(log: Path) -> None:
     os.truncate(log, 0)
 
 
+@pytest.mark.soak
 @pytest.mark.skipif("BARNABAS_TEST_BOOTSTRAP" in os.environ, reason="restarts the broker")
 def test_real_log_writers_under_kills_and_restarts(own_broker: Callable[..., Any], tmp_path: Path) -> None:
     """Every line once, in order per file."""

@@ -240,6 +240,7 @@ def kill_driver(case: Case, place: str) -> None:
         process.wait()
 
 
+@soak
 def test_the_driver_is_killed_and_there_are_other_tasks(case):
     """The cheapest of the above: what was decided is committed, whatever the next run looks like."""
     kill_driver(case, "some committed")

@@ -44,6 +44,7 @@ query.trigger(availableNow=True).start().awaitTermination()
 """
 
 
+@pytest.mark.soak
 def test_killed_in_its_first_batch(bootstrap, client, new_topic, tmp_path):
     topic = new_topic(1)
     send(client, topic, [b"before"])

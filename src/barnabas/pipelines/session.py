@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-JVM_QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+JVM_LONG: Final = "-XX:+UseParallelGC -XX:-DontCompileHugeMethods"
+"""Spark makes one method of all steps of a pipeline. Java leaves a method of more than 8,000 bytes to its interpreter
+unless told otherwise, and the pipeline runs at a third of its speed."""
+JVM_QUICK: Final = f"-XX:TieredStopAtLevel=1 {JVM_LONG}"
 """For a run that ends by itself: the optimizing compiler would cost more than it gives."""
-JVM_LONG: Final = "-XX:+UseParallelGC"
 
 FILE_MANAGER: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
