@@ -95,6 +95,18 @@ def test_all_serve_and_each_has_its_rack(cluster: subprocess.Popen[str], folder:
     ]  # fmt: skip
 
 
+def test_each_broker_tells_the_same_addresses(cluster: subprocess.Popen[str], port: int) -> None:
+    """A client takes another name of a broker for a broker that moved: it reconnects, and sends again what was under way."""
+    from kafka import KafkaAdminClient
+
+    told = []
+    for number in range(3):
+        client = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port + number}")
+        told.append(sorted((row["host"], row["port"]) for row in client.describe_cluster()["brokers"]))
+        client.close()
+    assert told == [[("localhost", port), ("localhost", port + 1), ("localhost", port + 2)]] * 3
+
+
 def test_a_second_start_and_wrong_numbers_are_refused(
     cluster: subprocess.Popen[str], folder: Path, port: int
 ) -> None:

@@ -156,7 +156,8 @@ class BrokerServer:
             raise
         rack = self.config.get(broker_identity.BROKER_RACK)
         try:
-            await controller.register(services.endpoints.to_register(self.ports), rack)
+            announced = services.endpoints.to_register(self.ports, self.machine.address_towards)
+            await controller.register(announced, rack)
         except OSError as error:
             await self.stop()
             raise StartError(str(error)) from error

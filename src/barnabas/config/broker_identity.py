@@ -62,7 +62,8 @@ LISTENERS: Final = IDENTITY.strings(
 )
 ADVERTISED_LISTENERS: Final = IDENTITY.strings_or_null(
     "advertised.listeners",
-    "Addresses that clients are given. Without it each client is given the address that it connected to.",
+    "Addresses that clients are given. Without it a broker that stands alone gives each client the address that it "
+    "connected to, and brokers of a cluster give what listeners names.",
     check=listener_list,
     mark=WORKS,
 )

@@ -25,6 +25,16 @@ async def _connect_tcp(host: str, port: int, tls: ssl.SSLContext | None) -> Stre
     return await asyncio.open_connection(host, port, limit=READ_AHEAD_BYTES, ssl=tls, server_hostname=name)
 
 
+def _address_towards(host: str, port: int) -> str | None:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as sock:
+            sock.connect(address)  # of a datagram socket: looks the way up and sends nothing
+            return str(sock.getsockname()[0])
+    except OSError:
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """See the module."""
@@ -37,5 +47,7 @@ class Machine:
     """(family, kind) -> an unconnected socket to listen on."""
     connect: Callable[[str, int, ssl.SSLContext | None], Awaitable[Streams]] = _connect_tcp
     """(host, port, TLS or None) -> a connection to another process. Raises OSError."""
+    address_towards: Callable[[str, int], str | None] = _address_towards
+    """(host, port) -> the address of this machine from which another is reached; None when that cannot be told."""
     open_tree: Callable[[], Awaitable[Any]] | None = None
     """Opens a session with a metadata tree (coordination.tree) in place of the one that is configured."""

@@ -1,10 +1,18 @@
-"""The addresses of brokers as clients should use them."""
+"""The addresses of brokers as clients should use them.
+
+What is advertised goes before everything else. Without it a broker that stands alone tells each client the address that the
+client has connected to, which is right behind port forwarding, in containers and on laptops. Brokers of one cluster
+must agree on each other's addresses: a client that hears `localhost` of one and `127.0.0.1` of another takes that for a
+broker that has moved, drops its connection and sends again what was under way on it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.config import broker_identity
+from barnabas.config import broker_identity, broker_zookeeper
 from barnabas.cores.znode_layout import Endpoint as RegisteredEndpoint
 
 if TYPE_CHECKING:
@@ -13,6 +21,11 @@ if TYPE_CHECKING:
     from barnabas.broker.net.connection import Connection
     from barnabas.config.loader import BrokerConfig
     from barnabas.cores.znode_layout import Broker
+
+
+ZOOKEEPER_PORT: Final = 2181
+ALL_ADDRESSES: Final = frozenset(("", "0.0.0.0", "::"))
+"""Hosts of a listener that takes connections on every address of its machine."""
 
 
 class Endpoint(NamedTuple):
@@ -36,13 +49,19 @@ class Endpoints:
         self._node_id = node_id
         self._rack = config.get(broker_identity.BROKER_RACK)
         self._advertised = {listener.name: listener for listener in config.advertised_listeners}
+        self._on_all_addresses = {
+            listener.name for listener in config.listeners if listener.host in ALL_ADDRESSES
+        }
+        self._was_alone = True
+        """No other broker has been seen since the start; it stays in mind when the others die."""
 
     def own(self, connection: Connection) -> Endpoint:
-        """This broker's address for one peer: what is advertised, else the address that it connected to."""
-        advertised = self._advertised.get(connection.listener)
-        if advertised is not None:
-            return Endpoint(self._node_id, advertised.host, advertised.port, self._rack)
-        return Endpoint(self._node_id, connection.local_host, connection.local_port, self._rack)
+        """This broker's address for one peer."""
+        broker = self._brokers().get(self._node_id)
+        registered = None if broker is None else broker.endpoint(connection.listener)
+        if registered is None or self._tells_address_used(connection.listener):
+            return Endpoint(self._node_id, connection.local_host, connection.local_port, self._rack)
+        return Endpoint(self._node_id, registered.host, registered.port, self._rack)
 
     def of(self, broker_id: int, connection: Connection) -> Endpoint | None:
         """A broker's address for one peer, on the listener that it uses here; None for one that is not alive."""
@@ -52,7 +71,21 @@ class Endpoints:
         found = None if broker is None else broker.endpoint(connection.listener)
         if broker is None or found is None:
             return None
-        return Endpoint(broker_id, found.host, found.port, broker.rack)
+        host = connection.local_host if self._tells_address_used(connection.listener) else found.host
+        return Endpoint(broker_id, host, found.port, broker.rack)
+
+    def _tells_address_used(self, listener: str) -> bool:
+        """Whether a peer is told the host that it has connected to, for every broker of the cluster."""
+        brokers = self._brokers()
+        self._was_alone = self._was_alone and len(brokers) <= 1
+        if listener in self._advertised:
+            return False
+        if self._was_alone:
+            return True
+        # All on one machine, on all of its addresses: each of them leads to each broker.
+        found = (broker.endpoint(listener) for broker in brokers.values())
+        hosts = {endpoint.host for endpoint in found if endpoint is not None}
+        return listener in self._on_all_addresses and len(hosts) == 1
 
     def all(self, connection: Connection) -> list[Endpoint]:
         """Every live broker of the cluster, with its address for one peer."""
@@ -71,16 +104,26 @@ class Endpoints:
                 return endpoint.host, endpoint.port
         return None
 
-    def to_register(self, ports: Mapping[str, int]) -> list[RegisteredEndpoint]:
-        """What this broker announces to the cluster. ports: what its listeners are bound to."""
+    def to_register(
+        self, ports: Mapping[str, int], address_towards: Callable[[str, int], str | None]
+    ) -> list[RegisteredEndpoint]:
+        """What this broker announces to the cluster. ports: of its listeners; address_towards: as Machine's."""
         found = []
         for listener in self._config.listeners:
-            advertised = self._advertised.get(listener.name)
-            if advertised is not None:
-                host, port = advertised.host, advertised.port
-            else:
-                host, port = listener.host, ports[listener.name]
-            found.append(
-                RegisteredEndpoint(listener.name, host or "localhost", port, listener.security_protocol)
-            )
+            told = self._advertised.get(listener.name)
+            if told is None:
+                host = listener.host
+                if listener.name in self._on_all_addresses:
+                    host = host_of_this_machine(self._config, address_towards)
+                told = listener._replace(host=host, port=ports[listener.name])
+            found.append(RegisteredEndpoint(listener.name, told.host, told.port, listener.security_protocol))
         return found
+
+
+def host_of_this_machine(config: BrokerConfig, address_towards: Callable[[str, int], str | None]) -> str:
+    """What other brokers and clients call this machine where no option says it: the address from which it reaches
+    ZooKeeper, which the other brokers reach as well. localhost where everything is on one machine."""
+    first = re.split("[,/]", config.get(broker_zookeeper.ZOOKEEPER_CONNECT) or "", maxsplit=1)[0]
+    host, _, port = first.partition(":")
+    found = address_towards(host, int(port or ZOOKEEPER_PORT)) if host else None
+    return "localhost" if found is None or ipaddress.ip_address(found).is_loopback else found
