@@ -8,6 +8,7 @@ from typing import Final
 SHARED_BUFFER_BYTES: Final = 256 * 1024
 # Small slices are joined with what is around them, but no more than this is read from files at a time.
 SEND_BUFFER_BYTES: Final = 256 * 1024
+CIPHER_BUFFER_BYTES: Final = 64 * 1024
 
 
 class LargeBuffers:
@@ -46,9 +47,11 @@ class LargeBuffers:
 class Buffers:
     """Receive and send buffers of one loop. Each is borrowed for one read or write (docs/INVARIANTS.md)."""
 
-    __slots__ = ("large", "receive", "send")
+    __slots__ = ("cipher", "large", "receive", "send")
 
     def __init__(self) -> None:
         self.receive = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.send = memoryview(bytearray(SEND_BUFFER_BYTES))
+        self.cipher = memoryview(bytearray(CIPHER_BUFFER_BYTES))
+        """Where connections with TLS receive what is decrypted to `receive`."""
         self.large = LargeBuffers()

@@ -76,10 +76,10 @@ class Connection:
     """State of one accepted socket. Owned by its loop; never touched from another thread."""
 
     __slots__ = (
-        "_carry", "_closing", "_fd", "_large", "_large_bytes", "_loop", "_on_closed", "_out", "_paused", "_recv_into",
-        "_shared", "_slice_away", "_to_flush", "_transport", "_waiting", "_writer_armed", "api_versions", "client_id",
-        "client_software", "closed", "connected_s", "frame_bytes_max", "handler", "kept", "last_active_s", "listener",
-        "principal", "request_name", "rights", "sasl", "serial",
+        "_carry", "_closing", "_fd", "_large", "_large_bytes", "_loop", "_on_closed", "_out", "_paused", "_reads_soon",
+        "_recv_into", "_shared", "_slice_away", "_to_flush", "_transport", "_waiting", "_writer_armed", "api_versions",
+        "client_id", "client_software", "closed", "connected_s", "frame_bytes_max", "handler", "kept", "last_active_s",
+        "listener", "principal", "request_name", "rights", "sasl", "serial",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, listener: str, handler: FrameHandler, shared: Shared) -> None:
@@ -116,6 +116,7 @@ class Connection:
         self._out: deque[Part] = deque()
         self._closing: str | None = None
         self._paused = False
+        self._reads_soon = False
         self._waiting = False
         self._writer_armed = False
         self._slice_away = False
@@ -158,9 +159,16 @@ class Connection:
         """Read when the socket has bytes, and soon where a transport with a buffer of its own has some already."""
         self._loop.add_reader(self._fd, self.on_readable)
         if self._transport.has_pending:
+            self._read_soon()
+
+    def _read_soon(self) -> None:
+        """What waits in the transport is read when others had their turn."""
+        if not self._reads_soon:
+            self._reads_soon = True
             self._loop.call_soon(self._on_pending)
 
     def _on_pending(self) -> None:
+        self._reads_soon = False
         if not self.closed and not self._writer_armed and len(self._carry) < SHARED_BUFFER_BYTES:
             self.on_readable()
 
@@ -199,8 +207,8 @@ class Connection:
             return 0
         if not received:
             self.close(None)
-        elif received == len(buffer) and self._transport.has_pending:
-            self._loop.call_soon(self._on_pending)
+        elif self._transport.has_pending:
+            self._read_soon()
         return received
 
     def _read_while_waiting(self) -> None:

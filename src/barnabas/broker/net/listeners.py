@@ -13,13 +13,11 @@ from barnabas.broker.net.buffers import Buffers
 from barnabas.broker.net.congestion import spare_local_peer
 from barnabas.broker.net.connection import Connection, FrameHandler, Gate, Shared
 from barnabas.broker.net.senders import Senders
-from barnabas.broker.net.tls import Handshake, TlsTransport
+from barnabas.broker.net.tls import Handshake, Secured, TlsTransport
 from barnabas.broker.net.transports import PlainTransport, Transport
 from barnabas.storage.files import OPEN_FILES
 
 if TYPE_CHECKING:
-    import ssl
-
     from barnabas.broker.net.limits import ConnectionLimits
     from barnabas.broker.net.turn import Turn
     from barnabas.security.tls import TlsListener
@@ -262,7 +260,7 @@ class Listeners:
     def _begin_handshake(self, sock: socket.socket, name: str, tls: TlsListener) -> None:
         self._cut_stalled()
 
-        def done(handshake: Handshake, ready: ssl.SSLSocket | None, why: str) -> None:
+        def done(handshake: Handshake, ready: Secured | None, why: str) -> None:
             self._handshakes.pop(handshake, None)
             self.limits.closed(name, handshake.host)
             if ready is None:
@@ -272,9 +270,9 @@ class Listeners:
             try:
                 self._take_secured(ready, name, tls)
             except OSError:
-                ready.close()
+                ready.sock.close()
 
-        handshake = Handshake(sock, tls.context, self._loop, done)
+        handshake = Handshake(sock, tls.context, self._loop, self._shared.buffers.cipher, done)
         self._handshakes[handshake] = None
         self.limits.opened(name, handshake.host)
 
@@ -293,8 +291,8 @@ class Listeners:
                 f"the TLS handshake took over {HANDSHAKE_S_FAIR:.0f} s, and many others are unfinished"
             )
 
-    def _take_secured(self, sock: ssl.SSLSocket, name: str, tls: TlsListener) -> None:
-        certificate = sock.getpeercert(binary_form=True)
+    def _take_secured(self, secured: Secured, name: str, tls: TlsListener) -> None:
+        certificate = secured.tls.getpeercert(binary_form=True)
         try:
             principal = tls.principal(certificate)
         except Exception as error:
@@ -303,13 +301,13 @@ class Listeners:
             )
             principal = None
         if principal is None:
-            host = sock.getpeername()[0]
-            sock.close()
+            host = secured.sock.getpeername()[0]
+            secured.sock.close()
             self._note_refusal(
                 name, host, "no rule of ssl.principal.mapping.rules applies to its certificate"
             )
             return
-        self._open(TlsTransport(sock), name, principal)
+        self._open(TlsTransport(secured, self._shared.buffers.cipher), name, principal)
 
     def _note_refusal(self, name: str, host: str, why: str) -> None:
         """One line of the log for a handshake that failed; for a flood of them one line each second."""

@@ -1,8 +1,15 @@
 """Connections with TLS: the handshake before there is a connection, and the transport under it afterwards.
 
+OpenSSL never sees the socket. What the socket has is received in large pieces and put where OpenSSL reads its records;
+what it encrypts is sent from another such place. Left to itself it would make two system calls for each record, and
+librdkafka writes records of 300 bytes.
+
 A handshake is worked on by the loop as its bytes arrive, so that a peer that stalls holds nothing but its socket, and
 that for a bounded time. What a peer sends is looked at before OpenSSL sees it: a plain client on a TLS port is named
 as what it is.
+
+A peer that writes tiny records, or messages of TLS that carry no data, gets no longer turns than others: RECORDS_MAX and
+STEPS_MAX bound each.
 """
 
 from __future__ import annotations
@@ -12,8 +19,9 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
+from barnabas.broker.net.buffers import CIPHER_BUFFER_BYTES
 from barnabas.broker.net.transports import V4_IN_V6, Buffer
 from barnabas.storage.files import FileSlice
 from barnabas.wire.frame import HTTP_METHODS
@@ -21,7 +29,14 @@ from barnabas.wire.frame import HTTP_METHODS
 log = logging.getLogger("barnabas.listeners")
 
 HANDSHAKE_S_MAX: Final = 15.0
-SEND_STEP_BYTES: Final = 256 * 1024
+HANDSHAKE_STEP_BYTES: Final = 8 * 1024
+# What OpenSSL reads from and writes to keeps, as long as the connection lives, the size that it once had.
+SEND_STEP_BYTES: Final = 64 * 1024
+STEPS_MAX: Final = 4
+"""How often one turn of a connection receives, up to CIPHER_BUFFER_BYTES each time."""
+RECORDS_MAX: Final = 1024
+"""How many records it decrypts; some 3 ms."""
+UNSENT_BYTES_MAX: Final = 2 * SEND_STEP_BYTES
 HANDSHAKE_RECORD: Final = 0x16
 UNTRUSTED: Final = "the client does not trust this broker's certificate (its truststore, ssl.ca.location)"
 REASONS: Final = {
@@ -38,59 +53,159 @@ REASONS: Final = {
 }
 
 
+class Secured(NamedTuple):
+    """A socket whose handshake is done. unsent: what it has not taken yet of the handshake's end."""
+
+    sock: socket.socket
+    tls: ssl.SSLObject
+    incoming: ssl.MemoryBIO
+    outgoing: ssl.MemoryBIO
+    unsent: memoryview
+
+
 class TlsTransport:
     """A TCP socket with TLS on it; a `Transport` of net/transports.py."""
 
-    __slots__ = ("_sock", "fd", "local_host", "local_port", "peer", "sends_files")
+    __slots__ = (
+        "_cipher", "_ended", "_error", "_incoming", "_outgoing", "_sock", "_tls", "_unsent", "_unsent_plain_bytes", "fd",
+        "has_pending", "local_host", "local_port", "peer", "sends_files",
+    )  # fmt: skip
 
-    def __init__(self, sock: ssl.SSLSocket) -> None:
-        """Takes over a socket whose handshake is done. Raises OSError when the peer is gone already."""
-        peer, local = sock.getpeername(), sock.getsockname()
-        self._sock = sock
-        self.fd = sock.fileno()
+    def __init__(self, secured: Secured, cipher: memoryview) -> None:
+        """Takes the socket over. cipher: the loop's buffer to receive into. Raises OSError when the peer is gone."""
+        self._sock, self._tls, self._incoming, self._outgoing, self._unsent = secured
+        peer, local = self._sock.getpeername(), self._sock.getsockname()
+        self._cipher = cipher
+        self._unsent_plain_bytes = 0
+        """How many bytes of what the connection sends next are encrypted already, in `_unsent`."""
+        self._ended = False
+        self._error: OSError | None = None
+        self.fd = self._sock.fileno()
         self.peer = f"{peer[0]}:{peer[1]}"
         self.local_host: str = local[0].removeprefix(V4_IN_V6)
         self.local_port: int = local[1]
         self.sends_files = False
+        self.has_pending = self._incoming.pending > 0
 
-    @property
-    def has_pending(self) -> bool:
-        """Whether bytes are decrypted already and wait here: the socket does not become readable for them."""
-        return self._sock.pending() > 0
+    # --- reading -------------------------------------------------------------------------------------
 
     def recv_into(self, buffer: memoryview) -> int:
-        """As much as there is, up to the whole buffer; 0 at the peer's end."""
-        filled, size = 0, len(buffer)
-        while filled < size:
-            try:
-                received = self._sock.recv_into(buffer[filled:])
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                break
-            except OSError:
-                if filled:  # what came before is handled first; the error comes again
-                    return filled
+        """As much as there is, up to the whole buffer and to what one turn may take; 0 at the peer's end."""
+        if self._error is not None:
+            raise self._error
+        filled, records_left, steps_left = 0, RECORDS_MAX, STEPS_MAX
+        try:
+            while True:
+                if self.has_pending:
+                    filled, records_left = self._decrypt(buffer, filled, records_left)
+                    if self.has_pending:
+                        break
+                if not steps_left:
+                    break
+                steps_left -= 1
+                received = self._sock.recv_into(self._cipher)
+                if not received:
+                    return filled  # with something filled: the end is there next time too
+                self._incoming.write(self._cipher[:received])
+                self.has_pending = True
+                if received < CIPHER_BUFFER_BYTES:
+                    steps_left = 0  # the socket is empty, most likely
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self._say_why()
+            if not filled:
                 raise
-            if not received:
-                return filled
-            filled += received
-        if not filled:
+            self._error, self.has_pending = error, True  # what came before is handled first
+        if self._outgoing.pending:
+            self._speak()
+        if not filled and not self._ended:
             raise BlockingIOError
         return filled
+
+    def _decrypt(self, buffer: memoryview, filled: int, records_left: int) -> tuple[int, int]:
+        """Decrypt what was received, to buffer[filled:]; (filled, records left).
+
+        has_pending tells afterwards whether there may be more. Raises OSError for what is no TLS.
+        """
+        size, received_bytes, before = len(buffer), self._incoming.pending, filled
+        read, incoming = self._tls.read, self._incoming
+        try:
+            while filled < size and records_left:
+                wanted = size - filled
+                # SSLObject.read takes a buffer, and then returns a count; typeshed knows the other form alone.
+                got: int = read(wanted, buffer[filled:])  # type: ignore[assignment]
+                if not got:
+                    self._ended = True
+                    return filled, records_left
+                filled += got
+                records_left -= 1
+                if got < wanted and not incoming.pending:  # OpenSSL reads no further than the record's end
+                    self.has_pending = False
+                    return filled, records_left
+        except ssl.SSLWantReadError:
+            if filled == before and received_bytes >= CIPHER_BUFFER_BYTES:
+                raise ConnectionAbortedError(
+                    f"the peer sent {received_bytes} bytes of TLS messages that carry no data"
+                ) from None
+        self.has_pending = incoming.pending > 0 or self._tls.pending() > 0
+        return filled, records_left
+
+    def _speak(self) -> None:
+        """Send what TLS itself has to say (a key update, an alert), behind what the socket has not taken yet.
+
+        What the socket does not take goes with what the connection sends next: nobody waits for it.
+        """
+        self._unsent = memoryview(bytes(self._unsent) + self._outgoing.read())
+        if not self._push() and len(self._unsent) > UNSENT_BYTES_MAX:
+            raise ConnectionAbortedError("the peer makes TLS answer, and reads no answers")
+
+    def _say_why(self) -> None:
+        """The alert that tells the peer why its connection ends, as far as the socket takes it."""
+        try:
+            self._speak()
+        except OSError:
+            pass  # it is gone already
+
+    # --- writing -------------------------------------------------------------------------------------
 
     def send(self, data: Buffer, flags: int) -> int:
         """Encrypt and send; the count of bytes of `data` that have left.
 
-        What OpenSSL has begun to send must come again the same: the connection keeps the rest in its order.
+        Bytes that are encrypted but that the socket has not taken whole do not count, and must come again the same: the
+        connection keeps the rest in its order. They are not encrypted again.
         """
         view, sent = memoryview(data), 0
+        if self._unsent or self._unsent_plain_bytes:
+            if not self._push():
+                raise BlockingIOError
+            sent, self._unsent_plain_bytes = self._unsent_plain_bytes, 0
+            assert sent <= len(view), "what was begun to be sent comes again"
         while sent < len(view):
+            encrypted, end = sent, min(sent + SEND_STEP_BYTES, len(view))
+            while encrypted < end:
+                encrypted += self._tls.write(view[encrypted:end])  # one record
+            cipher = self._outgoing.read()
             try:
-                sent += self._sock.send(view[sent : sent + SEND_STEP_BYTES])
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                left = self._sock.send(cipher, flags)
+            except (BlockingIOError, InterruptedError):
+                left = 0
+            if left < len(cipher):
+                self._unsent, self._unsent_plain_bytes = memoryview(cipher)[left:], end - sent
                 break
+            sent = end
         if not sent and len(view):
             raise BlockingIOError
         return sent
+
+    def _push(self) -> bool:
+        """Send what is encrypted already; whether all of it has left."""
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self._sock.send(self._unsent) :]
+        except (BlockingIOError, InterruptedError):
+            return False
+        return True
 
     def send_file(self, part: FileSlice) -> int:
         raise AssertionError("records pass through this process to be encrypted: sends_files is False")
@@ -98,9 +213,10 @@ class TlsTransport:
     def close(self) -> None:
         """Tell the peer that this is the end, as far as the socket takes it, and close."""
         try:
-            self._sock.unwrap()
+            self._tls.unwrap()
         except (OSError, ValueError):
             pass  # the peer's own farewell is not waited for
+        self._say_why()
         try:
             self._sock.close()
         except OSError:
@@ -108,19 +224,23 @@ class TlsTransport:
 
 
 class Handshake:
-    """One accepted socket that has not finished its handshake. `done(socket, None)` or `done(None, why it failed)`.
+    """One accepted socket that has not finished its handshake: `done(self, secured, "")` or `done(self, None, why)`.
 
     why: empty for a peer that went away without a word, as port scans and health checks do.
     """
 
-    __slots__ = ("_context", "_done", "_loop", "_sock", "_timer", "_tls", "_writes", "begun_s", "host")
+    __slots__ = (
+        "_cipher", "_context", "_done", "_incoming", "_loop", "_outgoing", "_sock", "_timer", "_tls", "_unsent", "_writes",
+        "begun_s", "host",
+    )  # fmt: skip
 
     def __init__(
         self,
         sock: socket.socket,
         context: ssl.SSLContext,
         loop: asyncio.AbstractEventLoop,
-        done: Callable[[Handshake, ssl.SSLSocket | None, str], None],
+        cipher: memoryview,
+        done: Callable[[Handshake, Secured | None, str], None],
     ) -> None:
         """Takes the (non-blocking) socket over. Raises OSError when its peer is gone already."""
         self.host: str = sock.getpeername()[0]
@@ -128,8 +248,11 @@ class Handshake:
         self.begun_s = loop.time()
         self._context = context
         self._loop = loop
+        self._cipher = cipher[:HANDSHAKE_STEP_BYTES]
         self._done = done
-        self._tls: ssl.SSLSocket | None = None
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls: ssl.SSLObject | None = None
+        self._unsent = memoryview(b"")
         self._writes = False
         loop.add_reader(sock.fileno(), self._step)
         self._timer = loop.call_later(
@@ -139,14 +262,13 @@ class Handshake:
     def _step(self) -> None:
         """The socket is readable or writable: go on as far as that leads."""
         try:
-            if self._tls is None and not self._begin():
+            if not self._send() or not self._receive():
                 return
             assert self._tls is not None
             self._tls.do_handshake()
+            self._send()
         except ssl.SSLWantReadError:
-            self._watch(writes=False)
-        except ssl.SSLWantWriteError:
-            self._watch(writes=True)
+            self._go_on()
         except ssl.SSLCertVerificationError as error:
             self.cut(f"{REASONS['CERTIFICATE_VERIFY_FAILED']}: {error.verify_message}")
         except ssl.SSLError as error:
@@ -158,51 +280,71 @@ class Handshake:
             log.exception("a TLS handshake met a bug", extra={"peer": self.host})
             self.cut("")
         else:
-            tls = self._tls
             self._end()
-            self._done(self, tls, "")
+            secured = Secured(self._sock, self._tls, self._incoming, self._outgoing, self._unsent)
+            self._done(self, secured, "")
 
-    def _begin(self) -> bool:
-        """Look at the first byte; whether it begins a handshake, which the TLS socket takes over then."""
+    def _go_on(self) -> None:
+        """OpenSSL waits for the peer, which may wait for what OpenSSL has just said."""
         try:
-            head = self._sock.recv(4, socket.MSG_PEEK)
-        except BlockingIOError:
-            return False
-        if not head:
+            self._send()
+        except OSError:
             self.cut("")
+
+    def _receive(self) -> bool:
+        """Receive a piece for OpenSSL; False where there is none, or none that OpenSSL is to see."""
+        try:
+            received = self._sock.recv_into(self._cipher)
+        except (BlockingIOError, InterruptedError):
             return False
-        if head[0] != HANDSHAKE_RECORD:
-            self.cut(f"{what_came(head)}, and the listener speaks TLS (the client's security.protocol)")
+        if not received:
+            self.cut("" if self._tls is None else REASONS["UNEXPECTED_EOF_WHILE_READING"])
             return False
-        self._loop.remove_reader(self._sock.fileno())
-        self._tls = self._context.wrap_socket(
-            self._sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
-        )
-        self._loop.add_reader(self._tls.fileno(), self._step)
+        if self._tls is None:
+            if self._cipher[0] != HANDSHAKE_RECORD:
+                came = what_came(bytes(self._cipher[: min(received, 4)]))
+                self.cut(f"{came}, and the listener speaks TLS (the client's security.protocol)")
+                return False
+            self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._incoming.write(self._cipher[:received])
         return True
 
-    def _watch(self, *, writes: bool) -> None:
-        if writes == self._writes:
-            return
-        self._writes = writes
-        assert self._tls is not None
-        fd = self._tls.fileno()
-        if writes:
-            self._loop.add_writer(fd, self._step)
-        else:
-            self._loop.remove_writer(fd)
+    def _send(self) -> bool:
+        """Send what OpenSSL has to say; whether the socket has taken all of it. Raises OSError when the peer is gone."""
+        if self._outgoing.pending:
+            self._unsent = memoryview(bytes(self._unsent) + self._outgoing.read())
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self._sock.send(self._unsent) :]
+        except (BlockingIOError, InterruptedError):
+            pass
+        writes = bool(self._unsent)
+        if writes != self._writes:  # a peer that does not read is not read from either
+            self._writes = writes
+            fd = self._sock.fileno()
+            if writes:
+                self._loop.remove_reader(fd)
+                self._loop.add_writer(fd, self._step)
+            else:
+                self._loop.remove_writer(fd)
+                self._loop.add_reader(fd, self._step)
+        return not writes
 
     def _end(self) -> None:
         self._timer.cancel()
-        fd = (self._tls or self._sock).fileno()
+        fd = self._sock.fileno()
         if fd >= 0:
             self._loop.remove_reader(fd)
             self._loop.remove_writer(fd)
 
     def cut(self, why: str) -> None:
-        """Close; `done` learns why."""
+        """Close; `done` learns why, and the peer by an alert where OpenSSL has one."""
+        try:
+            self._send()
+        except OSError:
+            pass  # the peer has gone
         self._end()
-        (self._tls or self._sock).close()
+        self._sock.close()
         self._done(self, None, why)
 
 

@@ -41,7 +41,7 @@ class Transport(Protocol):
 
     @property
     def has_pending(self) -> bool:
-        """Whether received bytes wait in the transport, for which the socket does not become readable."""
+        """Whether bytes may wait in the transport, for which the socket does not become readable."""
 
     def send_file(self, part: FileSlice) -> int:
         """Send the beginning of a slice straight from its file; the count of bytes that left."""
@@ -53,7 +53,9 @@ class Transport(Protocol):
 class PlainTransport:
     """A TCP socket without encryption: its own methods are the transport's, so a call costs nothing more."""
 
-    __slots__ = ("_sock", "fd", "local_host", "local_port", "peer", "recv_into", "send", "sends_files")
+    __slots__ = (
+        "_sock", "fd", "has_pending", "local_host", "local_port", "peer", "recv_into", "send", "sends_files",
+    )  # fmt: skip
 
     def __init__(self, sock: socket.socket) -> None:
         """Takes `sock` over. Raises OSError when the peer is gone already."""
@@ -67,10 +69,7 @@ class PlainTransport:
         self.recv_into: Callable[[memoryview], int] = sock.recv_into
         self.send: Callable[[Buffer, int], int] = sock.send
         self.sends_files = True
-
-    @property
-    def has_pending(self) -> bool:
-        return False
+        self.has_pending = False
 
     def send_file(self, part: FileSlice) -> int:
         return part.send_to(self.fd)
