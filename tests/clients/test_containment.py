@@ -185,6 +185,7 @@ class BrokenTransport:
     """Takes nothing to send."""
 
     sends_files = True
+    has_pending = False
 
     def __init__(self, transport: Any) -> None:
         self.fd = transport.fd
