@@ -13,7 +13,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.net.peers import PeerLost
 from barnabas.config import broker_security
@@ -23,7 +23,6 @@ from barnabas.cores.cluster_image import NO_LEADER
 from barnabas.records.batch import Record, build_batch
 from barnabas.storage.errors import StorageError
 from barnabas.wire.errors import ApiError, ErrorCode
-from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 if TYPE_CHECKING:
     from barnabas.broker.cluster.controller import Controller
@@ -43,9 +42,6 @@ LINGER_S: Final = 0.1
 RETRY_S: Final = 1.0
 RETRY_S_MAX: Final = 30.0
 STOP_S_MAX: Final = 5.0
-SEND_TIMEOUT_S: Final = 10.0
-PRODUCE_VERSION: Final = 9
-"""The last one but a few: it names topics, which the newest ones do not."""
 ACKS_LEADER: Final = 1
 
 
@@ -203,22 +199,8 @@ class AuditTopic:
         ]
         if not elsewhere:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"no partition of {self._name} has a leader")
-        await self._send(*elsewhere[turn % len(elsewhere)], batch)
-
-    async def _send(self, index: int, leader: int, batch: bytes) -> None:
-        """Append on another broker. Raises PeerLost, ApiError."""
-        data = PartitionProduceData(index=index, records=memoryview(batch))
-        request = ProduceRequest(
-            acks=ACKS_LEADER,
-            timeout_ms=int(SEND_TIMEOUT_S * 1000),
-            topic_data=[TopicProduceData(name=self._name, partition_data=[data])],
-        )
-        answer: Any = await self._peers.call(leader, request, PRODUCE_VERSION, SEND_TIMEOUT_S)
-        for topic in answer.responses:
-            for row in topic.partition_responses:
-                if row.error_code:
-                    code = ErrorCode(row.error_code)
-                    raise ApiError(code, f"broker {leader} refuses it: {row.error_message or code.name}")
+        index, leader = elsewhere[turn % len(elsewhere)]
+        await self._peers.append(leader, self._name, index, batch, ACKS_LEADER)
 
 
 def _records(events: Sequence[Event], broker: int) -> list[Record]:

@@ -22,9 +22,15 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from barnabas.config.option import ConfigError
 from barnabas.security.sasl.client import ClientLogin, LoginRefused
-from barnabas.wire.errors import ErrorCode
+from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.header import decode_response_header, encode_request_parts
 from barnabas.wire.messages import response_class
+from barnabas.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.wire.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.wire.primitives import WireError
@@ -47,7 +53,9 @@ HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 2
 RENEWED_AT: Final = 0.8
 """The part of a login's lifetime after which it is renewed."""
-
+APPEND_VERSION: Final = 9
+"""Of Produce: the last one but a few, since it names topics, which the newest ones do not."""
+APPEND_TIMEOUT_S: Final = 10.0
 
 LOGIN_APIS: Final = frozenset((SaslHandshakeRequest.API_KEY, SaslAuthenticateRequest.API_KEY))
 
@@ -301,6 +309,20 @@ class Peers:
             else:
                 connection = kept[1]
         return await connection.call(request, version, timeout_s)
+
+    async def append(self, broker: int, topic: str, index: int, batch: bytes, acks: int) -> None:
+        """Append a batch to a partition that another broker leads. Raises ApiError with its answer, PeerLost."""
+        rows = [PartitionProduceData(index=index, records=memoryview(batch))]
+        request = ProduceRequest(
+            acks=acks,
+            timeout_ms=int(APPEND_TIMEOUT_S * 1000),
+            topic_data=[TopicProduceData(name=topic, partition_data=rows)],
+        )
+        answer: ProduceResponse = await self.call(broker, request, APPEND_VERSION, APPEND_TIMEOUT_S)
+        for row in (row for topic_row in answer.responses for row in topic_row.partition_responses):
+            if row.error_code:
+                code = ErrorCode(row.error_code)
+                raise ApiError(code, f"broker {broker} refuses it: {row.error_message or code.name}")
 
     def close(self) -> None:
         """Close all connections."""

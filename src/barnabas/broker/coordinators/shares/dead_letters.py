@@ -23,7 +23,6 @@ from barnabas.cores.group.share.partition import DeadLetter, ShareChange
 from barnabas.records.batch import BatchHeader, CorruptBatch, Record, batches, build_batch, records_of
 from barnabas.records.units import Offset
 from barnabas.wire.errors import ApiError, ErrorCode
-from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 if TYPE_CHECKING:
     from barnabas.broker.cluster.controller import Controller
@@ -39,8 +38,8 @@ ALLOWED_BY_TOPIC: Final = "errors.deadletterqueue.group.enable"
 COPY_BYTES_MAX: Final = 1 << 20
 """How much of the source log is read for copies at a time."""
 
-PRODUCE_VERSION: Final = 9
-SEND_TIMEOUT_S: Final = 10.0
+ACKS_ALL: Final = -1
+COMMIT_TIMEOUT_MS: Final = 10_000
 TRY_S: Final = 10.0
 """How long letters are tried while their partition has no leader, or has another one than before."""
 PAUSE_S: Final = 0.1
@@ -179,25 +178,14 @@ class DeadLetters:
             target = self._partitions.require_leader(name, index)
             data = memoryview(bytearray(batch))
             appended = target.append(data, acks_all=True, zstd_allowed=True, schemas_checked=True)
-            await all_ready([appended], int(SEND_TIMEOUT_S * 1000))
+            await all_ready([appended], COMMIT_TIMEOUT_MS)
             if appended.error is not None:
                 raise appended.error
             return
-        rows = [PartitionProduceData(index=index, records=batch)]
-        request = ProduceRequest(
-            acks=-1,
-            timeout_ms=int(SEND_TIMEOUT_S * 1000),
-            topic_data=[TopicProduceData(name=name, partition_data=rows)],
-        )
         try:
-            answer = await self._peers.call(known.leader, request, PRODUCE_VERSION, SEND_TIMEOUT_S)
+            await self._peers.append(known.leader, name, index, batch, ACKS_ALL)
         except PeerLost as error:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from error
-        for topic in answer.responses:
-            for row in topic.partition_responses:
-                if row.error_code:
-                    code = ErrorCode(row.error_code)
-                    raise ApiError(code, row.error_message or code.name)
 
     def _batches(self, queue: SharePartition, name: str, letters: Sequence[DeadLetter]) -> list[bytes]:
         originals = self._originals(queue, letters) if queue.options.copy_dead_letters else {}
