@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -267,3 +269,21 @@ class ApacheKafka(Broker):
 
 
 ALL: tuple[type[Broker], ...] = (Barnabas, Tansu, ApacheKafka)
+
+
+@contextmanager
+def running(kinds: Sequence[Callable[[Path], Broker]], folder: Path) -> Iterator[list[Broker]]:
+    """Those that can be had, started over `folder`; the others are named with the reason."""
+    started: list[Broker] = []
+    try:
+        for kind in kinds:
+            try:
+                broker = kind(folder)
+                broker.start()
+                started.append(broker)
+            except Unavailable as reason:
+                print(f"without {getattr(kind, 'name', kind)}: {reason}", flush=True)
+        yield started
+    finally:
+        for broker in started:
+            broker.stop()

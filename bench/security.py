@@ -27,7 +27,7 @@ from typing import Any
 
 from barnabas.security.authority import Authority
 from bench import load
-from bench.brokers import ApacheKafka, Barnabas, Broker, Unavailable, free_port
+from bench.brokers import ApacheKafka, Barnabas, free_port, running
 from bench.report import aligned, machine, markdown
 from bench.requests import BenchError, Wire, filled_batch, frame, produce_request, text
 from bench.transactions import Samples
@@ -380,23 +380,6 @@ def measure_connections(brokers: list[Any], rounds: int, pace: Pace) -> Samples:
 # --- all of it ------------------------------------------------------------------------------------------------------
 
 
-def with_both(folder: Path, work: Callable[[list[Any]], None]) -> None:
-    """Ours beside Apache Kafka, where that can be had."""
-    running: list[Broker] = []
-    try:
-        for kind in (SecuredBarnabas, SecuredKafka):
-            try:
-                broker = kind(folder)
-                broker.start()
-                running.append(broker)
-            except Unavailable as reason:
-                print(f"without {kind.name}: {reason}", flush=True)
-        work(running)
-    finally:
-        for broker in running:
-            broker.stop()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
@@ -412,15 +395,12 @@ def main() -> int:
         folder = Path(name)
         if "rules" in wanted:
             kept["rules"] = measure_rules(rounds, pace, folder).rows
-
-        def work(brokers: list[Any]) -> None:
-            if "connections" in wanted:
-                kept["connections"] = measure_connections(brokers, rounds, pace).rows
-            if "tls" in wanted:
-                kept["tls"] = measure_tls(brokers, rounds, pace).rows
-
         if {"tls", "connections"} & set(wanted):
-            with_both(folder, work)
+            with running((SecuredBarnabas, SecuredKafka), folder) as brokers:
+                if "connections" in wanted:
+                    kept["connections"] = measure_connections(brokers, rounds, pace).rows
+                if "tls" in wanted:
+                    kept["tls"] = measure_tls(brokers, rounds, pace).rows
     kept["machine"] = machine()
     options.out.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(kept, indent=1) + "\n")

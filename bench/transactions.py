@@ -23,7 +23,7 @@ import confluent_kafka as ck  # type: ignore[import-untyped]
 import pyarrow as pa
 
 from barnabas.client.blocking import BlockingClient, NewTopic
-from bench.brokers import ApacheKafka, Barnabas, Broker, Unavailable
+from bench.brokers import ApacheKafka, Barnabas, Broker, running
 from bench.report import aligned, machine, markdown
 
 RESULTS = Path(__file__).parent / "results"
@@ -342,22 +342,13 @@ def _copied(spark: Any, bootstrap: str, way: str, number: int, folder: Path) -> 
 
 def measure_brokers(plan: Plan, *, only_reading: bool) -> Bench:
     """Barnabas beside Apache Kafka, where that can be had."""
-    with tempfile.TemporaryDirectory() as folder:
-        running: list[Broker] = []
-        try:
-            for kind in (Barnabas, ApacheKafka):
-                try:
-                    broker = kind(Path(folder))
-                    broker.start()
-                    running.append(broker)
-                except Unavailable as reason:
-                    print(f"without {kind.name}: {reason}", flush=True)
-            bench = Bench(running, plan)
-            bench.run(only_reading=only_reading)
-            return bench
-        finally:
-            for broker in running:
-                broker.stop()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running((Barnabas, ApacheKafka), Path(folder)) as brokers,
+    ):
+        bench = Bench(brokers, plan)
+        bench.run(only_reading=only_reading)
+        return bench
 
 
 def main() -> int:
