@@ -20,6 +20,7 @@ from barnabas.runtime.watchdog import SLOW_TURN_MS, Watchdog
 from barnabas.runtime.workers import Workers, call_when_input_ends
 
 if TYPE_CHECKING:
+    from barnabas.client.urls import Address
     from barnabas.config.loader import BrokerConfig
 
 log = logging.getLogger("barnabas.main")
@@ -37,12 +38,12 @@ class Companion(Protocol):
     def stop(self) -> None:
         """Returns once they have ended."""
 
-    def registry_url(self) -> str | None:
+    def registry(self) -> Address | None:
         """Where the schema registry among them answers, once they have started."""
 
 
-MakeCompanion = Callable[[str], Companion]
-"""From the address at which the broker answers in plain text."""
+MakeCompanion = Callable[[Callable[[str], str]], Companion]
+"""From what tells the broker's address by the security protocol that is wanted there; that may raise StartError."""
 
 
 def run(
@@ -135,10 +136,10 @@ async def _serve(
     try:
         await workers.start()
         if companion is not None:
-            made = companion(broker.plain_address())
+            made = await asyncio.to_thread(companion, broker.address_for_services)
             await asyncio.to_thread(made.start)
             beside = made
-            registry = made.registry_url()
+            registry = made.registry()
             if registry is not None:
                 broker.services.schema_checks.use(registry)
     except Exception as error:

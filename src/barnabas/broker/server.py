@@ -424,14 +424,16 @@ class BrokerServer:
             if row.error_code and row.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise ApiError(ErrorCode(row.error_code), row.error_message or "")
 
-    def plain_address(self) -> str:
-        """Where services in this process reach the broker. Raises StartError without a PLAINTEXT listener."""
+    def address_for_services(self, protocol: str) -> str:
+        """Where services in this process reach the broker. Raises StartError without a listener of this protocol."""
         for listener in self.config.listeners:
-            if listener.security_protocol == "PLAINTEXT":
+            if listener.security_protocol == protocol:
                 host = listener.host or "127.0.0.1"
                 return _address("127.0.0.1" if host in ("0.0.0.0", "::") else host, self.ports[listener.name])
         raise StartError(
-            "services of --with need a listener with PLAINTEXT; add one, or run `barnabas registry start`"
+            f"services of --with connect to a listener with {protocol}, and the broker has none; name a file of client "
+            "properties with which they connect: --services-client FILE, for example DIR/clients/USER/librdkafka.properties "
+            "of `barnabas security init DIR --user USER`"
         )
 
     def _on_topics_deleted(self, topics: frozenset[str]) -> None:

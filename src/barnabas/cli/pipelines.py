@@ -13,12 +13,12 @@ from urllib.parse import quote, urlsplit
 
 import typer
 
+from barnabas.cli.access import Access, check_openness
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
 from barnabas.cli.options import AsJson
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.runner import example, new_app
 from barnabas.cli.services import (
-    Access,
     Audience,
     Issuer,
     Jwks,
@@ -28,7 +28,6 @@ from barnabas.cli.services import (
     TlsClientCa,
     TlsKey,
     UsersFile,
-    check_openness,
 )
 from barnabas.client.urls import login_of, without_login
 from barnabas.extras import how_to_install

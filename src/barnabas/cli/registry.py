@@ -7,12 +7,12 @@ from typing import Annotated, Final
 
 import typer
 
+from barnabas.cli.access import Access
 from barnabas.cli.connection import target
 from barnabas.cli.errors import UsageError
 from barnabas.cli.options import Bootstrap, Properties
 from barnabas.cli.runner import example, new_app
 from barnabas.cli.services import (
-    Access,
     Audience,
     BodyMb,
     Cors,

@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 import typer
 
+from barnabas.cli.access import Access
 from barnabas.cli.connection import connect, target
 from barnabas.cli.errors import EXIT_OK, CliError, UsageError
 from barnabas.cli.options import AsJson, AsJsonAlready, Bootstrap, Properties
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.runner import example, new_app
 from barnabas.cli.services import (
-    Access,
     Audience,
     BodyMb,
     Issuer,

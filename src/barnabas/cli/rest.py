@@ -6,12 +6,12 @@ from typing import Annotated, Final
 
 import typer
 
+from barnabas.cli.access import Access
 from barnabas.cli.connection import target
 from barnabas.cli.errors import UsageError
 from barnabas.cli.options import Bootstrap, Properties
 from barnabas.cli.runner import example, new_app
 from barnabas.cli.services import (
-    Access,
     Audience,
     BodyMb,
     Cors,
@@ -29,6 +29,7 @@ from barnabas.cli.services import (
     serve,
     services_extra,
 )
+from barnabas.client.urls import Address
 
 app = new_app("Serve topics over HTTP, as Confluent's REST Proxy does.")
 
@@ -102,7 +103,11 @@ def start(
     where, found = target(bootstrap, properties)
     server = make_server(
         RestOptions(
-            {**found, "bootstrap.servers": where}, lambda: registry, advertise, consumers_max, consumer_idle_s
+            {**found, "bootstrap.servers": where},
+            lambda: None if registry is None else Address(registry),
+            advertise,
+            consumers_max,
+            consumer_idle_s,
         ),
         http_options(listen, body_mb, timeout_s, access, cors),
     )

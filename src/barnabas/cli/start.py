@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
-from barnabas.cli.start_services import add_options, check_services, companion_of, registry_option
+from barnabas.cli.start_services import add_options, companion_of, registry_option
 
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
@@ -180,7 +180,7 @@ def main(arguments: Sequence[str]) -> int:
         return leave.code if isinstance(leave.code, int) else EXIT_OK
     try:
         overrides = overrides_from(options)
-        check_services(options)
+        companion = companion_of(options)
     except ValueError as error:
         print(f"barnabas start: {error}", file=sys.stderr)
         # What cannot be read is no mistake in the words of the command.
@@ -208,9 +208,7 @@ def main(arguments: Sequence[str]) -> int:
             return EXIT_USAGE
     settings = LogSettings(options.log_level, options.log_file, options.log_format)
     try:
-        code: int = run(
-            config, settings, workers=workers, is_worker=options.worker, companion=companion_of(options)
-        )
+        code: int = run(config, settings, workers=workers, is_worker=options.worker, companion=companion)
     except OSError as error:
         if options.log_file is None or error.filename != str(options.log_file.absolute()):
             raise

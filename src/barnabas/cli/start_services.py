@@ -5,15 +5,26 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from barnabas.cli.access import ACCESS, INSIDE_USER, OPEN_HELP, Access, check_openness
+from barnabas.cli.errors import UsageError
+
 if TYPE_CHECKING:
+    import ssl
+
     from barnabas.broker.main import Companion
-    from barnabas.http.server import HttpServer
+    from barnabas.client.urls import Address
+    from barnabas.http.server import HttpOptions, HttpServer
 
 SERVICES: Final = ("registry", "rest", "reporting")
 PORTS: Final = {"registry": 8081, "rest": 8082, "reporting": 8086}
+PREFIX: Final = "--services-"
+NOT_GIVEN: Final = "secure"
+"""What the services have with the broker: its --secure is theirs."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -33,10 +44,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             help=f"where {name} answers; default 127.0.0.1:{port}",
         )
     parser.add_argument(
-        "--services-open",
-        action="store_true",
-        help="serve other machines, without TLS and a login",
+        f"{PREFIX}client",
+        type=Path,
+        metavar="FILE",
+        help="properties with which the services connect to the broker (librdkafka's names); default: without a login",
     )
+    for word, option in ACCESS.items():
+        if word != NOT_GIVEN:
+            kind = Path if option.is_file else str
+            parser.add_argument(
+                f"{PREFIX}{word}", type=kind, metavar=option.metavar, help=f"of the services: {option.help}"
+            )
+    parser.add_argument(f"{PREFIX}open", action="store_true", help=f"of the services: {OPEN_HELP}")
     parser.add_argument(
         "--schema-registry",
         metavar="URL",
@@ -51,95 +70,146 @@ def service_names(options: argparse.Namespace) -> list[str]:
     return [name for name in SERVICES if name in given]
 
 
-def check_services(options: argparse.Namespace) -> None:
-    """Raises ValueError for a service of --with that is not known or not installed."""
+def access_of(options: argparse.Namespace) -> Access:
+    """TLS and users of the services."""
+    given = {
+        word.replace("-", "_"): getattr(options, f"services_{word}".replace("-", "_"))
+        for word in ACCESS
+        if word != NOT_GIVEN
+    }
+    secure = None if options.secure is None else options.secure.expanduser().absolute()
+    return Access(**given, secure=secure, is_open=options.services_open, prefix=PREFIX, is_inside=True)
+
+
+def companion_of(options: argparse.Namespace) -> Callable[[Callable[[str], str]], Companion] | None:
+    """What makes the services of --with, from the addresses at which the broker answers; None without any.
+
+    Raises ValueError for a service that is not known or not installed, and for what its options cannot mean.
+    """
     names = [name.strip() for name in options.services.split(",") if name.strip()]
     for name in names:
         if name not in SERVICES:
             raise ValueError(f"--with {name!r} is not one of {', '.join(SERVICES)}")
-    if not names:
-        return
+    if not names or options.worker:
+        return None
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         from barnabas.extras import how_to_install
 
         raise ValueError(
             f"--with needs an extra that is not installed; install it with {how_to_install('services')}"
         )
-    from barnabas.http.listening import ServiceError, parse_listen
-    from barnabas.security.openness import is_loopback
-
-    for name in names:
-        listen: str = getattr(options, f"{name}_listen")
-        try:
-            host, _ = parse_listen(listen)
-        except ServiceError as error:
-            raise ValueError(str(error).replace("--listen", f"--{name}-listen")) from None
-        if not is_loopback(host) and not options.services_open:
-            raise ValueError(
-                f"--{name}-listen {listen} is reached from other machines, without TLS and a login; run "
-                f"`barnabas {name} start --secure DIR` beside the broker, or say --services-open if that is meant"
-            )
-
-
-def companion_of(options: argparse.Namespace) -> Callable[[str], Companion] | None:
-    """What makes the services of --with, from the address at which the broker answers; None without any."""
-    if not options.services.strip() or options.worker:
-        return None
-
-    def make(bootstrap: str) -> Companion:
-        from barnabas.http.server import ServerThread
-
-        names = service_names(options)
-        servers: dict[str, HttpServer] = {}
-        if "registry" in names:
-            servers["registry"] = _registry(options, bootstrap)
-        if "rest" in names:
-            servers["rest"] = _rest(options, bootstrap, servers.get("registry"))
-        if "reporting" in names:
-            servers["reporting"] = _reporting(options, bootstrap)
-        return ServerThread(list(servers.values()), servers.get("registry"))
-
-    return make
+    try:
+        made = Made(options)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return made.companion
 
 
 def registry_option(options: argparse.Namespace) -> dict[str, str]:
-    """Where the broker's other workers find the registry of --with; nothing where its port is chosen at the start."""
+    """Where the broker's other workers find the registry of --with.
+
+    Nothing where its port is chosen at the start, or where it wants a login, which is this process's own.
+    """
     address: str = options.registry_listen
     if "registry" not in service_names(options) or address.endswith(":0"):
+        return {}
+    access = access_of(options)
+    if access.tls() is not None or access.has_users:
         return {}
     host, _, port = address.rpartition(":")
     host = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host
     return {"confluent.schema.registry.url": f"http://{host}:{port}"}
 
 
-def _registry(options: argparse.Namespace, bootstrap: str) -> HttpServer:
-    from barnabas.client.options import ClientOptions, parse_bootstrap
-    from barnabas.http.server import HttpOptions
+def client_properties(file: Path | None) -> dict[str, str]:
+    """How the services connect to the broker. Raises UsageError."""
+    if file is None:
+        return {}
+    from barnabas.config.option import ConfigError
+    from barnabas.config.properties import parse_properties
+
+    try:
+        found = {name: text for name, text, _ in parse_properties(file.expanduser().read_text())}
+    except OSError as error:
+        raise UsageError(f"{PREFIX}client: cannot read {file}: {error.strerror}") from None
+    except (UnicodeDecodeError, ConfigError) as error:
+        raise UsageError(f"{PREFIX}client: cannot read {file}: {error}") from None
+    found.pop("bootstrap.servers", None)  # this broker
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """One service. http: how it is offered."""
+
+    name: str
+    http: HttpOptions
+
+
+class Made:
+    """The services of one command line, checked as far as that goes before the broker runs. Raises UsageError."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        from barnabas.http.server import HttpOptions
+
+        self._given_registry: str | None = options.schema_registry
+        self._client = client_properties(options.services_client)
+        access = access_of(options)
+        tls, users = access.tls(), access.authenticate()
+        self._context = access.within()
+        self._peers = access.peers()
+        self._login = f"{INSIDE_USER}:{access.inside_password()}@" if users is not None else ""
+        self._offered = []
+        for name in service_names(options):
+            listen: str = getattr(options, f"{name}_listen")
+            check_openness(listen, access, tls, has_login=users is not None, option=f"--{name}-listen")
+            self._offered.append(_Offered(name, HttpOptions(listen, tls=tls, authenticate=users)))
+        self._registry: HttpServer | None = None
+
+    def companion(self, address_of: Callable[[str], str]) -> Companion:
+        """See MakeCompanion. Raises ClientError."""
+        from barnabas.http.server import ServerThread
+
+        client = dict(self._client)
+        client["bootstrap.servers"] = address_of(client.get("security.protocol", "PLAINTEXT").upper())
+        servers = []
+        for offered in self._offered:
+            server = self._server(offered, client)
+            servers.append(server)
+            if offered.name == "registry":
+                self._registry = server
+        return ServerThread(servers, self._inside_registry)
+
+    def _inside_registry(self) -> Address | None:
+        """Where the registry of this process answers; it starts first."""
+        from barnabas.client.urls import Address
+
+        if self._registry is None:
+            return None
+        scheme, _, rest = self._registry.url.partition("://")
+        return Address(f"{scheme}://{self._login}{rest}", self._context)
+
+    def _rest_registry(self) -> Address | None:
+        from barnabas.client.urls import Address
+
+        return Address(self._given_registry) if self._given_registry else self._inside_registry()
+
+    def _server(self, offered: _Offered, client: dict[str, str]) -> HttpServer:
+        if offered.name == "registry":
+            return _registry(client, offered.http, self._peers)
+        if offered.name == "rest":
+            from barnabas.proxy import main as rest
+
+            return rest.make_server(rest.RestOptions(client, self._rest_registry), offered.http)
+        from barnabas.proxy.reporting import main as reporting
+
+        return reporting.make_server(reporting.ReportingOptions(client), offered.http)
+
+
+def _registry(client: dict[str, str], http: HttpOptions, peers: ssl.SSLContext | None) -> HttpServer:
+    from barnabas.client.options import ClientOptions
     from barnabas.registry.main import make_server
     from barnabas.registry.service import RegistryOptions
 
-    client = ClientOptions(parse_bootstrap(bootstrap), client_id="registry", deadline_s=20.0)
-    return make_server(RegistryOptions(client), HttpOptions(options.registry_listen))
-
-
-def _rest(options: argparse.Namespace, bootstrap: str, beside: HttpServer | None) -> HttpServer:
-    """beside: the registry in the same process, which starts first."""
-    from barnabas.http.server import HttpOptions
-    from barnabas.proxy.main import RestOptions, make_server
-
-    def registry() -> str | None:
-        given: str | None = options.schema_registry
-        return given or (beside.url if beside is not None else None)
-
-    return make_server(
-        RestOptions({"bootstrap.servers": bootstrap}, registry), HttpOptions(options.rest_listen)
-    )
-
-
-def _reporting(options: argparse.Namespace, bootstrap: str) -> HttpServer:
-    from barnabas.http.server import HttpOptions
-    from barnabas.proxy.reporting.main import ReportingOptions, make_server
-
-    return make_server(
-        ReportingOptions({"bootstrap.servers": bootstrap}), HttpOptions(options.reporting_listen)
-    )
+    options = replace(ClientOptions.from_kafka({"client.id": "registry", **client}), deadline_s=20.0)
+    return make_server(RegistryOptions(options, peers=peers), http)

@@ -16,10 +16,13 @@ import struct
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from barnabas.client.urls import login_of, without_login
+from barnabas.client.urls import Address, connect, login_of, without_login
+
+if TYPE_CHECKING:
+    import ssl
 
 MAGIC: Final = 0
 HEAD: Final = struct.Struct(">bI")
@@ -106,15 +109,23 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def request(
-    url: str, method: str, path: str, body: Any = None, *, timeout_s: float = TIMEOUT_S, tries: int = 1
+    url: str,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    tries: int = 1,
+    context: ssl.SSLContext | None = None,
 ) -> Any:
     """A registry's answer. url: http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]. Raises RegistryError.
 
-    tries: how often it is asked while it does not answer or is busy.
+    tries: how often it is asked while it does not answer or is busy. context: how it is trusted, where not by the
+    system's authorities.
     """
     for left in range(tries - 1, -1, -1):
         try:
-            status, raw = _exchange(url, method, path, body, timeout_s)
+            status, raw = _exchange(Address(url, context), method, path, body, timeout_s)
         except (OSError, http.client.HTTPException) as error:
             if not left:
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -126,7 +137,8 @@ def request(
     raise AssertionError("tries is at least 1")
 
 
-def _exchange(url: str, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
+def _exchange(address: Address, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
+    url = address.url
     parts = urlsplit(url if "://" in url else f"http://{url}")
     try:
         port = parts.port
@@ -136,8 +148,7 @@ def _exchange(url: str, method: str, path: str, body: Any, timeout_s: float) -> 
         raise BadAddress(
             f"{without_login(url)!r} is not the address of a registry, for example http://localhost:8081"
         )
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, port, timeout=timeout_s)
+    connection = connect(parts, address.context, timeout_s)
     headers = {"Content-Type": MEDIA_TYPE, **login_of(parts)}
     try:
         data = None if body is None else json.dumps(body).encode()

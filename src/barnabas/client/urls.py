@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import base64
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, unquote
+
+if TYPE_CHECKING:
+    import http.client
+    import ssl
+
+
+class Address(NamedTuple):
+    """Where a service answers. context: how it is trusted; None for the system's authorities."""
+
+    url: str
+    context: ssl.SSLContext | None = None
 
 
 def login_of(parts: SplitResult) -> dict[str, str]:
@@ -12,6 +24,18 @@ def login_of(parts: SplitResult) -> dict[str, str]:
         return {}
     user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
+
+
+def connect(
+    parts: SplitResult, context: ssl.SSLContext | None, timeout_s: float
+) -> http.client.HTTPConnection:
+    """A connection to where an address points; it is opened by the first request."""
+    import http.client  # a broker's start does without
+
+    host = parts.hostname or "localhost"
+    if parts.scheme == "https":
+        return http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=context)
+    return http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
 
 
 def without_login(url: str) -> str:

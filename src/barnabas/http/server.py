@@ -26,6 +26,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from barnabas.client.urls import Address
 from barnabas.http.connection import LimitedConnection
 from barnabas.http.errors import ErrorShape
 from barnabas.http.guard import Authenticate, Guard, Limits
@@ -257,8 +258,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 class ServerThread:
     """Servers on a loop of their own in a thread, beside a broker that keeps its loop to itself."""
 
-    def __init__(self, servers: Sequence[HttpServer], registry: HttpServer | None = None) -> None:
-        """registry: which of them is the schema registry."""
+    def __init__(
+        self, servers: Sequence[HttpServer], registry: Callable[[], Address | None] = lambda: None
+    ) -> None:
+        """registry: where the schema registry among them answers, once it has started."""
         self.servers = servers
         self._registry = registry
         self._ended = asyncio.Event()
@@ -281,9 +284,9 @@ class ServerThread:
                 self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
 
-    def registry_url(self) -> str | None:
+    def registry(self) -> Address | None:
         """Where the registry among them answers, once they have started."""
-        return self._registry.url if self._registry is not None else None
+        return self._registry()
 
     def _run(self) -> None:
         try:

@@ -142,11 +142,17 @@ class Tokens:
 
 
 class Users:
-    """What a service takes as HttpOptions.authenticate. At least one of both is given."""
+    """What a service takes as HttpOptions.authenticate. At least one of file and tokens is given.
 
-    def __init__(self, file: UserFile | None, tokens: Tokens | None) -> None:
+    inside: user and password of whoever else runs in this process; made for it when it starts, and written nowhere.
+    """
+
+    def __init__(
+        self, file: UserFile | None, tokens: Tokens | None, inside: tuple[str, str] | None = None
+    ) -> None:
         self._file = file
         self._tokens = tokens
+        self._inside = None if inside is None else f"{inside[0]}:{inside[1]}".encode()
         schemes = (['Basic realm="barnabas", charset="UTF-8"'] if file else []) + (
             ["Bearer"] if tokens else []
         )
@@ -159,8 +165,8 @@ class Users:
             return None
         scheme, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         user = None
-        if scheme.lower() == "basic" and self._file is not None:
-            user = await self._basic(self._file, text.strip())
+        if scheme.lower() == "basic":
+            user = await self._basic(text.strip())
         elif scheme.lower() == "bearer" and self._tokens is not None:
             user = await self._tokens.user_of(text.strip())
         if user is None:
@@ -171,13 +177,16 @@ class Users:
             raise HttpError(401, why, headers={"www-authenticate": self._challenge})
         return user
 
-    @staticmethod
-    async def _basic(file: UserFile, text: str) -> str | None:
+    async def _basic(self, text: str) -> str | None:
         try:
-            user, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
+            login = base64.b64decode(text, validate=True)
+            user, colon, password = login.decode().partition(":")
         except (binascii.Error, ValueError):
             return None
-        if not colon or not user:
+        if self._inside is not None and hmac.compare_digest(login, self._inside):
+            return user
+        file = self._file
+        if not colon or not user or file is None:
             return None
         file.refresh()
         if file.knows(user, password) or await asyncio.to_thread(file.check, user, password):

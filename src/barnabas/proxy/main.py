@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
+from barnabas.client.urls import Address
 from barnabas.http import openapi
 from barnabas.http.errors import HttpError
 from barnabas.http.listening import ServiceError
@@ -43,7 +44,7 @@ class RestOptions:
     """
 
     properties: Mapping[str, Any]
-    registry: Callable[[], str | None] = lambda: None
+    registry: Callable[[], Address | None] = lambda: None
     advertise: str | None = None
     instances_max: int = INSTANCES_MAX
     idle_s: float = IDLE_S

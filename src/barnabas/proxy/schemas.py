@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
-from barnabas.client.urls import login_of, without_login
+from barnabas.client.urls import Address, connect, login_of, without_login
 from barnabas.http.errors import HttpError
 from barnabas.proxy.errors import INVALID_SCHEMA, KAFKA_ERROR
 from barnabas.proxy.formats import AVRO, JSONSCHEMA, PROTOBUF, Codec, make_codec
@@ -58,8 +58,9 @@ class Refused(Exception):
 class Schemas:
     """A registry by its URL; None where there is none. To be used in one event loop."""
 
-    def __init__(self, url: str | None) -> None:
-        self.url = url
+    def __init__(self, address: Address | None) -> None:
+        self.url = None if address is None else address.url
+        self._context = None if address is None else address.context
         self._threads = ThreadPoolExecutor(THREADS, "rest schemas")
         self._kept: OrderedDict[tuple[Any, ...], tuple[float, Known | Refused]] = OrderedDict()
 
@@ -175,8 +176,7 @@ class Schemas:
         """Raises Refused, OSError, HTTPException."""
         assert self.url is not None
         parts = urlsplit(self.url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(parts.hostname or "localhost", parts.port, timeout=TIMEOUT_S)
+        connection = connect(parts, self._context, TIMEOUT_S)
         data = None if body is None else json.dumps(body).encode()
         try:
             headers = {"Content-Type": "application/vnd.schemaregistry.v1+json", **login_of(parts)}

@@ -156,12 +156,15 @@ class Registry:
         task.add_done_callback(self._tasks.discard)
 
     async def _announce(self) -> None:
+        said = ""
         while self._elected_own and not self.writing:
             try:
                 async with self._lock:
                     await self._begin_writing()
             except (ClientError, Fenced) as error:
-                log.warning("writing cannot begin", extra={"reason": str(error)})
+                if str(error) != said:
+                    said = str(error)
+                    log.warning("writing cannot begin; it is tried again", extra={"reason": said})
                 await asyncio.sleep(RETRY_S)
         async with self._changed:
             self._changed.notify_all()

@@ -21,6 +21,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from barnabas.broker.partitions.batch_checks import RecordsRefused
+from barnabas.client.urls import Address
 from barnabas.config import broker_schemas
 from barnabas.records.batch import CODEC_MASK, CorruptBatch, check_batch, records_block
 from barnabas.records.walk import records_naming, schemas_named
@@ -108,7 +109,9 @@ class SchemaChecks:
         self._clock = clock
         self._conversions = conversions
         user = config.get(broker_schemas.SCHEMA_REGISTRY_USER)
-        self.urls = tuple(_with_user(url, user) for url in config.get(broker_schemas.SCHEMA_REGISTRY_URL))
+        self.registries = tuple(
+            Address(_with_user(url, user)) for url in config.get(broker_schemas.SCHEMA_REGISTRY_URL)
+        )
         """Empty where there is no registry."""
         self._known: OrderedDict[Reference, Known] = OrderedDict()
         self._asking: dict[Reference, asyncio.Future[Known]] = {}
@@ -116,9 +119,9 @@ class SchemaChecks:
         self._failure = ""
         self._failed_until_ms = 0.0
 
-    def use(self, url: str) -> None:
-        """Ask the registry at `url`, unless the configuration names one."""
-        self.urls = self.urls or (url,)
+    def use(self, registry: Address) -> None:
+        """Ask this registry, unless the configuration names one."""
+        self.registries = self.registries or (registry,)
 
     async def check(self, partition: Partition, records: memoryview) -> None:
         """Raises RecordsRefused where a record names no schema of its subject, and ApiError where that cannot be found out.
@@ -189,7 +192,7 @@ class SchemaChecks:
         asking = self._asking.get(reference)
         if asking is not None:
             return asking
-        if not self.urls:
+        if not self.registries:
             raise ApiError(
                 ErrorCode.INVALID_CONFIG,
                 "the topic asks for its schemas to be checked, and confluent.schema.registry.url of the broker is not set",
@@ -210,7 +213,7 @@ class SchemaChecks:
 
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.run_in_executor(threads, _look_up, self.urls, reference)
+            found = await loop.run_in_executor(threads, _look_up, self.registries, reference)
         except RegistryError as error:
             self._failure = str(error)
             self._failed_until_ms = self._clock.monotonic_ms() + PAUSE_MS
@@ -275,44 +278,44 @@ def _with_user(url: str, user: str | None) -> str:
 # --- in a thread ------------------------------------------------------------------------------------------
 
 
-def _look_up(urls: tuple[str, ...], reference: Reference) -> Known:
+def _look_up(registries: tuple[Address, ...], reference: Reference) -> Known:
     """Asks one registry after the other until one answers. Raises RegistryError."""
     from barnabas.client.registry import RegistryError
 
     failure: RegistryError | None = None
-    for url in urls:
+    for registry in registries:
         try:
-            return _look_up_at(url, reference)
+            return _look_up_at(registry, reference)
         except RegistryError as error:
             failure = error
     assert failure is not None, "there is a registry"
     raise failure
 
 
-def _look_up_at(url: str, reference: Reference) -> Known:
+def _look_up_at(registry: Address, reference: Reference) -> Known:
     from barnabas.registry.formats.names import record_names
 
     if isinstance(reference, bytes):
-        owners = _ask_for(url, f"/schemas/guids/{UUID(bytes=reference)}/ids") or ()
+        owners = _ask_for(registry, f"/schemas/guids/{UUID(bytes=reference)}/ids") or ()
         # Subjects of other contexts may be called as those of the default one.
         ids = [int(row["id"]) for row in owners if row["context"] == DEFAULT_CONTEXT]
         if not ids:
             return NOT_THERE
         reference = ids[0]
-    places = _ask_for(url, f"/schemas/ids/{reference}/versions")
+    places = _ask_for(registry, f"/schemas/ids/{reference}/versions")
     if not places:
         return NOT_THERE
-    schema = _ask_for(url, f"/schemas/ids/{reference}") or {}
+    schema = _ask_for(registry, f"/schemas/ids/{reference}") or {}
     names = record_names(str(schema.get("schemaType") or "AVRO"), str(schema.get("schema") or ""))
     return Known(frozenset(str(row["subject"]) for row in places), names, 0.0)
 
 
-def _ask_for(url: str, path: str) -> Any:
+def _ask_for(registry: Address, path: str) -> Any:
     """None for what the registry does not have. Raises RegistryError."""
     from barnabas.client.registry import NoRegistry, RegistryError, request
 
     try:
-        answer = request(url, "GET", path, timeout_s=ANSWER_S)
+        answer = request(registry.url, "GET", path, timeout_s=ANSWER_S, context=registry.context)
     except NoRegistry:
         raise
     except RegistryError as error:

@@ -1,0 +1,197 @@
+"""TLS and users of everything that serves HTTP: the options, declared once, and what they stand for.
+
+`barnabas registry start` and its like have them as they are (cli/services.py); `barnabas start --with` has them with
+`services-` before their names (cli/start_services.py).
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.cli.errors import UsageError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from barnabas.http.listening import TlsFiles
+    from barnabas.http.users import Users
+
+
+class AccessOption(NamedTuple):
+    """One option. is_file: its value is a path."""
+
+    metavar: str
+    help: str
+    is_file: bool = True
+
+
+ACCESS: Final = {
+    "secure": AccessOption("DIR", "Certificate and users of the folder that `barnabas security init` made."),
+    "tls-cert": AccessOption("FILE", "Serve HTTPS with this certificate (PEM)."),
+    "tls-key": AccessOption("FILE", "Its key (PEM); default: in the same file."),
+    "tls-client-ca": AccessOption("FILE", "Clients must show a certificate of this authority (PEM)."),
+    "users": AccessOption(
+        "FILE", "Who may log in: the brokers' scram.users.file, lines USER.SCRAM-SHA-512=..."
+    ),
+    "jwks": AccessOption(
+        "URL", "Who may log in: bearers of tokens that these keys have signed (https or file).", is_file=False
+    ),
+    "issuer": AccessOption("NAME", "The issuer that tokens must name.", is_file=False),
+    "audience": AccessOption("NAME", "The audience that tokens must name.", is_file=False),
+}
+"""By the name on the command line; fields of Access have underscores."""
+OPEN_HELP: Final = "Serve other machines although there is no TLS or no login."
+KEY_PASSWORD: Final = "BARNABAS_TLS_KEY_PASSWORD"
+INSIDE_USER: Final = "in-process"
+INSIDE_PASSWORD: Final = secrets.token_urlsafe(32)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the options below say of TLS and users. key_password: of the environment, which is not seen in `ps`."""
+
+    secure: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    users: Path | None = None
+    jwks: str | None = None
+    issuer: str | None = None
+    audience: str | None = None
+    is_open: bool = False
+    prefix: str = "--"
+    """How the options begin on this command line, for messages."""
+    is_inside: bool = False
+    """Whether services of one process log in to each other."""
+
+    def tls(self) -> TlsFiles | None:
+        """The certificate to serve with; None for plain HTTP. Raises UsageError."""
+        from barnabas.http.listening import TlsFiles
+
+        certificate = self.tls_cert
+        if certificate is None:
+            if self.tls_key is not None or (self.tls_client_ca is not None and self.secure is None):
+                p = self.prefix
+                raise UsageError(f"{p}tls-key and {p}tls-client-ca need {p}tls-cert")
+            if self.secure is None:
+                return None
+            certificate = self._of_folder("broker.pem")
+        key = self.tls_key or certificate
+        # Without a password OpenSSL would ask for one on the terminal: a wrong one gives an error instead.
+        password = os.environ.get(KEY_PASSWORD) or "none"
+        client_ca = None if self.tls_client_ca is None else str(self.tls_client_ca)
+        return TlsFiles(str(certificate), str(key), password, client_ca)
+
+    @property
+    def has_users(self) -> bool:
+        """Whether a login is asked for."""
+        return any((self.secure, self.users, self.jwks))
+
+    def authenticate(self) -> Users | None:
+        """Who may use the service; None for everybody. Raises UsageError."""
+        file = self.users or (self._of_folder("users.properties") if self.secure is not None else None)
+        if self.jwks is None and (self.issuer or self.audience):
+            p = self.prefix
+            raise UsageError(f"{p}issuer and {p}audience need {p}jwks")
+        if file is None and self.jwks is None:
+            return None
+        from barnabas.config.option import ConfigError
+        from barnabas.http.users import Tokens, UserFile, Users
+        from barnabas.security.folder import FolderError
+
+        try:
+            tokens = None if self.jwks is None else Tokens(self.jwks, self.issuer, self.audience)
+            inside = (INSIDE_USER, self.inside_password()) if self.is_inside else None
+            return Users(None if file is None else UserFile(file), tokens, inside)
+        except (FolderError, ConfigError) as error:
+            raise UsageError(str(error)) from None
+
+    def peers(self) -> ssl.SSLContext | None:
+        """How an instance trusts others that were started with the same options; None for the system's authorities."""
+        tls = self.tls()
+        if tls is None:
+            return None
+        import ssl
+
+        authority = None if self.secure is None else self._of_folder("ca.pem")
+        try:
+            context = ssl.create_default_context(cafile=authority)
+            context.load_cert_chain(tls.certificate_file, tls.key_file, tls.key_password)
+        except OSError as error:
+            raise _unusable(tls, error) from None
+        return context
+
+    def inside_password(self) -> str:
+        """With which services of one process log in to each other, and those of processes that share a private key.
+
+        Registries hand requests on with their login. Raises UsageError.
+        """
+        tls = self.tls()
+        if tls is None:
+            return INSIDE_PASSWORD
+        try:
+            key = Path(tls.key_file).read_bytes()
+        except OSError as error:
+            raise _unusable(tls, error) from None
+        return hmac.digest(key, b"services of one process", "sha256").hex()
+
+    def within(self) -> ssl.SSLContext | None:
+        """How services of this process trust each other: by the very certificate. None for plain HTTP. Raises UsageError."""
+        tls = self.tls()
+        if tls is None:
+            return None
+        import ssl
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False  # whatever names it is for, nobody else has its key
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        try:
+            context.load_verify_locations(tls.certificate_file)
+            context.load_cert_chain(tls.certificate_file, tls.key_file, tls.key_password)
+        except OSError as error:
+            raise _unusable(tls, error) from None
+        return context
+
+    def _of_folder(self, name: str) -> Path:
+        assert self.secure is not None
+        file = self.secure / name
+        if not file.is_file():
+            raise UsageError(
+                f"{self.secure} has no {name}; make the folder with: barnabas security init {self.secure}"
+            )
+        return file
+
+
+def _unusable(tls: TlsFiles, error: OSError) -> UsageError:
+    return UsageError(f"TLS files cannot be loaded ({tls.certificate_file}): {error}")
+
+
+def check_openness(
+    listen: str, access: Access, tls: TlsFiles | None, *, has_login: bool, option: str = "--listen"
+) -> None:
+    """Raises UsageError for an address that other machines reach, without TLS or a login, unless --open allows it.
+
+    option: the one that names the address.
+    """
+    from barnabas.http.listening import ServiceError, parse_listen
+    from barnabas.security.openness import is_loopback
+
+    try:
+        host, _ = parse_listen(listen)
+    except ServiceError as error:
+        raise UsageError(str(error).replace("--listen", option)) from None
+    if access.is_open or is_loopback(host):
+        return
+    has_login = has_login or (tls is not None and tls.client_ca_file is not None)
+    missing = [word for word, there in (("TLS", tls is not None), ("a login", has_login)) if not there]
+    if missing:
+        p = access.prefix
+        raise UsageError(
+            f"{option} {listen} is reached from other machines, without {' and '.join(missing)}; give --secure DIR (see "
+            f"`barnabas security init`), {p}tls-cert and {p}users, or say {p}open if that is meant"
+        )
