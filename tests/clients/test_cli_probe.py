@@ -116,6 +116,25 @@ def test_silence_is_no_verdict_but_said(monkeypatch: pytest.MonkeyPatch) -> None
     assert "has said nothing yet" in told
 
 
+def test_a_busy_broker_is_not_talked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers late, but while we look whether it is something else."""
+    monkeypatch.setattr(probe, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(probe, "OTHER_SECONDS", 60)
+    asked = threading.Semaphore(0)
+
+    def answer(connected: socket.socket) -> None:
+        kafka = connected.recv(4) == b"\0\0\0\x18"
+        asked.release()
+        if kafka:
+            for _ in range(3):  # this connection, and those that ask for HTTP and TLS
+                asked.acquire()
+            connected.sendall(struct.pack(">iihi", 10, 1, 0, 0))
+        connected.recv(1000)
+
+    with serving(answer) as port:
+        assert ask(port) is None
+
+
 def test_another_server() -> None:
     with (
         serving(lambda connected: connected.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")) as port,

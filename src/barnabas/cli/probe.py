@@ -7,15 +7,21 @@ one round trip when all is well.
 
 from __future__ import annotations
 
+import queue
+import select
 import socket
 import ssl
 import struct
+import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 PATIENCE_SECONDS: Final = 0.6
 """How long a Kafka broker may take before we look whether it is something else."""
-OTHER_SECONDS: Final = 0.4
+OTHER_SECONDS: Final = 1.4
+"""How long everything else that may be there has for its answer, and a busy broker for a late one."""
+LOOK_SECONDS: Final = 0.02
 SILENCE_SECONDS: Final = 8.0
 """How long a listener that accepts connections may say nothing: a broker may be busy recovering its log."""
 CLIENT_ID: Final = b"barnabas-probe"
@@ -51,10 +57,14 @@ def require_kafka(connected: socket.socket, where: str, protocol: str) -> str | 
     connected.settimeout(PATIENCE_SECONDS)
     try:
         connected.sendall(QUESTION)
+    except OSError:
+        pass  # what it sent before it closed the connection can be read still
+    if not has_spoken(connected, PATIENCE_SECONDS):
+        require_nothing_else(address, where, busy=connected)
+        if not has_spoken(connected):
+            return f"{where} accepts connections and has said nothing yet; waiting for it"
+    try:
         head = receive(connected, 8)
-    except TimeoutError:
-        require_nothing_else(address, where)
-        return f"{where} accepts connections and has said nothing yet; waiting for it"
     except OSError:
         head = b""
     if len(head) == 8 and head[4:] == struct.pack(">i", 1):
@@ -83,14 +93,53 @@ def closes_after(connected: socket.socket, size_bytes: int) -> bool:
         return True
 
 
-def require_nothing_else(address: tuple[str, int], where: str, head: bytes = b"") -> None:
-    """Raises NotKafka when HTTP or TLS is spoken here."""
-    if head.startswith((b"HTTP", b"<!DOC", b"<html")) or speaks_http(address):
+def require_nothing_else(
+    address: tuple[str, int], where: str, head: bytes = b"", busy: socket.socket | None = None
+) -> None:
+    """Raises NotKafka when HTTP or TLS is spoken here.
+
+    busy: a connection on which Kafka's answer may come after all, as soon as its broker has got the time for it.
+    """
+    others: dict[str, Callable[[tuple[str, int], float], bool]] = {"http": speaks_http, "tls": speaks_tls}
+    found = "http" if head.startswith((b"HTTP", b"<!DOC", b"<html")) else first_of(others, address, busy)
+    if found == "http":
         raise NotKafka(
             f"{where} speaks HTTP, not Kafka; brokers listen on port 9092 unless configured otherwise"
         )
-    if speaks_tls(address, OTHER_SECONDS):
+    if found == "tls":
         raise NotKafka(wants_tls_text(where))
+
+
+def first_of(
+    others: dict[str, Callable[[tuple[str, int], float], bool]],
+    address: tuple[str, int],
+    busy: socket.socket | None,
+) -> str | None:
+    """The name of the first of `others` that is spoken there; None for none of them, and when `busy` can be read."""
+    verdicts: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
+
+    def ask(name: str, speaks: Callable[[tuple[str, int], float], bool]) -> None:
+        verdicts.put((name, speaks(address, OTHER_SECONDS)))
+
+    for item in others.items():
+        threading.Thread(target=ask, args=item, daemon=True).start()
+    waiting, deadline = len(others), time.monotonic() + OTHER_SECONDS
+    while (waiting or busy is not None) and time.monotonic() < deadline:
+        if busy is not None and has_spoken(busy):
+            return None
+        try:
+            name, is_spoken = verdicts.get(timeout=LOOK_SECONDS)
+        except queue.Empty:
+            continue
+        if is_spoken:
+            return name
+        waiting -= 1
+    return None
+
+
+def has_spoken(connected: socket.socket, seconds: float = 0) -> bool:
+    """Whether the peer has sent something that was not read yet, or closed the connection; waits so long for it."""
+    return bool(select.select([connected], [], [], seconds)[0])
 
 
 def wants_tls_text(where: str) -> str:
@@ -98,10 +147,10 @@ def wants_tls_text(where: str) -> str:
     return f"{where} wants TLS; add -X security.protocol=SSL (and -X ssl.ca.location=FILE for a certificate of your own)"
 
 
-def speaks_http(address: tuple[str, int]) -> bool:
+def speaks_http(address: tuple[str, int], seconds: float) -> bool:
     """Whether a web server answers there."""
     try:
-        with socket.create_connection(address, OTHER_SECONDS) as connected:
+        with socket.create_connection(address, seconds) as connected:
             connected.sendall(b"GET / HTTP/1.0\r\n\r\n")
             return receive(connected, 5) == b"HTTP/"
     except OSError:
