@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyspark
 import pytest
 from pyspark.sql import functions as F
 
@@ -85,3 +86,14 @@ def test_progress_since(spark, tmp_path):
     found = list(spark_private.progress_since(stream, ""))
     assert sum(progress["numInputRows"] for progress in found) == 2
     assert list(spark_private.progress_since(stream, found[-1]["timestamp"])) == []
+
+
+def test_workers_import_spark_from_files(spark):
+    """Spark puts a zip of itself in front of their path: Python would compile it anew in each process."""
+
+    def where(_):
+        import pyspark
+
+        return pyspark.__file__
+
+    assert spark.sparkContext.parallelize([0], 1).map(where).collect() == [pyspark.__file__]

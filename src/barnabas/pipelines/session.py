@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from barnabas.pipelines.class_archive import cache_folder, java_command
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.launcher import launcher
 from barnabas.pipelines.shipping import build_zip, cluster_settings, unpacked
 from barnabas.pipelines.spark_private import (
     declare_no_packaged_sources,
@@ -106,11 +107,12 @@ def start_session(
     java_command()
     # PySpark imports its pandas helpers whether they are used or not; nothing here uses pandas.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-    os.environ["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     conf = dict(conf or {})
     # A failed task runs again, up to four times, as on a cluster: local mode alone would give up at once.
     master = master or conf.get("spark.master", "local[*,4]")
+    own = launcher(cache_folder()) if master.startswith("local") else None
+    os.environ["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or str(own or sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = {
         **DEFAULTS,
         **_placed(master),
