@@ -284,7 +284,13 @@ class World:
         self.loop.call_later(after_s, self.expire, tree, context=NOBODY.copy())
 
     async def _power_cut(self, node: Node) -> None:
-        """Only while all others have all: what one disk has lost is then with them."""
+        """Only while all others have all, and until they have it again: what one disk has lost is then with them.
+
+        Whoever loses what one replica has not flushed, and in the same seconds the other one, has lost both.
+        """
+        await asyncio.sleep(
+            0.5
+        )  # what the tree knows already, such as a session that has ended, reaches everybody
         if self.away or not self._all_in_sync():
             return
         self.note(f"power cut {node.name}")
@@ -292,7 +298,7 @@ class World:
         node.disk.cut_power()
         self._come_back(node)
         for _ in range(1_000):
-            if self._all_in_sync() or self.loop.time() >= CHAOS_S:
+            if self._all_in_sync() and not self.away:
                 break
             await asyncio.sleep(0.2)
 
