@@ -88,7 +88,7 @@ def sample(cluster: Cluster, row: Row, number: int, seconds: float) -> dict[str,
     keys: dict[str, float] = {"seconds": seconds, "connections": row.partitions, "in_flight": row.in_flight}
     keys |= {"rate": row.rate} if row.rate else {"warmup": 1.0, "max_bytes": 400_000_000}
 
-    def one(broker: int) -> dict[str, Any]:
+    def sample(broker: int) -> dict[str, Any]:
         produce = [
             produce_request(names[broker], index, batch, ALL_REPLICAS) for index in range(row.partitions)
         ]
@@ -96,7 +96,7 @@ def sample(cluster: Cluster, row: Row, number: int, seconds: float) -> dict[str,
 
     cpu_s = cluster.cpu_s(BROKERS)
     with ThreadPoolExecutor(len(BROKERS)) as pool:
-        found = list(pool.map(one, BROKERS))
+        found = list(pool.map(sample, BROKERS))
     spent_s = cluster.cpu_s(BROKERS) - cpu_s
     delete(cluster, list(names.values()))
     if row.rate:
@@ -163,9 +163,9 @@ def catch_up(cluster: Cluster, number: int) -> dict[str, float]:
 def table(found: list[dict[str, Any]], names: list[str]) -> str:
     head = ["row", "unit", *names, *(["ratio"] if len(names) == 2 else [])]
     rows = []
-    for row in dict.fromkeys(one["row"] for one in found):
-        of_row = [one for one in found if one["row"] == row]
-        values = {name: [one["value"] for one in of_row if one["cluster"] == name] for name in names}
+    for row in dict.fromkeys(sample["row"] for sample in found):
+        of_row = [sample for sample in found if sample["row"] == row]
+        values = {name: [sample["value"] for sample in of_row if sample["cluster"] == name] for name in names}
         cells = [f"{statistics.median(values[name]):,.1f}" if values[name] else "-" for name in names]
         if len(names) == 2 and all(values.values()):
             pairs = zip(values[names[0]], values[names[1]], strict=False)

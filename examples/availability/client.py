@@ -88,9 +88,11 @@ class Client:
 
     def take(self, timeout_s: float) -> bool:
         """Whatever can be read; whether there was something."""
-        messages = [one for one in self.reader.consume(1_000, timeout_s) if one.error() is None]
+        messages = [message for message in self.reader.consume(1_000, timeout_s) if message.error() is None]
         self.second["read"] += len(messages)
-        self.read += [[one.partition(), one.offset(), (one.value() or b"").decode()] for one in messages]
+        self.read += [
+            [message.partition(), message.offset(), (message.value() or b"").decode()] for message in messages
+        ]
         return bool(messages)
 
     def read_to_the_end(self) -> None:

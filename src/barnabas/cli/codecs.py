@@ -95,8 +95,8 @@ def parse_wanted(items: Iterable[str]) -> dict[str, Wanted]:
             )
         if file and not part:
             raise UsageError(f"-s {item!r} names a file for both keys and values: say key= or value=")
-        for one in (part,) if part else PARTS:
-            found[one] = Wanted(kind, file or None)
+        for chosen in (part,) if part else PARTS:
+            found[chosen] = Wanted(kind, file or None)
     return found
 
 

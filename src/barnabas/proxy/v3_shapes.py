@@ -75,8 +75,8 @@ def config_row(
         "is_sensitive": entry.is_sensitive,
         "source": SOURCES.get(entry.config_source, "UNKNOWN"),
         "synonyms": [
-            {"name": one.name, "value": one.value, "source": SOURCES.get(one.source, "UNKNOWN")}
-            for one in entry.synonyms
+            {"name": synonym.name, "value": synonym.value, "source": SOURCES.get(synonym.source, "UNKNOWN")}
+            for synonym in entry.synonyms
         ],
     }
     return shapes.resource(kind, (*path, entry.name), (*names, ("config", entry.name)), fields)

@@ -71,15 +71,15 @@ class Cleanable(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
 
-def cleanable(one: Log, now_ms: int) -> Cleanable:
+def cleanable(cleaned: Log, now_ms: int) -> Cleanable:
     """What of a compacted log can be compacted now. Reads only; whole segments."""
-    config, segments = one.config, one.segments
-    first_dirty = one.first_dirty_offset
-    if not segments[0].base_offset <= first_dirty <= one.log_end_offset:
+    config, segments = cleaned.config, cleaned.segments
+    first_dirty = cleaned.first_dirty_offset
+    if not segments[0].base_offset <= first_dirty <= cleaned.log_end_offset:
         first_dirty = segments[0].base_offset
-    first_dirty = max(first_dirty, one.log_start_offset)
+    first_dirty = max(first_dirty, cleaned.log_start_offset)
     # Below the last stable offset: what an open transaction wrote may not displace anything yet.
-    stable_to = one.core.last_stable_offset
+    stable_to = cleaned.core.last_stable_offset
     clean: list[Segment] = []
     dirty: list[Segment] = []
     first_uncleanable = segments[0].base_offset
@@ -145,22 +145,22 @@ class LogCleaner:
     def filthiest(self, now_ms: int) -> tuple[TopicPartition, Log, Cleanable] | None:
         """The log to compact next: the one with the largest dirty share of those that are due."""
         best: tuple[TopicPartition, Log, Cleanable] | None = None
-        for name, one in list(self._logs().items()):
-            if not one.config.compact or name in self._busy or name in self.uncleanable:
+        for name, cleaned in list(self._logs().items()):
+            if not cleaned.config.compact or name in self._busy or name in self.uncleanable:
                 continue
-            if len(one.segments) < 2 or self._retry_at_ms.get(name, now_ms) > now_ms:
+            if len(cleaned.segments) < 2 or self._retry_at_ms.get(name, now_ms) > now_ms:
                 continue
             try:
-                state = cleanable(one, now_ms)
+                state = cleanable(cleaned, now_ms)
             except Exception as error:
-                self._failed(name, one, error, now_ms)
+                self._failed(name, cleaned, error, now_ms)
                 continue
             if state.dirty_bytes == 0 or state.first_uncleanable <= state.first_dirty:
                 continue
-            if not state.must and state.dirty_ratio <= one.config.min_cleanable_dirty_ratio:
+            if not state.must and state.dirty_ratio <= cleaned.config.min_cleanable_dirty_ratio:
                 continue
             if best is None or state.dirty_ratio > best[2].dirty_ratio:
-                best = (name, one, state)
+                best = (name, cleaned, state)
         return best
 
     def steps(self, now_ms: int) -> Generator[Step, None, None]:
@@ -168,19 +168,19 @@ class LogCleaner:
         chosen = self.filthiest(now_ms)
         if chosen is None:
             return
-        name, one, state = chosen
+        name, cleaned, state = chosen
         self._busy.add(name)
         cleaning: Cleaning | None = None
         try:
-            cleaning = Cleaning(one, state, now_ms, self._new_map, self._spend)
+            cleaning = Cleaning(cleaned, state, now_ms, self._new_map, self._spend)
             for step in cleaning.steps():
                 yield step
                 if step.error is not None:
-                    self._failed(name, one, step.error, now_ms)
+                    self._failed(name, cleaned, step.error, now_ms)
                     return
             self._succeeded(name, state, cleaning)
         except Exception as error:
-            self._failed(name, one, error, now_ms)
+            self._failed(name, cleaned, error, now_ms)
         finally:
             if cleaning is not None:
                 cleaning.tidy()
@@ -218,8 +218,8 @@ class LogCleaner:
 
         return OffsetMap(self._map_bytes, self._secret(), self._load_factor)
 
-    def _failed(self, name: TopicPartition, one: Log, error: BaseException, now_ms: int) -> None:
-        if self._logs().get(name) is not one:
+    def _failed(self, name: TopicPartition, cleaned: Log, error: BaseException, now_ms: int) -> None:
+        if self._logs().get(name) is not cleaned:
             # Its files are gone or renamed, which is no failure of the disk.
             log.info(
                 "compaction given up", extra={"partition": str(name), "reason": "deleted or moved meanwhile"}
@@ -252,20 +252,20 @@ class Cleaning:
 
     def __init__(
         self,
-        one: Log,
+        cleaned: Log,
         state: Cleanable,
         now_ms: int,
         new_map: Callable[[], OffsetMap],
         spend: Callable[[int], None],
     ) -> None:
-        self.one = one
+        self.cleaned = cleaned
         self._state = state
         self._new_map = new_map
-        self._pass = Pass(one, now_ms, spend)
+        self._pass = Pass(cleaned, now_ms, spend)
         self.end_offset = state.first_dirty
         self._map: OffsetMap | None = None
         self._copy: Copy | None = None
-        segments = one.segments
+        segments = cleaned.segments
         # Files are held open from here on: retention may rename them meanwhile.
         self._sources = [
             Source(segment, segment.open(), segment.size_bytes, following.base_offset)
@@ -275,7 +275,7 @@ class Cleaning:
         first_offset = segments[0].base_offset
         self._aborted = [
             txn
-            for txn in one.aborted_transactions(first_offset, state.first_uncleanable)
+            for txn in cleaned.aborted_transactions(first_offset, state.first_uncleanable)
             if txn.last_offset >= first_offset
         ]
 
@@ -297,7 +297,7 @@ class Cleaning:
             yield Step(copy.finish, copy.begin_swap)
             yield Step(copy.sync_swap, copy.commit)
             self._copy = None
-        self.one.first_dirty_offset = self.end_offset
+        self.cleaned.first_dirty_offset = self.end_offset
 
     def tidy(self) -> None:
         """Removes an unfinished new segment, releases the map's memory."""
@@ -309,14 +309,14 @@ class Cleaning:
             except OSError as error:
                 log.warning(
                     "an unfinished compaction is left to the next start",
-                    extra={"log": self.one.name, "reason": str(error)},
+                    extra={"log": self.cleaned.name, "reason": str(error)},
                 )
 
     def _last_of_producers(self) -> dict[int, tuple[int, int]]:
         """Producer id -> (last data offset or -1, epoch), as of now."""
         return {
             producer.producer_id: (producer.last_offset, producer.epoch)
-            for producer in self.one.core.producers
+            for producer in self.cleaned.core.producers
         }
 
     def _build_map(self) -> None:

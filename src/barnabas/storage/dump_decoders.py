@@ -24,13 +24,13 @@ from barnabas.wire.records_schemas.transaction_log import TRANSACTION_RECORDS
 from barnabas.wire.schema import Data, Struct
 
 
-def struct_json(one: Struct, version: int) -> dict[str, Any]:
+def struct_json(struct: Struct, version: int) -> dict[str, Any]:
     """A message's fields of one version, named and shown as Kafka's JSON converters do."""
     shown: dict[str, Any] = {}
-    for name, field in type(one).FIELDS.items():
+    for name, field in type(struct).FIELDS.items():
         if not field.exists_in(version):
             continue
-        value = getattr(one, name)
+        value = getattr(struct, name)
         if field.tag is not None and value == field.default:
             continue
         first, *rest = name.split("_")

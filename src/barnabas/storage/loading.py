@@ -43,42 +43,42 @@ class _Offsets(NamedTuple):
 
 
 def load_dir(
-    one: LogDir, now_ms: int, config_of: Callable[[str], LogConfig], new_pool: Callable[[], Executor]
+    log_dir: LogDir, now_ms: int, config_of: Callable[[str], LogConfig], new_pool: Callable[[], Executor]
 ) -> list[Loaded]:
     """Opens every log of a dir; sets `clean` and `had_logs` of the dir and takes its mark of a clean stop away.
 
     config_of: the options of a topic. Raises OSError and StorageError where the whole dir is at fault.
     """
-    one.clean = os.path.exists(one.file(CLEAN_SHUTDOWN_FILE))
-    folders = log_folders(one.path)
-    one.had_logs = bool(folders)
+    log_dir.clean = os.path.exists(log_dir.file(CLEAN_SHUTDOWN_FILE))
+    folders = log_folders(log_dir.path)
+    log_dir.had_logs = bool(folders)
     offsets = _Offsets(
-        one.read_offsets(checkpoints.RECOVERY_POINTS),
-        one.read_offsets(checkpoints.LOG_STARTS),
-        one.read_offsets(checkpoints.HIGH_WATERMARKS),
-        one.read_offsets(checkpoints.CLEANER_OFFSETS),
+        log_dir.read_offsets(checkpoints.RECOVERY_POINTS),
+        log_dir.read_offsets(checkpoints.LOG_STARTS),
+        log_dir.read_offsets(checkpoints.HIGH_WATERMARKS),
+        log_dir.read_offsets(checkpoints.CLEANER_OFFSETS),
     )
     # From here on a crash must be seen as one.
-    remove_quietly(one.file(CLEAN_SHUTDOWN_FILE))
+    remove_quietly(log_dir.file(CLEAN_SHUTDOWN_FILE))
 
     mended = Mended()
-    rows = [(os.path.join(one.path, folder), name) for folder, name in folders.items()]
+    rows = [(os.path.join(log_dir.path, folder), name) for folder, name in folders.items()]
     # Handing over logs one by one costs as much as opening an empty one. After a crash a few that take long
     # to scan must not wait for each other.
-    step = LOGS_PER_TASK_CLEAN if one.clean else LOGS_PER_TASK
+    step = LOGS_PER_TASK_CLEAN if log_dir.clean else LOGS_PER_TASK
 
     def load_some(at: int) -> list[Loaded]:
         return [
-            _load(folder, name, now_ms, config_of, one.clean, offsets, mended)
+            _load(folder, name, now_ms, config_of, log_dir.clean, offsets, mended)
             for folder, name in rows[at : at + step]
         ]
 
-    opening, loaded = Opening(one.path, len(rows)), []
+    opening, loaded = Opening(log_dir.path, len(rows)), []
     with new_pool() as pool:
         for part in pool.map(load_some, range(0, len(rows), step)):
             loaded += part
             opening.opened(len(part))
-    mended.tell(one.path, len(rows), clean=one.clean)
+    mended.tell(log_dir.path, len(rows), clean=log_dir.clean)
     return loaded
 
 

@@ -177,9 +177,9 @@ class LogManager:
             if log_dir.offline is None:
                 log_dir.claim(cluster_id, node_id)
 
-    def _load_dir(self, one: LogDir, now_ms: int) -> None:
+    def _load_dir(self, directory: LogDir, now_ms: int) -> None:
         for name, opened, topic_id in load_dir(
-            one, now_ms, self._config_of, lambda: self._new_pool(self._recovery_threads, "recovery")
+            directory, now_ms, self._config_of, lambda: self._new_pool(self._recovery_threads, "recovery")
         ):
             if isinstance(opened, LogUnreadable):
                 self._unreadable[name] = opened
@@ -285,7 +285,7 @@ class LogManager:
         for log in self._logs.values():
             if log.log_dir in counts:
                 counts[log.log_dir] += 1
-        return min(online, key=lambda one: counts[one.path])
+        return min(online, key=lambda directory: counts[directory.path])
 
     def delete(self, topic: str, partition: int) -> bool:
         """Takes the partition away: its folder is renamed at once and removed after `file.delete.delay.ms`.
@@ -384,22 +384,22 @@ class LogManager:
                 except OSError as error:
                     self.take_offline(log_dir.path, error)
 
-    def _notice_lost_folders(self, one: LogDir) -> None:
+    def _notice_lost_folders(self, directory: LogDir) -> None:
         """A log whose folder somebody has removed goes offline: what it appends could never be read again."""
         for name, each in list(self._logs.items()):
             folder = each.folder
-            if each.log_dir == one.path and not os.path.isdir(folder):
+            if each.log_dir == directory.path and not os.path.isdir(folder):
                 with each.flush_lock:  # unless it is being moved or deleted at this moment
                     lost = each.folder == folder and self._logs.get(name) is each
                 if lost:
                     self.log_failed(name, each, LogUnreadable(folder, "somebody has removed its folder"))
 
-    def _checkpoint_dir(self, one: LogDir) -> None:
-        logs = {name: each for name, each in list(self._logs.items()) if each.log_dir == one.path}
+    def _checkpoint_dir(self, directory: LogDir) -> None:
+        logs = {name: each for name, each in list(self._logs.items()) if each.log_dir == directory.path}
         futures = {
             name: move.future.recovery_point
             for name, move in list(self.moving.running.items())
-            if move.target_dir == one.path
+            if move.target_dir == directory.path
         }
         files: dict[str, dict[TopicPartition, int]] = {
             checkpoints.RECOVERY_POINTS: futures | {name: each.recovery_point for name, each in logs.items()},
@@ -414,7 +414,7 @@ class LogManager:
             },
         }
         for file, offsets in files.items():
-            one.write_offsets(file, offsets)
+            directory.write_offsets(file, offsets)
 
     def new_cleaner(
         self, *, dedupe_buffer_bytes: int, load_factor: float, io_bytes_per_second: float
@@ -459,17 +459,18 @@ class LogManager:
                 return self._give_up(row, error)
         return []
 
-    def _give_up(self, one: LogDir, error: BaseException | str) -> list[TopicPartition]:
-        one.offline = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-        self.moving.dir_failed(one.path)
-        lost = [name for name, each in list(self._logs.items()) if each.log_dir == one.path]
+    def _give_up(self, directory: LogDir, error: BaseException | str) -> list[TopicPartition]:
+        directory.offline = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        self.moving.dir_failed(directory.path)
+        lost = [name for name, each in list(self._logs.items()) if each.log_dir == directory.path]
         for name in lost:
             self._logs.pop(name).abandon()
             self._topic_ids.pop(name, None)
         log.error(
-            "log dir is offline", extra={"log_dir": one.path, "reason": one.offline, "partitions": len(lost)}
+            "log dir is offline",
+            extra={"log_dir": directory.path, "reason": directory.offline, "partitions": len(lost)},
         )
-        self.on_offline(f"log dir {one.path} is offline", lost)
+        self.on_offline(f"log dir {directory.path} is offline", lost)
         return lost
 
     @property
@@ -539,24 +540,26 @@ class LogManager:
             return LogUnreadable(closing.folder, error)
         return None
 
-    def _close_dir(self, one: LogDir) -> None:
-        if one.lock_fd < 0:
+    def _close_dir(self, directory: LogDir) -> None:
+        if directory.lock_fd < 0:
             return
-        logs = [(name, log) for name, log in self._logs.items() if log.log_dir == one.path]
+        logs = [(name, log) for name, log in self._logs.items() if log.log_dir == directory.path]
         logs += [
-            (name, move.future) for name, move in self.moving.running.items() if move.target_dir == one.path
+            (name, move.future)
+            for name, move in self.moving.running.items()
+            if move.target_dir == directory.path
         ]
         # Closing is waiting for the disk: several at once keep it busy.
         with self._new_pool(CLOSING_THREADS, "closing") as pool:
             errors = [error for error in pool.map(lambda row: self._close_log(*row), logs) if error]
         if errors:
             raise errors[0]
-        if self.keeps_unclean and not one.clean:
+        if self.keeps_unclean and not directory.clean:
             return
-        fsync_dir(one.path)
-        one.checkpointed.clear()
-        self._checkpoint_dir(one)
-        write_atomically(one.file(CLEAN_SHUTDOWN_FILE), b'{"version":0,"brokerEpoch":-1}')
+        fsync_dir(directory.path)
+        directory.checkpointed.clear()
+        self._checkpoint_dir(directory)
+        write_atomically(directory.file(CLEAN_SHUTDOWN_FILE), b'{"version":0,"brokerEpoch":-1}')
 
 
 def _remove_folder(path: str) -> None:

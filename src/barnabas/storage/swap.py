@@ -68,8 +68,8 @@ class SwappingLog(Protocol):
 class Swap:
     """One new segment on its way into its log; see the module. `olds` are neighbours, ascending, none active."""
 
-    def __init__(self, one: SwappingLog, new: Segment, olds: list[Segment], end_offset: int) -> None:
-        self._log = one
+    def __init__(self, owner: SwappingLog, new: Segment, olds: list[Segment], end_offset: int) -> None:
+        self._log = owner
         self.new = new
         self._olds = olds
         self._end_offset = end_offset
@@ -107,20 +107,20 @@ class Swap:
 
     def finish(self) -> bool:
         """False when the swap was called off meanwhile. Raises LogDirOffline."""
-        one, new = self._log, self.new
-        if one.swap is not self or not self._is_possible():
+        owner, new = self._log, self.new
+        if owner.swap is not self or not self._is_possible():
             self.cancel()
             return False
-        with one.flush_lock:
-            one.swap = None
+        with owner.flush_lock:
+            owner.swap = None
             self._done = True
             try:
-                one.doom(self._olds, keep_snapshot_of=new.base_offset)
+                owner.doom(self._olds, keep_snapshot_of=new.base_offset)
                 new.change_suffix("")
                 remove_quietly(self._covers)
             except OSError as error:
-                raise LogDirOffline(one.log_dir, error) from error
-            one.exchange(self._olds, new)
+                raise LogDirOffline(owner.log_dir, error) from error
+            owner.exchange(self._olds, new)
         return True
 
     def cancel(self) -> None:

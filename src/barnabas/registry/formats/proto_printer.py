@@ -62,7 +62,9 @@ class _Printer:
                 continue
             found.append((field.name, _plain(field, value)))
         if self.custom:
-            found += [(_option_name(one), _option_value(one)) for one in options.uninterpreted_option]
+            found += [
+                (_option_name(option), _option_value(option)) for option in options.uninterpreted_option
+            ]
         for name, value in sorted(found) if self.ordered else found:
             yield f"{name} = {value}"
 
