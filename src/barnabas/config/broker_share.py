@@ -198,8 +198,9 @@ SHARE_STATE_TOPIC_REPLICATION_FACTOR: Final = SHARE.short(
 SHARE_STATE_TOPIC_MIN_ISR: Final = SHARE.short(
     "share.coordinator.state.topic.min.isr",
     2,
-    "min.insync.replicas of __share_group_state; never more than its replicas.",
+    "min.insync.replicas of __share_group_state, when it is made; never more than its replicas.",
     lo=1,
+    mark=WORKS,
 )
 SHARE_STATE_TOPIC_SEGMENT_BYTES: Final = SHARE.integer(
     "share.coordinator.state.topic.segment.bytes",
@@ -275,8 +276,9 @@ TRANSACTION_STATE_LOG_REPLICATION_FACTOR: Final = SHARE.short(
 TRANSACTION_STATE_LOG_MIN_ISR: Final = SHARE.integer(
     "transaction.state.log.min.isr",
     2,
-    "min.insync.replicas of __transaction_state; never more than its replicas.",
+    "min.insync.replicas of __transaction_state, when it is made; never more than its replicas.",
     lo=1,
+    mark=WORKS,
 )
 TRANSACTION_STATE_LOG_SEGMENT_BYTES: Final = SHARE.integer(
     "transaction.state.log.segment.bytes",

@@ -457,7 +457,9 @@ class Controller:
         """Create an internal topic unless it is there; returns its partition count. Raises ApiError."""
         topic = self.image.topics.get(name)
         if topic is None:
-            partitions, replicas, configs, may_clamp = creation(self.config, name)
+            partitions, replicas, configs, may_clamp = creation(
+                self.config, name, max(len(self.image.brokers), 1)
+            )
             try:
                 await self._create_here_or_elsewhere(name, partitions, replicas, configs, clamp=may_clamp)
             except ApiError as error:

@@ -17,12 +17,13 @@ TRANSACTION_TOPIC: Final = "__transaction_state"
 
 
 class InternalTopic(NamedTuple):
-    """segment_bytes becomes the topic's option of that name; `configs` are fixed."""
+    """segment_bytes and min_in_sync become the topic's options; `configs` are fixed."""
 
     partitions: Option[int]
     replication_factor: Option[int]
     segment_bytes: Option[int]
     configs: Mapping[str, str]
+    min_in_sync: Option[int] | None = None
 
 
 INTERNAL: Final[Mapping[str, InternalTopic]] = {
@@ -39,27 +40,32 @@ INTERNAL: Final[Mapping[str, InternalTopic]] = {
         broker_share.SHARE_STATE_TOPIC_REPLICATION_FACTOR,
         broker_share.SHARE_STATE_TOPIC_SEGMENT_BYTES,
         {"cleanup.policy": "delete", "retention.ms": "-1", "compression.type": "producer"},
+        broker_share.SHARE_STATE_TOPIC_MIN_ISR,
     ),
     TRANSACTION_TOPIC: InternalTopic(
         broker_share.TRANSACTION_STATE_LOG_NUM_PARTITIONS,
         broker_share.TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
         broker_share.TRANSACTION_STATE_LOG_SEGMENT_BYTES,
         {"cleanup.policy": "compact", "compression.type": "uncompressed"},
+        broker_share.TRANSACTION_STATE_LOG_MIN_ISR,
     ),
 }
 
 
-def creation(config: BrokerConfig, name: str) -> tuple[int, int, dict[str, Any], bool]:
+def creation(config: BrokerConfig, name: str, brokers: int) -> tuple[int, int, dict[str, Any], bool]:
     """(partitions, replication factor, options, whether fewer replicas will do) that an internal topic is created with.
 
     Fewer replicas than configured will do on a broker without ZooKeeper, which is alone, and where the factor was not set.
+    brokers: how many are alive.
     """
     topic = INTERNAL[name]
-    segment_bytes = str(config.get(topic.segment_bytes))
     is_alone = not config.get(broker_zookeeper.ZOOKEEPER_CONNECT)
-    return (
-        config.get(topic.partitions),
-        config.get(topic.replication_factor),
-        {**topic.configs, "segment.bytes": segment_bytes},
-        is_alone or not config.is_set(topic.replication_factor),
-    )
+    may_clamp = is_alone or not config.is_set(topic.replication_factor)
+    factor = config.get(topic.replication_factor)
+    configs = {**topic.configs, "segment.bytes": str(config.get(topic.segment_bytes))}
+    if topic.min_in_sync is not None:
+        replicas = min(factor, brokers) if may_clamp else factor
+        # What nobody has asked for does not stop everything when the first replica is lost.
+        most = replicas if config.is_set(topic.min_in_sync) else max(replicas - 1, 1)
+        configs["min.insync.replicas"] = str(min(config.get(topic.min_in_sync), most))
+    return config.get(topic.partitions), factor, configs, may_clamp
