@@ -73,6 +73,16 @@ class Undecodable(CliError):
         self.before = before
 
 
+class Refused(CliError):
+    """A rule refuses a key or a value and names a topic for such records. headers: what goes with it there."""
+
+    def __init__(self, message: str, topic: str, headers: list[tuple[str, bytes | None]]) -> None:
+        super().__init__(message)
+        self.topic, self.headers = topic, headers
+        self.key: bytes | None = None
+        self.value: bytes | None = None
+
+
 class Wanted(NamedTuple):
     """What -s asks for. kind: AVRO, JSON or PROTOBUF. file: of the schema, where one is given."""
 
@@ -111,7 +121,7 @@ def make_codec(schema: Schema) -> Codec:
         dependencies = [
             Dependency(name, Reference(name, name, 1), text) for name, text in schema.dependencies
         ]
-        return schemas.make_codec(schema.kind, schema.text, dependencies)
+        return schemas.make_codec(schema.kind, schema.text, dependencies, schema.contract)
     except ImportError as error:
         raise CliError(f"records with schemas need {error.name}: {INSTALL}") from None
     except InvalidSchema as error:
@@ -126,6 +136,12 @@ def json_of(text: str) -> Any:
         raise Mismatch(f"{text[:40]!r} is not JSON: {error}") from None
 
 
+def rule_headers(error: Any, subject: str, topic: str) -> list[tuple[str, bytes | None]]:
+    """What Confluent's serializers put beside a record that a rule refuses."""
+    rows = {"name": error.rule, "mode": "WRITE", "subject": subject, "topic": topic, "exception": str(error)}
+    return [(f"__rule.{name}", value.encode()) for name, value in rows.items()]
+
+
 # --- a topic's records --------------------------------------------------------------------------------
 
 
@@ -137,9 +153,11 @@ class Codecs:
     registry: Registry
     _by_id: dict[int, Codec] = field(default_factory=dict)
     _writing: dict[str, tuple[int, Codec]] = field(default_factory=dict)
+    _topic: str = ""
 
     def prepare(self, topic: str) -> None:
         """Look up what records of a topic are written by. Raises CliError."""
+        self._topic = topic
         for part, wanted in self.wanted.items():
             schema = self._answer(partial(self._of_subject, f"{topic}-{part}", wanted))
             if schema.kind != wanted.kind:
@@ -168,7 +186,7 @@ class Codecs:
             raise CliError(f"{error} (-r {self.registry.url})" if error.code else str(error)) from None
 
     def encoded(self, part: str, text: bytes | None) -> bytes | None:
-        """A key's or value's bytes; null stays null. Raises CliError."""
+        """A key's or value's bytes; null stays null. Raises CliError; Refused where a rule names a topic for it."""
         writing = self._writing.get(part)
         if writing is None or text is None:
             return text
@@ -177,7 +195,11 @@ class Codecs:
         except UnicodeDecodeError:
             raise CliError(f"the {part} is not JSON: it is no text in UTF-8") from None
         except Mismatch as error:
-            raise CliError(f"{part}: {error}") from None
+            dead_letters = getattr(error, "dead_letters", None)
+            if dead_letters is None:
+                raise CliError(f"{part}: {error}") from None
+            headers = rule_headers(error, f"{self._topic}-{part}", self._topic)
+            raise Refused(f"{part}: {error}", dead_letters, headers) from None
 
     def decoded(self, message: Any) -> Decoded:
         """A record with JSON in place of its bytes. Raises CliError."""

@@ -22,7 +22,7 @@ from typing import Annotated, Any, BinaryIO, Final
 import typer
 from confluent_kafka import KafkaError, KafkaException
 
-from barnabas.cli.codecs import DEFAULT_URL, Codecs, Url, WriteAs, codecs_of
+from barnabas.cli.codecs import DEFAULT_URL, Codecs, Refused, Url, WriteAs, codecs_of
 from barnabas.cli.connection import BATCH_BYTES, Connection, connect, explain
 from barnabas.cli.errors import EXIT_NOT_DELIVERED, EXIT_OK, CliError, UsageError
 from barnabas.cli.formatting import unescape
@@ -70,6 +70,8 @@ class Record:
     headers: Headers = field(default_factory=list)
     partition: int | None = None
     timestamp_ms: int | None = None
+    topic: str | None = None
+    """Another one than the run's: that of dead letters."""
 
 
 @dataclass(slots=True)
@@ -84,6 +86,8 @@ class Sender:
     sent_bytes: int = 0
     failed: int = 0
     first_error: str = ""
+    dead_letters: int = 0
+    first_dead_letter: str = ""
     stopped: bool = False
     outbox: Outbox = field(init=False)
 
@@ -134,6 +138,14 @@ class Sender:
         self.sent_bytes += len(record.value or b"") + len(record.key or b"")
         self.hand_over(self.outbox.stage, record)
 
+    def send_dead_letter(self, refused: Refused, where: str) -> None:
+        """Send what a rule refuses to the topic that the rule names, as it was given, and count it."""
+        self.dead_letters += 1
+        self.first_dead_letter = self.first_dead_letter or f"{where}: {refused}; sent to {refused.topic}"
+        self.hand_over(
+            self.outbox.stage, Record(refused.value, refused.key, refused.headers, topic=refused.topic)
+        )
+
     def hand_over(self, stage: Stage, record: Record) -> None:
         """Give one record to librdkafka, waiting for room in its queue."""
 
@@ -150,7 +162,7 @@ class Sender:
             arguments["timestamp"] = record.timestamp_ms
         while True:
             try:
-                stage.producer.produce(self.topic, **arguments)
+                stage.producer.produce(record.topic or self.topic, **arguments)
             except BufferError:
                 stage.producer.poll(0.05)
             except KafkaException as error:
@@ -223,8 +235,14 @@ class Shape:
         """One line as a record. Raises CliError for JSON that cannot be read, or does not suit its schema."""
         made = self._plain_record(line)
         if self.codecs is not None:
-            made.key = self.codecs.encoded("key", made.key)
-            made.value = self.codecs.encoded("value", made.value)
+            key, value = made.key, made.value
+            try:
+                made.key = self.codecs.encoded("key", key)
+                made.value = self.codecs.encoded("value", value)
+            except Refused as error:
+                error.key, error.value = key, value
+                error.headers[:0] = made.headers
+                raise
         return made
 
     def _plain_record(self, line: bytes) -> Record:
@@ -326,10 +344,13 @@ def ship(
                 else:
                     for line in part:
                         number += 1
+                        where = "" if source is sys.stdin.buffer else f"{source.name}, "
                         try:
                             record = shape.record(line)
+                        except Refused as error:
+                            sender.send_dead_letter(error, f"{where}line {number}")
+                            continue
                         except CliError as error:
-                            where = "" if source is sys.stdin.buffer else f"{source.name}, "
                             raise CliError(f"{where}line {number}: {error}") from None
                         sender.send(record)
                     sender.outbox.poll(0)
@@ -527,4 +548,7 @@ def conclude(sender: Sender, seconds: float, refused: str, quiet: bool, json: bo
         )
     if refused:
         raise CliError(refused)
+    if sender.dead_letters:
+        more = f", and {sender.dead_letters - 1} more" if sender.dead_letters > 1 else ""
+        raise CliError(f"{sender.first_dead_letter}{more}")
     return EXIT_OK

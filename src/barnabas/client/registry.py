@@ -56,13 +56,25 @@ class NotFramed(ValueError):
 
 
 class Schema(NamedTuple):
-    """A schema. kind: AVRO, JSON or PROTOBUF. dependencies: names and texts of what it refers to, innermost first."""
+    """A schema. kind: AVRO, JSON or PROTOBUF. dependencies: names and texts of what it refers to, innermost first.
+
+    contract: its rules with its metadata, as JSON text; empty without rules.
+    """
 
     id: int
     kind: str
     text: str
     dependencies: tuple[tuple[str, str], ...] = ()
     version: int = 0
+    contract: str = ""
+
+
+def contract_of(answer: Mapping[str, Any]) -> str:
+    """Of a registry's answer with a schema, the rules and what they look at, as JSON text; empty without rules."""
+    if not answer.get("ruleSet"):
+        return ""
+    held = {name: answer[name] for name in ("ruleSet", "metadata") if answer.get(name)}
+    return json.dumps(held, sort_keys=True, separators=(",", ":"))
 
 
 def frame(schema_id: int, payload: bytes) -> bytes:
@@ -221,6 +233,7 @@ class Registry:
             answer["schema"],
             tuple(found.items()),
             int(answer.get("version") or 0),
+            contract_of(answer),
         )
 
     def _collect(

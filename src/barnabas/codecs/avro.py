@@ -33,6 +33,10 @@ class AvroCodec:
         self._schema = fastavro.parse_schema(_plain(json.loads(text)), named_schemas=named)
         self.name = self._schema.get("name") if isinstance(self._schema, dict) else None
 
+    def parsed(self) -> tuple[Any, dict[str, Any]]:
+        """The schema as fastavro has it, and its named types."""
+        return self._whole(), self._named
+
     def encode(self, value: Any) -> bytes:
         """A JSON value in Avro's binary encoding. Raises Mismatch."""
         datum = self._from_json(self._schema, value, "", 0)

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.client.json_schema import BadSchema, JsonSchema, Unsuited
-from barnabas.client.registry import NotFramed, message_path
+from barnabas.client.registry import NotFramed, Schema, message_path
 from barnabas.codecs import Mismatch
 from barnabas.http.json_text import BadJson, parse_json
 from barnabas.registry.errors import InvalidSchema
 from barnabas.registry.formats.base import Dependency
+
+if TYPE_CHECKING:
+    from barnabas.codecs.contracts import Contract
 
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"
@@ -35,8 +38,21 @@ class Codec(Protocol):
         ...
 
 
-def make_codec(kind: str, text: str, dependencies: Sequence[Dependency]) -> Codec:
-    """kind: AVRO, JSON or PROTOBUF. Raises InvalidSchema, and ImportError without the package of a language."""
+def make_codec(kind: str, text: str, dependencies: Sequence[Dependency], contract: str = "") -> Codec:
+    """kind: AVRO, JSON or PROTOBUF. contract: the schema's rules and metadata as JSON text, see client.registry.Schema.
+
+    Raises InvalidSchema, and ImportError without the package of a language."""
+    plain = _plain_codec(kind, text, dependencies)
+    if not contract:
+        return plain
+    from barnabas.codecs.contracts import contract_of_schema
+
+    schema = Schema(0, kind, text, tuple((d.name, d.text) for d in dependencies), 0, contract)
+    rules = contract_of_schema(schema)
+    return plain if rules is None else RuledCodec(plain, schema, rules)
+
+
+def _plain_codec(kind: str, text: str, dependencies: Sequence[Dependency]) -> Codec:
     if kind == AVRO:
         from barnabas.codecs.avro import AvroCodec
 
@@ -62,6 +78,24 @@ def json_value(data: bytes) -> Any:
         return parse_json(data)
     except BadJson as error:
         raise Mismatch(f"the record is not JSON: {error}") from None
+
+
+class RuledCodec:
+    """A codec whose records pass the rules of their schema."""
+
+    def __init__(self, plain: Codec, schema: Schema, rules: Contract) -> None:
+        self.name = plain.name
+        self._plain, self._schema, self._rules = plain, schema, rules
+
+    def encode(self, value: Any) -> bytes:
+        """See Codec. JSON is checked by its schema once the rules have made of it what they make."""
+        if self._rules.writes and isinstance(self._plain, JsonCodec):
+            return self._plain.encode(json_value(self._rules.written(json_bytes(value))))
+        return self._rules.written(self._plain.encode(value))
+
+    def decode(self, data: bytes) -> Any:
+        """See Codec."""
+        return self._plain.decode(self._rules.read(data, self._schema)[0])
 
 
 class JsonCodec:
@@ -119,6 +153,15 @@ class ProtobufCodec:
     def decode(self, data: bytes) -> Any:
         """See Codec."""
         from google.protobuf import json_format
+
+        message = self.message(data)[1]
+        try:
+            return json_format.MessageToDict(message, preserving_proto_field_name=True)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise Mismatch(f"the bytes do not suit the schema: {_reason(error)}") from None
+
+    def message(self, data: bytes) -> tuple[bytes, Any]:
+        """The bytes that name the message, and the message. Raises Mismatch."""
         from google.protobuf.message import DecodeError
 
         try:
@@ -128,9 +171,9 @@ class ProtobufCodec:
         message = self._class_of(self._message(path))()
         try:
             message.ParseFromString(content)
-            return json_format.MessageToDict(message, preserving_proto_field_name=True)
         except (DecodeError, ValueError, TypeError, RecursionError) as error:
             raise Mismatch(f"the bytes do not suit the schema: {_reason(error)}") from None
+        return data[: len(data) - len(content)], message
 
     def _message(self, path: list[int]) -> Any:
         """The message that a record names by its places in the file. Raises Mismatch."""

@@ -31,9 +31,9 @@ V2_FORMATS: Final = (BINARY, JSON, AVRO, JSONSCHEMA, PROTOBUF)
 KINDS: Final = {AVRO: "AVRO", JSONSCHEMA: "JSON", PROTOBUF: "PROTOBUF"}
 
 
-def make_codec(format: str, text: str, dependencies: Sequence[Dependency]) -> Codec:
+def make_codec(format: str, text: str, dependencies: Sequence[Dependency], contract: str = "") -> Codec:
     """Raises InvalidSchema."""
-    return schemas.make_codec(KINDS[format], text, dependencies)
+    return schemas.make_codec(KINDS[format], text, dependencies, contract)
 
 
 # --- without a schema ---------------------------------------------------------------------------------

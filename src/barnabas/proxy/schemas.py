@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
+from barnabas.client.registry import contract_of
 from barnabas.client.urls import Address, connect, login_of, without_login
 from barnabas.http.errors import HttpError
 from barnabas.proxy.errors import INVALID_SCHEMA, KAFKA_ERROR
@@ -156,7 +157,7 @@ class Schemas:
             raise InvalidSchema(f"schemas of type {answer.get('schemaType')!r} are not known here")
         found: dict[tuple[str, int], Dependency] = {}
         self._collect(answer.get("references") or (), found)
-        codec = make_codec(format, str(answer["schema"]), list(found.values()))
+        codec = make_codec(format, str(answer["schema"]), list(found.values()), contract_of(answer))
         return Known(schema_id, format, codec, subject, version)
 
     def _collect(self, references: Any, found: dict[tuple[str, int], Dependency]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from barnabas.registry import records
 from barnabas.registry.compatibility import in_group, reasons
+from barnabas.registry.contracts import check_fields, check_rules, reserved_problems
 from barnabas.registry.errors import Code, InvalidSchema, RegistryError
 from barnabas.registry.formats.base import Parsed
 from barnabas.registry.formats.reading import Library
@@ -90,6 +91,9 @@ def decide_register(
     same = next((v for v in reversed(live) if v.content == content), None)
     if same is not None and wanted.id in (0, same.id) and wanted.version in (0, same.version):
         return Decision((), registered(same))
+    if not importing:
+        check_rules(content, config)
+        check_fields(parsed, content, config)
     if not importing and not force:
         level = config.compatibility or Level.BACKWARD
 
@@ -97,6 +101,7 @@ def decide_register(
             return library.read(version.content, version.subject.context)
 
         found = reasons(parsed, content, in_group(live, content, config), level, read)
+        found += reserved_problems(parsed, content, live[-1].content if live else None, config)
         if found:
             raise RegistryError(
                 Code.INCOMPATIBLE,

@@ -13,7 +13,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from barnabas.client.registry import NotFramed, Registry, RegistryError, Schema, unframe
+from barnabas.codecs import Mismatch
 from barnabas.pipelines.formats.base import NoColumns, Reader, Unfit
+from barnabas.pipelines.formats.encoding import contract_for
 
 NOT_FOUND: Final = frozenset({404, 40401, 40402, 40403})
 FORGET_S: Final = 30.0
@@ -49,13 +51,16 @@ class Decoding:
         self.type = pa.struct([("v", self.reader.type), ("error", pa.string())])
         self._registry = registry
         self._schema = schema
+        self._contract = contract_for(schema)
+        if self._contract is not None and not self._contract.reads:
+            self._contract = None
         self._clock = clock
         self._decoders: dict[int, Decoder] = {}
         self._refused: dict[int, tuple[str, float]] = {}
 
     def decode(self, records: pa.Array) -> pa.StructArray:
         """records: binary. A struct of `v`, the rows, and `error`, which is null where there is a row."""
-        whole = self.reader.columns(records)
+        whole = self.reader.columns(records) if self._contract is None else None
         if whole is not None:
             return self._with_errors(whole, pa.nulls(len(whole), pa.string()))
         rows: list[Any] = []
@@ -69,7 +74,7 @@ class Decoding:
                 decode = decoders.get(schema_id) or self._decoder(schema_id)
                 rows.append(decode(payload))
                 errors.append(None)
-            except (Unfit, NotFramed) as error:
+            except (Unfit, NotFramed, Mismatch) as error:
                 rows.append(None)
                 errors.append(str(error))
         return self._assembled(rows, errors)
@@ -108,7 +113,7 @@ class Decoding:
             writer = self._registry.by_id(schema_id)
             if writer.kind != self._schema.kind:
                 raise Unfit(f"schema {schema_id} is of type {writer.kind}, not {self._schema.kind}")
-            made = self.reader.decoder(writer)
+            made = self._ruled(writer) or self.reader.decoder(writer)
         except Unfit as error:
             self._refused[schema_id] = str(error), self._clock() + FORGET_S
             raise
@@ -120,6 +125,19 @@ class Decoding:
             raise Unfit(why) from None
         self._decoders[schema_id] = made
         return made
+
+    def _ruled(self, writer: Schema) -> Decoder | None:
+        """What decodes behind the rules of the schema; None without rules. Raises Unfit."""
+        contract = self._contract
+        if contract is None:
+            return None
+        as_written, as_ours = self.reader.decoder(writer), self.reader.decoder(self._schema)
+
+        def decode(payload: bytes) -> Any:
+            payload, schema = contract.read(payload, writer)
+            return as_written(payload) if schema is writer else as_ours(payload)
+
+        return decode
 
 
 _registries: dict[str, Registry] = {}

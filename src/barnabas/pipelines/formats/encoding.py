@@ -11,7 +11,10 @@ import pyarrow as pa
 
 from barnabas.client.json_schema import BadSchema, JsonSchema, Unsuited
 from barnabas.client.registry import Schema, frame
+from barnabas.codecs import Mismatch
+from barnabas.codecs.contracts import Contract, contract_of_schema
 from barnabas.pipelines.formats.base import NoColumns, Unfit
+from barnabas.registry.errors import InvalidSchema
 
 TYPE: Final = pa.struct([("v", pa.binary()), ("error", pa.string())])
 
@@ -39,6 +42,14 @@ def writer_of(schema: Schema) -> Writer:
 
         return ProtobufWriter(schema)
     raise NoColumns(f"schemas of type {schema.kind} are not known here")
+
+
+def contract_for(schema: Schema) -> Contract | None:
+    """The rules that a schema's records pass. Raises NoColumns."""
+    try:
+        return contract_of_schema(schema)
+    except InvalidSchema as error:
+        raise NoColumns(f"schema {schema.id} cannot be used: {error.message}") from error
 
 
 class JsonWriter:
@@ -109,6 +120,7 @@ class Encoding:
     def __init__(self, schema: Schema) -> None:
         self._id = schema.id
         self.writer = writer_of(schema)
+        self._contract = contract_for(schema)
 
     def encode(self, rows: pa.StructArray) -> pa.StructArray:
         """A struct of `v`, the record's bytes, and `error`, which is null where there are some."""
@@ -116,9 +128,12 @@ class Encoding:
         errors: list[str | None] = []
         for row in rows_of(rows):
             try:
-                records.append(frame(self._id, self.writer.encode(row)))
+                payload = self.writer.encode(row)
+                if self._contract is not None:
+                    payload = self._contract.written(payload)
+                records.append(frame(self._id, payload))
                 errors.append(None)
-            except Unfit as error:
+            except (Unfit, Mismatch) as error:
                 records.append(None)
                 errors.append(f"the fields do not suit schema {self._id}: {error}")
         columns = [pa.array(records, pa.binary()), pa.array(errors, pa.string())]

@@ -1,0 +1,184 @@
+"""The rules of a schema on the bytes of records: what is written passes them last, what is read passes them first. Pure.
+
+Rules see what Avro's generic records hold: a timestamp is the number that it is, a decimal its bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+from barnabas.client.json_schema import BadSchema, JsonSchema, Unsuited
+from barnabas.client.registry import Schema
+from barnabas.codecs import Mismatch
+from barnabas.codecs.expressions import cel
+from barnabas.codecs.rules import READ, WRITE, Rules, Shape, rules_of
+from barnabas.codecs.shapes import AvroShape, JsonShape, ProtobufShape
+from barnabas.registry.errors import InvalidSchema
+from barnabas.registry.formats.base import Dependency
+from barnabas.registry.model import Reference
+
+KEPT_MAX: Final = 500
+
+
+class Language(Protocol):
+    """One schema's way between payloads and what rules work on."""
+
+    @property
+    def shape(self) -> Shape:
+        """The values' fields."""
+        ...
+
+    def load(self, payload: bytes, writer: Schema) -> tuple[bytes, Any]:
+        """What stands before the value, and a value of this schema, from a payload that may be of another version.
+
+        Raises Mismatch."""
+        ...
+
+    def dump(self, head: bytes, value: Any) -> bytes:
+        """Raises Mismatch."""
+        ...
+
+
+class Contract:
+    """The rules of one schema. Raises InvalidSchema for a schema that cannot be read, RulesMissing without the packages."""
+
+    def __init__(self, schema: Schema) -> None:
+        cel()
+        make: dict[str, Callable[[Schema], Language]] = {
+            "AVRO": AvroLanguage,
+            "JSON": JsonLanguage,
+            "PROTOBUF": ProtobufLanguage,
+        }
+        self._schema = schema
+        self._language = make[schema.kind](schema)
+        self._rules = Rules(schema.contract, self._language.shape)
+        self.reads, self.writes = self._rules.has(READ), self._rules.has(WRITE)
+
+    def written(self, payload: bytes) -> bytes:
+        """A payload as it is to be written. Raises RuleFailed, Mismatch."""
+        if not self.writes:
+            return payload
+        head, value = self._language.load(payload, self._schema)
+        value = self._rules.applied(WRITE, value)
+        return self._language.dump(head, value) if self._rules.changes(WRITE) else payload
+
+    def read(self, payload: bytes, writer: Schema) -> tuple[bytes, Schema]:
+        """A payload as it is to be read, and the schema that it is of then. Raises RuleFailed, Mismatch."""
+        if not self.reads:
+            return payload, writer
+        head, value = self._language.load(payload, writer)
+        value = self._rules.applied(READ, value)
+        if not self._rules.changes(READ):
+            return payload, writer
+        return self._language.dump(head, value), self._schema
+
+
+def contract_of_schema(schema: Schema) -> Contract | None:
+    """None where nothing is to be executed. Raises InvalidSchema, RulesMissing."""
+    if not schema.contract or not rules_of(json.loads(schema.contract)):
+        return None
+    return Contract(schema)
+
+
+class AvroLanguage:
+    """Avro by fastavro, without logical types."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._whole, named = _avro(schema)
+        self._id = schema.id
+        self.shape = AvroShape(self._whole, named)
+
+    def load(self, payload: bytes, writer: Schema) -> tuple[bytes, Any]:
+        """See Language."""
+        import fastavro
+
+        written, wanted = self._whole, None
+        if writer.id != self._id:
+            written, wanted = _avro(writer)[0], self._whole
+        source = io.BytesIO(payload)
+        try:
+            value = fastavro.schemaless_reader(source, written, wanted, return_named_type=True)
+        except Exception as error:  # fastavro raises whatever the bytes lead to
+            raise Mismatch(f"the bytes do not suit the schema: {str(error)[:200]}") from error
+        if source.tell() != len(payload):
+            raise Mismatch(f"{len(payload) - source.tell()} bytes are left after the value")
+        return b"", value
+
+    def dump(self, head: bytes, value: Any) -> bytes:
+        """See Language."""
+        import fastavro
+
+        out = io.BytesIO()
+        try:
+            fastavro.validate(value, self._whole)
+            fastavro.schemaless_writer(out, self._whole, value)
+        except Exception as error:  # fastavro raises whatever the value leads to
+            told = " ".join(str(error).split())[:300]
+            raise Mismatch(f"what its rules made does not suit the schema: {told}") from error
+        return out.getvalue()
+
+
+@lru_cache(KEPT_MAX)
+def _avro(schema: Schema) -> tuple[Any, dict[str, Any]]:
+    """Raises InvalidSchema."""
+    from barnabas.codecs.avro import AvroCodec
+
+    try:
+        codec = AvroCodec(schema.text, tuple(text for _, text in schema.dependencies))
+    except Exception as error:  # fastavro raises whatever a bad schema leads to
+        raise InvalidSchema(f"the schema is not valid: {str(error)[:200]}") from error
+    return codec.parsed()
+
+
+class JsonLanguage:
+    """JSON values, checked where they are written."""
+
+    def __init__(self, schema: Schema) -> None:
+        try:
+            self._schema = JsonSchema(schema.text, schema.dependencies)
+        except BadSchema as error:
+            raise InvalidSchema(f"the schema is not valid: {str(error)[:200]}") from error
+        self.shape = JsonShape(self._schema.tree, self._schema.documents, self._schema.allows)
+
+    def load(self, payload: bytes, writer: Schema) -> tuple[bytes, Any]:
+        """See Language."""
+        try:
+            return b"", json.loads(payload)
+        except (ValueError, RecursionError) as error:
+            raise Mismatch(f"the record is not JSON: {error}") from None
+
+    def dump(self, head: bytes, value: Any) -> bytes:
+        """See Language."""
+        try:
+            self._schema.check(value)
+            return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(
+                "utf-8", "surrogatepass"
+            )
+        except (Unsuited, TypeError, ValueError) as error:
+            raise Mismatch(f"what its rules made does not suit the schema: {error}") from None
+
+
+class ProtobufLanguage:
+    """Messages of this version's file, whichever one a record names."""
+
+    def __init__(self, schema: Schema) -> None:
+        from barnabas.codecs.schemas import ProtobufCodec
+        from barnabas.registry.formats.protobuf import read_protobuf
+
+        dependencies = [
+            Dependency(name, Reference(name, name, 1), text) for name, text in schema.dependencies
+        ]
+        self._codec = ProtobufCodec(schema.text, dependencies)
+        self.shape = ProtobufShape(read_protobuf(schema.text, dependencies).held)
+
+    def load(self, payload: bytes, writer: Schema) -> tuple[bytes, Any]:
+        """See Language."""
+        return self._codec.message(payload)
+
+    def dump(self, head: bytes, value: Any) -> bytes:
+        """See Language."""
+        return head + bytes(value.SerializeToString())

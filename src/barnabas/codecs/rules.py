@@ -1,0 +1,256 @@
+"""Data contracts: the domain rules of a schema, executed where its records are written and read. Pure.
+
+Which rules run, in which order and what a failure leads to is as in Confluent's serializers: conditions refuse a value,
+transforms replace it; a rule for fields looks at the fields with one of its tags. Source: Confluent's documentation of
+data contracts, and confluent-kafka's serializers, which the tests compare with.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Protocol
+
+from barnabas.codecs import Mismatch
+from barnabas.codecs.expressions import BadExpression, Expression, compiled
+
+WRITE: Final = "WRITE"
+READ: Final = "READ"
+MODES: Final = {"WRITEREAD": (WRITE, READ), WRITE: (WRITE,), READ: (READ,)}
+CONDITION: Final = "CONDITION"
+FIELD_TYPES: Final = frozenset({"CEL_FIELD"})
+PRIMITIVE: Final = frozenset({"INT", "LONG", "FLOAT", "DOUBLE", "BOOLEAN", "NULL", "STRING", "BYTES"})
+SHOWN_MAX: Final = 300
+
+
+class RuleFailed(Mismatch):
+    """A rule refuses a value. dead_letters: the topic for such values, where the rule names one."""
+
+    def __init__(self, message: str, rule: str, dead_letters: str | None) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.dead_letters = dead_letters
+
+
+class Field(NamedTuple):
+    """A field on the way through a value. kind: INT, STRING, RECORD ... tags: those that stand in the schema at the field.
+    container: the record that holds it. native: what else its value needs to become an argument."""
+
+    full_name: str
+    name: str
+    kind: str
+    tags: frozenset[str]
+    container: Any
+    native: Any = None
+
+
+Visit = Callable[[Field, Any], Any]
+
+
+class Shape(Protocol):
+    """What rules have to know of a schema's language."""
+
+    def walk(self, value: Any, visit: Visit) -> Any:
+        """The value with each field's value replaced by what `visit` makes of it. May change the value in place."""
+        ...
+
+    def argument(self, value: Any, field: Field | None = None) -> Any:
+        """A value as expressions see it."""
+        ...
+
+    def result(self, value: Any, like: Any) -> Any:
+        """The value that a transform made in place of another."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule. on_success, on_failure: NONE, ERROR, DLQ, or a pair of them for writing and reading."""
+
+    name: str
+    kind: str
+    mode: str
+    type: str
+    expr: str
+    tags: frozenset[str]
+    on_success: str
+    on_failure: str
+    dead_letters: str | None
+    doc: str
+
+    @cached_property
+    def expressions(self) -> tuple[Expression | None, Expression]:
+        """The guard, where there is one, and what stands behind it. Raises BadExpression, RulesMissing."""
+        if self.type not in ("CEL", "CEL_FIELD"):
+            raise BadExpression(f"rules of type {self.type or 'null'} are not executed here")
+        guard, semicolon, rest = self.expr.partition(";")
+        if not semicolon:
+            guard, rest = "", self.expr
+        return compiled(guard) if guard.strip() else None, compiled(rest)
+
+    def action(self, outcome: str, mode: str) -> str:
+        """outcome: on_success or on_failure."""
+        is_failure = outcome == "on_failure"
+        text = self.on_failure if is_failure else self.on_success
+        if self.mode == "WRITEREAD" and "," in text:
+            text = text.split(",")[mode == READ]
+        return text or ("ERROR" if is_failure else "NONE")
+
+
+class Rules:
+    """The domain rules of one schema, for both ways."""
+
+    def __init__(self, contract: str, shape: Shape) -> None:
+        """contract: the schema's `ruleSet` and `metadata` as JSON text."""
+        held = json.loads(contract)
+        metadata = held.get("metadata") or {}
+        self._shape = shape
+        self._tagged = [
+            (_wildcard(path), frozenset(tags)) for path, tags in (metadata.get("tags") or {}).items()
+        ]
+        rules = rules_of(held)
+        self._by_mode = {
+            WRITE: [rule for rule in rules if WRITE in MODES.get(rule.mode, ())],
+            READ: [rule for rule in reversed(rules) if READ in MODES.get(rule.mode, ())],
+        }
+
+    def has(self, mode: str) -> bool:
+        """Whether there are rules for WRITE or READ."""
+        return bool(self._by_mode[mode])
+
+    def changes(self, mode: str) -> bool:
+        """Whether rules for WRITE or READ may change a value."""
+        return any(rule.kind != CONDITION for rule in self._by_mode[mode])
+
+    def applied(self, mode: str, value: Any) -> Any:
+        """The value as the rules of WRITE or READ leave it. Raises RuleFailed, RulesMissing."""
+        rules = self._by_mode[mode]
+        if value is None:
+            return value
+        for index, rule in enumerate(rules):
+            others = rules[:index] if mode == WRITE else rules[index + 1 :]
+            if rule.type in FIELD_TYPES and _is_repeated(rule, others):
+                continue
+            try:
+                value = self._run(rule, value)
+            except (Mismatch, BadExpression) as error:
+                reason = f": {error}" if isinstance(error, BadExpression) else ""
+                self._act(rule, rule.action("on_failure", mode), reason)
+            else:
+                self._act(rule, rule.action("on_success", mode), "")
+        return value
+
+    def _act(self, rule: Rule, action: str, reason: str) -> None:
+        if action == "NONE":
+            return
+        doc = f" ({rule.doc})" if rule.doc else ""
+        why = (reason or (f": {rule.expr}" if rule.kind == CONDITION else ""))[:SHOWN_MAX]
+        text = f"rule {rule.name!r}{doc} refuses the value{why}"
+        if action not in ("ERROR", "DLQ"):
+            text += f"; its action {action!r} is not known here"
+        raise RuleFailed(text, rule.name, rule.dead_letters if action == "DLQ" else None)
+
+    def _run(self, rule: Rule, value: Any) -> Any:
+        """The value behind one rule. Raises Mismatch where a condition does not hold, BadExpression."""
+        if rule.type in FIELD_TYPES:
+            return self._run_on_fields(rule, value)
+        shape = self._shape
+        held, made = _evaluated(rule, {"message": shape.argument(value)})
+        if rule.kind == CONDITION:
+            _require(made if held else True)
+            return value
+        return shape.result(made, value) if held else value
+
+    def _run_on_fields(self, rule: Rule, value: Any) -> Any:
+        shape = self._shape
+
+        def visit(field: Field, inner: Any) -> Any:
+            if field.kind not in PRIMITIVE:
+                return inner
+            if rule.tags and not rule.tags & (field.tags | self._tags_of(field.full_name)):
+                return inner
+            held, made = _evaluated(
+                rule,
+                {
+                    "value": shape.argument(inner, field),
+                    "fullName": field.full_name,
+                    "name": field.name,
+                    "typeName": field.kind,
+                    "tags": sorted(field.tags | self._tags_of(field.full_name)),
+                    "message": shape.argument(field.container),
+                },
+            )
+            if rule.kind == CONDITION:
+                _require(made if held else True)
+                return inner
+            return made if held else inner
+
+        return shape.walk(value, visit)
+
+    def _tags_of(self, full_name: str) -> frozenset[str]:
+        """Those that the metadata gives a field by its path."""
+        found: frozenset[str] = frozenset()
+        for pattern, tags in self._tagged:
+            if pattern.fullmatch(full_name):
+                found |= tags
+        return found
+
+
+def rules_of(contract: Mapping[str, Any]) -> list[Rule]:
+    """The domain rules that are not disabled."""
+    properties = (contract.get("metadata") or {}).get("properties") or {}
+    made = []
+    for row in (contract.get("ruleSet") or {}).get("domainRules") or ():
+        if row.get("disabled"):
+            continue
+        made.append(
+            Rule(
+                name=row["name"],
+                kind=row.get("kind") or "TRANSFORM",
+                mode=row.get("mode") or "WRITEREAD",
+                type=(row.get("type") or "").upper(),
+                expr=row.get("expr") or "",
+                tags=frozenset(row.get("tags") or ()),
+                on_success=row.get("onSuccess") or "",
+                on_failure=row.get("onFailure") or "",
+                dead_letters=(row.get("params") or {}).get("dlq.topic") or properties.get("dlq.topic"),
+                doc=row.get("doc") or "",
+            )
+        )
+    return made
+
+
+def _is_repeated(rule: Rule, others: Iterable[Rule]) -> bool:
+    """Of transforms with the same tags, the one that stands first in the schema runs, whichever the way."""
+    return (
+        bool(rule.tags)
+        and rule.kind != CONDITION
+        and any(
+            (other.kind, other.mode, other.type, other.tags) == (rule.kind, rule.mode, rule.type, rule.tags)
+            for other in others
+        )
+    )
+
+
+def _evaluated(rule: Rule, arguments: dict[str, Any]) -> tuple[bool, Any]:
+    """Whether the guard holds, and then the value of the expression."""
+    guard, body = rule.expressions
+    if guard is not None and not guard(arguments):
+        return False, None
+    return True, body(arguments)
+
+
+def _require(made: Any) -> None:
+    if not made:
+        raise Mismatch
+
+
+def _wildcard(path: str) -> re.Pattern[str]:
+    """A path in metadata.tags: `*` stands for a part of a name, `**` for any number of names, `?` for a character."""
+    made = ""
+    for part in re.findall(r"\*\*|\*|\?|[^*?]+", path):
+        made += {"**": ".*", "*": "[^.]*", "?": "[^.]"}.get(part) or re.escape(part)
+    return re.compile(made)

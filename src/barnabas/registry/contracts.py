@@ -1,0 +1,78 @@
+"""What `validateRules` and `validateFields` ask of a new schema: rules that can be read, names that are free. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from barnabas.codecs.expressions import BadExpression, check
+from barnabas.registry.errors import Code, InvalidSchema, RegistryError
+from barnabas.registry.formats.base import Parsed
+from barnabas.registry.model import JSON, PROTOBUF, Config, Content
+from barnabas.registry.requests import RULE_LISTS
+
+RESERVED: Final = "confluent:reserved"
+"""A property of the metadata: names of top-level fields that the schema must not have, with commas."""
+INTERNAL: Final = "$$"
+
+
+def check_rules(content: Content, config: Config) -> None:
+    """Raises RegistryError 42210 for a rule whose expression cannot be read, where the settings want that looked at."""
+    if not config.validate_rules:
+        return
+    for part in RULE_LISTS:
+        for index, rule in enumerate((content.rules or {}).get(part) or ()):
+            try:
+                check((rule.get("type") or "").upper(), rule.get("expr") or "")
+            except BadExpression as error:
+                raise RegistryError(
+                    Code.INVALID_RULE_SET, f"ruleSet/{part}/{index}: rule {rule['name']!r}: {error}"
+                ) from error
+
+
+def check_fields(parsed: Parsed, content: Content, config: Config) -> None:
+    """Raises InvalidSchema for a field with a name that registries keep to themselves."""
+    if not config.validate_fields:
+        return
+    for name in _field_names(parsed, content):
+        if name.startswith(INTERNAL):
+            raise InvalidSchema(f"field {name!r}: names of fields must not begin with {INTERNAL}; rename it")
+
+
+def reserved_problems(
+    parsed: Parsed, content: Content, previous: Content | None, config: Config
+) -> Iterator[str]:
+    """What is wrong with the schema's reserved names, as reasons of incompatibility."""
+    if not config.validate_fields:
+        return
+    reserved = _reserved(content)
+    for name in sorted(reserved & set(_field_names(parsed, content))):
+        yield (
+            "{errorType:'FIELD_CONFLICTS_WITH_RESERVED_FIELD', description:'the schema has a field '"
+            f"{name}', which its metadata reserves', additionalInfo:'rename the field'}}"
+        )
+    for name in sorted(_reserved(previous) - reserved) if previous is not None else ():
+        yield (
+            "{errorType:'RESERVED_FIELD_REMOVED', description:'the name '"
+            f"{name}' is reserved by the version before and not by this one', "
+            f"additionalInfo:'keep it in the property {RESERVED}'}}"
+        )
+
+
+def _reserved(content: Content) -> set[str]:
+    properties: Mapping[str, Any] = (content.metadata or {}).get("properties") or {}
+    return {name.strip() for name in str(properties.get(RESERVED, "")).split(",")} - {""}
+
+
+def _field_names(parsed: Any, content: Content) -> list[str]:
+    """Of the outermost record, object or message."""
+    if content.type == PROTOBUF:
+        return [field.name for message in parsed.held.message_type[:1] for field in message.field]
+    tree = json.loads(content.text)
+    if not isinstance(tree, dict):
+        return []
+    if content.type == JSON:
+        properties = tree.get("properties")
+        return list(properties) if isinstance(properties, dict) else []
+    return [field["name"] for field in tree.get("fields") or ()]

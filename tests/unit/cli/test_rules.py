@@ -1,0 +1,170 @@
+"""Data contracts beyond what the tests beside Confluent's serializers show: tags by path, named types, errors."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from typing import Any
+
+import pytest
+
+from barnabas.client.registry import Schema, frame
+from barnabas.codecs import Mismatch, expressions
+from barnabas.codecs.rules import RuleFailed
+from barnabas.codecs.schemas import Codec, make_codec
+from barnabas.pipelines.formats.base import NoColumns
+from barnabas.pipelines.formats.decoding import Decoding
+from barnabas.pipelines.formats.encoding import Encoding
+from barnabas.registry.errors import InvalidSchema
+
+STREETS = {
+    "type": "record", "name": "Way", "namespace": "x", "fields": [
+        {"name": "from", "type": {"type": "record", "name": "Place", "fields": [
+            {"name": "street", "type": "string", "confluent:tags": ["PII"]}]}},
+        {"name": "to", "type": "Place"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "codes", "type": {"type": "map", "values": "int"}, "default": {}},
+    ],
+}  # fmt: skip
+WAY = {"from": {"street": "Elm"}, "to": {"street": "Oak"}, "note": {"string": "n"}, "codes": {"a": 1}}
+PROTO = """syntax = "proto3";
+package x;
+import "confluent/meta.proto";
+message Order {
+  string id = 1 [(confluent.field_meta).tags = "PII"];
+  repeated string codes = 2 [(confluent.field_meta) = { tags: ["A", "CODE"] }];
+  map<string, string> names = 3;
+}
+"""
+
+
+def contract(*rules: dict[str, Any], **metadata: Any) -> str:
+    rows = [
+        {"name": f"r{number}", "kind": "TRANSFORM", "type": "CEL_FIELD", "mode": "WRITE", **rule}
+        for number, rule in enumerate(rules)
+    ]
+    return json.dumps({"ruleSet": {"domainRules": rows}, "metadata": metadata})
+
+
+def codec(kind: str, schema: Any, *rules: dict[str, Any], **metadata: Any) -> Codec:
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    return make_codec(kind, text, [], contract(*rules, **metadata))
+
+
+def through(made: Codec, value: Any) -> Any:
+    return made.decode(made.encode(value))
+
+
+def test_a_type_that_is_named_twice_has_its_rules_twice() -> None:
+    made = codec("AVRO", STREETS, {"expr": "'*'", "tags": ["PII"]})
+    assert through(made, WAY) == {**WAY, "from": {"street": "*"}, "to": {"street": "*"}}
+
+
+@pytest.mark.parametrize("path", ["x.Way.note", "**.note", "x.*.no?e", "x.**"])
+def test_tags_by_path(path: str) -> None:
+    rule = {"expr": "typeName == 'STRING' ; fullName", "tags": ["T"]}
+    assert through(codec("AVRO", STREETS, rule, tags={path: ["T"]}), WAY)["note"] == {"string": "x.Way.note"}
+
+
+@pytest.mark.parametrize("path", ["note", "*.note", "x.Way", "x.Way.note.x", "x.Way.not?e"])
+def test_paths_of_other_fields(path: str) -> None:
+    rule = {"expr": "typeName == 'STRING' ; fullName", "tags": ["T"]}
+    assert through(codec("AVRO", STREETS, rule, tags={path: ["T"]}), WAY) == WAY
+
+
+def test_a_whole_record_and_null() -> None:
+    rule = {
+        "type": "CEL",
+        "expr": "{'from': message.to, 'to': message.from, 'note': null, 'codes': message.codes}",
+    }
+    assert through(codec("AVRO", STREETS, rule), WAY) == {
+        "from": WAY["to"], "to": WAY["from"], "note": None, "codes": {"a": 1},
+    }  # fmt: skip
+
+
+def test_tags_in_protobuf() -> None:
+    order = {"id": "a", "codes": ["1", "2"], "names": {"k": "v"}}
+    made = codec("PROTOBUF", PROTO, {"expr": "'*' + value", "tags": ["PII", "CODE"]})
+    assert through(made, order) == {**order, "id": "*a", "codes": ["*1", "*2"]}
+    with pytest.raises(RuleFailed, match="its result is no value of the field"):
+        codec("PROTOBUF", PROTO, {"expr": "5", "tags": ["PII"]}).encode(order)
+
+
+def test_every_item_has_to_hold() -> None:
+    schema = {"type": "object", "properties": {"l": {"type": "array", "items": {"type": "string"}}}}
+    made = codec("JSON", schema, {"kind": "CONDITION", "expr": "value != ''"})
+    assert through(made, {"l": ["a", "b"]}) == {"l": ["a", "b"]}
+    with pytest.raises(RuleFailed, match=r"rule 'r0' refuses the value: value != ''$"):
+        made.encode({"l": ["a", ""]})
+
+
+def test_json_is_checked_behind_its_rules() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}}
+    made = codec("JSON", schema, {"expr": "value > 9 ; 9"})
+    assert through(made, {"n": 50}) == {"n": 9}
+    with pytest.raises(Mismatch, match="10 is greater than the maximum of 9"):
+        codec("JSON", schema, {"expr": "value > 9 ; 10"}).encode({"n": 50})
+
+
+def test_what_a_rule_makes_has_to_suit_the_schema() -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+    with pytest.raises(Mismatch, match="what its rules made does not suit the schema"):
+        codec("AVRO", schema, {"expr": "value * 1000000"}).encode({"n": 1_000_000})
+
+
+def test_without_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = builtins.__import__
+
+    def missing(name: str, *rest: Any) -> Any:
+        if name.partition(".")[0] == "celpy":
+            raise ModuleNotFoundError("No module named 'celpy'", name="celpy")
+        return held(name, *rest)
+
+    expressions.cel.cache_clear()
+    monkeypatch.setattr(builtins, "__import__", missing)
+    try:
+        with pytest.raises(
+            InvalidSchema, match=r"its rules need the package celpy: pip install 'barnabas\[rules\]'"
+        ):
+            codec("AVRO", STREETS, {"expr": "value"})
+        with pytest.raises(NoColumns, match="celpy"):
+            Encoding(Schema(1, "AVRO", json.dumps(STREETS), (), 1, contract({"expr": "value"})))
+        assert through(codec("AVRO", STREETS, {"expr": "value", "disabled": True}), WAY) == WAY
+    finally:
+        expressions.cel.cache_clear()
+
+
+class One:
+    def __init__(self, *schemas: Schema) -> None:
+        self.schemas = {schema.id: schema for schema in schemas}
+
+    def by_id(self, schema_id: int) -> Schema:
+        return self.schemas[schema_id]
+
+
+def test_columns_pass_the_rules() -> None:
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "n", "type": "int"}, {"name": "s", "type": "string"}],
+    }
+    rules = contract(
+        {"kind": "CONDITION", "type": "CEL", "expr": "message.n > 0", "mode": "WRITEREAD"},
+        {"expr": "typeName == 'STRING' ; value + '!'"},
+        {"expr": "typeName == 'STRING' ; value + '?'", "mode": "READ"},
+    )
+    held = Schema(1, "AVRO", json.dumps(schema), (), 1, rules)
+    old = Schema(2, "AVRO", json.dumps({**schema, "fields": schema["fields"][::-1]}))
+    decoding = Decoding(One(held, old), held)  # type: ignore[arg-type]
+    import pyarrow as pa
+
+    rows = pa.array([{"n": 1, "s": "a"}, {"n": 0, "s": "b"}], decoding.type.field("v").type)
+    made = Encoding(held).encode(rows)
+    assert made.field("error").to_pylist() == [
+        None, "the fields do not suit schema 1: rule 'r0' refuses the value: message.n > 0",
+    ]  # fmt: skip
+    [record, _] = made.field("v").to_pylist()
+    foreign = [frame(2, b"\x02a\x02"), frame(2, b"\x02a\x00"), frame(1, b"\x00\x02a"), record]
+    found = decoding.decode(pa.array(foreign, pa.binary()))
+    assert found.field("v").to_pylist() == [{"n": 1, "s": "a?"}, None, None, {"n": 1, "s": "a!?"}]
+    assert found.field("error").to_pylist()[1:3] == ["rule 'r0' refuses the value: message.n > 0"] * 2
