@@ -24,8 +24,6 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.schema_registry.rule_registry import RuleRegistry
-from confluent_kafka.schema_registry.rules.cel.cel_executor import CelExecutor
-from confluent_kafka.schema_registry.rules.cel.cel_field_executor import CelFieldExecutor
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
@@ -35,6 +33,8 @@ from barnabas.codecs.schemas import Codec, make_codec
 from tests.clients.cli_support import Cli
 from tests.pipelines.readers import consumed
 from tests.support.registry import RegistryProcess, call
+
+pytest.importorskip("celpy", reason="the extra `rules` is not installed")
 
 ORDER = json.dumps(
     {
@@ -144,6 +144,9 @@ def schemas(registry: RegistryProcess) -> SchemaRegistryClient:
 
 @pytest.fixture(scope="module")
 def executors() -> RuleRegistry:
+    from confluent_kafka.schema_registry.rules.cel.cel_executor import CelExecutor
+    from confluent_kafka.schema_registry.rules.cel.cel_field_executor import CelFieldExecutor
+
     made = RuleRegistry()
     made.register_executor(CelExecutor())
     made.register_executor(CelFieldExecutor())

@@ -21,11 +21,11 @@ WITHOUT = (
 def test_the_extras_are_those_of_the_documents() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     page = (ROOT / "docs" / "installation.md").read_text()
-    for name in ("pipelines", "cluster", "security", "services", "telemetry", "all"):
+    for name in ("pipelines", "cluster", "security", "services", "rules", "telemetry", "all"):
         assert name in declared
         assert f"| `{name}` |" in page
     everything = set(declared["all"][0].partition("[")[2].rstrip("]").split(","))
-    assert everything == {"pipelines", "cluster", "security", "services", "telemetry"}
+    assert everything == {"pipelines", "cluster", "security", "services", "rules", "telemetry"}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from barnabas.pipelines.formats.decoding import Decoding
 from barnabas.pipelines.formats.encoding import Encoding
 from barnabas.registry.errors import InvalidSchema
 
+pytest.importorskip("celpy", reason="the extra `rules` is not installed")
+
 STREETS = {
     "type": "record", "name": "Way", "namespace": "x", "fields": [
         {"name": "from", "type": {"type": "record", "name": "Place", "fields": [
