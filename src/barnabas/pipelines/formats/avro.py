@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from barnabas.client.registry import Schema
 from barnabas.pipelines.formats.avro_batches import AvroBatches, NoPlan
+from barnabas.pipelines.formats.avro_records import AvroRecords
 from barnabas.pipelines.formats.base import Convert, NoColumns, Unfit
 
 VALUE: Final = "value"
@@ -257,6 +258,9 @@ class AvroWriter:
             self._schema = fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
         except Exception as error:
             raise NoColumns(f"schema {schema.id} is not Avro: {str(error)[:200]}") from error
+        self._id = schema.id
+        self._named = named
+        self._plans: dict[pa.DataType, AvroRecords | None] = {}
         self._write = fastavro.schemaless_writer
         self._check = _range_check(self._schema, named, ())
         is_record = isinstance(self._schema, dict) and self._schema.get("type") == "record"
@@ -264,6 +268,15 @@ class AvroWriter:
             raise NoColumns("its schema is no record, so that fields cannot be written by it")
         self.fields = {field["name"]: "default" not in field for field in self._schema["fields"]}
         """Name -> whether a value has to be given."""
+
+    def records(self, rows: pa.StructArray) -> tuple[pa.Array, list[int]] | None:
+        """See formats.encoding.Writer."""
+        if rows.type not in self._plans:
+            self._plans[rows.type] = None
+            with suppress(NoPlan):
+                self._plans[rows.type] = AvroRecords(self._id, self._schema, self._named, rows.type)
+        plan = self._plans[rows.type]
+        return None if plan is None else plan.encode(rows)
 
     def encode(self, row: Mapping[str, Any]) -> bytes:
         """Raises Unfit."""

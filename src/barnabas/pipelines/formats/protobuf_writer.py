@@ -42,6 +42,10 @@ class ProtobufWriter:
         self._put = _message_putter(descriptor)
         self.fields = {field.name: bool(field.is_required) for field in descriptor.fields}
 
+    def records(self, rows: pa.StructArray) -> tuple[pa.Array, list[int]] | None:
+        """See formats.encoding.Writer."""
+        return None
+
     def encode(self, row: Mapping[str, Any]) -> bytes:
         """Raises Unfit."""
         message = self._class()

@@ -1,0 +1,155 @@
+"""A batch of rows in Arrow columns to Avro records at once, by compiled code: see avro_writer.pyx.
+
+Writes the same bytes as fastavro does. Types that it takes together with more than one kind of value (unions of several
+types, times without a zone for timestamps with one) are left to fastavro.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+
+from barnabas.pipelines.formats.avro_batches import NoPlan
+from barnabas.pipelines.formats.avro_writer import Put, Source, write
+
+WIDTHS: Final = {pa.int8(): 1, pa.int16(): 2, pa.int32(): 4, pa.int64(): 8}
+REALS: Final = {pa.float32(): 4, pa.float64(): 8}
+ZONED: Final = {"timestamp-millis": 1_000, "timestamp-micros": 1}
+LOCAL: Final = {"local-timestamp-millis": 1_000, "local-timestamp-micros": 1}
+
+
+class AvroRecords:
+    """Writes rows of one Arrow type by one schema. Not for several threads at once."""
+
+    def __init__(self, schema_id: int, schema: Any, named: Mapping[str, Any], type: pa.StructType) -> None:
+        """schema: as fastavro parses it, a record. Raises NoPlan."""
+        self._id = schema_id
+        self._named = named
+        self._root = self._source(schema, type)
+
+    def encode(self, rows: pa.StructArray) -> tuple[pa.Array, list[int]] | None:
+        """The records, framed, and the rows that do not suit the schema, which have no bytes; None for too many bytes."""
+        try:
+            _bind(self._root, rows)
+            places, data, failed = write(self._root, len(rows), self._id)
+        except OverflowError:
+            return None
+        finally:
+            _bind(self._root, None)
+        buffers = [None, pa.py_buffer(places), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.binary(), len(rows), buffers), failed
+
+    def _source(self, node: Any, type: pa.DataType) -> Source:
+        """Raises NoPlan."""
+        if isinstance(node, str) and node in self._named:
+            node = self._named[node]
+        if isinstance(node, list):
+            return self._union(node, type)
+        kind = node["type"] if isinstance(node, dict) else node
+        if isinstance(kind, (dict, list)):
+            return self._source(kind, type)
+        if kind in ("record", "error") and pa.types.is_struct(type):
+            return self._record(node, type)
+        if kind == "array" and pa.types.is_list(type):
+            return Source(Put.ARRAY, children=[self._source(node["items"], type.value_type)])
+        if kind == "map" and pa.types.is_map(type) and type.key_type == pa.string():
+            keys = Source(Put.BYTES)
+            return Source(Put.MAP, children=[keys, self._source(node["values"], type.item_type)])
+        if kind == "enum" and type == pa.string():
+            return Source(Put.ENUM, symbols=[symbol.encode() for symbol in node["symbols"]])
+        logical = node.get("logicalType") if isinstance(node, dict) else None
+        if logical == "decimal":
+            return _decimal(node, kind, type)
+        if kind == "fixed" and type == pa.binary() and logical is None:
+            return Source(Put.FIXED, size=int(node["size"]))
+        return _plain(kind, logical, type)
+
+    def _union(self, node: list[Any], type: pa.DataType) -> Source:
+        others = [kind for kind in node if kind != "null"]
+        if len(others) != 1 or len(node) > 2:
+            raise NoPlan
+        made = self._source(others[0], type)
+        if made.branch >= 0 or made.kind == Put.CONSTANT:
+            raise NoPlan
+        made.branch = node.index(others[0])
+        made.null_branch = node.index("null") if "null" in node else -1
+        return made
+
+    def _record(self, node: Any, type: pa.StructType) -> Source:
+        names = [field["name"] for field in node["fields"]]
+        given = type.names
+        if len(set(given)) != len(given) or not set(given) <= set(names):
+            raise NoPlan
+        children = []
+        for field in node["fields"]:
+            if field["name"] in given:
+                children.append(self._source(field["type"], type.field(field["name"]).type))
+            elif "default" in field:
+                children.append(Source(Put.CONSTANT, constant=self._default(field)))
+            else:
+                raise NoPlan
+        made = Source(Put.RECORD, children=children)
+        made.symbols = [name.encode() if name in given else b"" for name in names]
+        return made
+
+    def _default(self, field: Any) -> bytes:
+        """The bytes of a field that is not there. Raises NoPlan."""
+        import fastavro
+
+        whole = {"type": "record", "name": "barnabas_default", "fields": [field]}
+        # Its type uses names, or is where they are given.
+        for names in (dict(self._named), {}):
+            out = io.BytesIO()
+            with suppress(Exception):  # fastavro raises whatever the default leads to
+                parsed = fastavro.parse_schema(whole, named_schemas=names)
+                fastavro.schemaless_writer(out, parsed, {})
+                return out.getvalue()
+        raise NoPlan
+
+
+def _plain(kind: str, logical: str | None, type: pa.DataType) -> Source:
+    """Raises NoPlan."""
+    if kind in ("int", "long") and type in WIDTHS:
+        return Source(Put.INT if kind == "int" else Put.LONG, width=WIDTHS[type])
+    if kind == "int" and logical == "date" and type == pa.date32():
+        return Source(Put.INT, width=4)
+    if kind == "long" and pa.types.is_timestamp(type) and type.unit == "us":
+        divisor = (ZONED if type.tz else LOCAL).get(str(logical))
+        if divisor is not None:
+            return Source(Put.TIME, divisor=divisor)
+    if kind in ("float", "double") and type in REALS and logical is None:
+        return Source(Put.FLOAT if kind == "float" else Put.DOUBLE, width=REALS[type])
+    if kind == "boolean" and type == pa.bool_() and logical is None:
+        return Source(Put.BOOLEAN)
+    if kind == "string" and type == pa.string() and logical in (None, "uuid"):
+        return Source(Put.BYTES)
+    if kind == "bytes" and type == pa.binary() and logical is None:
+        return Source(Put.BYTES)
+    raise NoPlan
+
+
+def _decimal(node: Any, kind: str, type: pa.DataType) -> Source:
+    """Raises NoPlan."""
+    if not pa.types.is_decimal128(type):
+        raise NoPlan
+    if type.scale != int(node.get("scale", 0)) or type.precision > int(node["precision"]):
+        raise NoPlan
+    return Source(Put.DECIMAL) if kind == "bytes" else Source(Put.FIXED_DECIMAL, size=int(node["size"]))
+
+
+def _bind(source: Source, array: pa.Array | None) -> None:
+    """Let a source and those inside of it look at an array."""
+    source.bind(array)
+    if source.kind == Put.RECORD:
+        for name, child in zip(source.symbols, source.children, strict=True):
+            if name:
+                _bind(child, None if array is None else array.field(name.decode()))
+    elif source.kind == Put.ARRAY:
+        _bind(source.children[0], None if array is None else array.values)
+    elif source.kind == Put.MAP:
+        _bind(source.children[0], None if array is None else array.keys)
+        _bind(source.children[1], None if array is None else array.items)
