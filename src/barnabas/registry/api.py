@@ -306,10 +306,10 @@ async def register(call: Call) -> Any:
     def there() -> Any:
         return decisions.existing(call.state, registry.library, subject, wanted, normalize=normalize)
 
-    if not registry.writing:
-        found = await registry.look(there, size)
-        if found is not None:
-            return decisions.registered(found)
+    # Most registrations are of what is there: producers that start. They wait for no writer, and for no other change.
+    found = await registry.look(there, size)
+    if found is not None:
+        return decisions.registered(found)
     return await call.change(
         lambda: decisions.decide_register(
             call.state, registry.library, subject, wanted, normalize=normalize, force=force

@@ -47,10 +47,14 @@ def prepare(
     config = state.config(subject)
     given = wanted.content
     references = library.resolve_latest(given.references, subject.context)
-    parsed = library.read(
-        replace(given, references=references, metadata=None, rules=None), subject.context, new=True
-    )
+    # Each content costs a hash: one is made only where something differs.
+    alone = given
+    if references != given.references or given.metadata is not None or given.rules is not None:
+        alone = replace(given, references=references, metadata=None, rules=None)
+    parsed = library.read(alone, subject.context, new=True)
     text = parsed.normalized() if normalize or config.normalize else parsed.canonical
+    if text == given.text and references == given.references:
+        return given, parsed
     return Content(given.type, text, references, given.metadata, given.rules), parsed
 
 

@@ -17,6 +17,8 @@ def with_inherited(content: Content, previous: Content | None, config: Config) -
     rules = content.rules or (previous.rules if previous else None)
     metadata = merge_metadata(merge_metadata(config.default_metadata, metadata), config.override_metadata)
     rules = merge_rules(merge_rules(config.default_rules, rules), config.override_rules)
+    if metadata is content.metadata and rules is content.rules:
+        return content
     return Content(content.type, content.text, content.references, metadata, rules)
 
 
@@ -50,4 +52,7 @@ def merge_rules(weaker: Held, stronger: Held) -> Held:
         rows = [rule for rule in weaker.get(part) or () if rule["name"] not in names] + own
         if rows:
             made[part] = rows
+    where_run = stronger.get("enableAt") or weaker.get("enableAt")
+    if where_run:
+        made["enableAt"] = where_run
     return made

@@ -219,7 +219,8 @@ class State:
 
     def config(self, subject: Subject) -> Config:
         """The settings in force for a subject: its own, its context's, everybody's, the default."""
-        merged = self.configs.get(GLOBAL, Config()).over(DEFAULT_CONFIG)
+        everywhere = self.configs.get(GLOBAL)
+        merged = DEFAULT_CONFIG if everywhere is None else everywhere.over(DEFAULT_CONFIG)
         for scope in _narrower(subject):
             if scope in self.configs:
                 merged = self.configs[scope].over(merged)
