@@ -96,6 +96,9 @@ class Sender:
 
     def fail(self, error: KafkaError, record: Record) -> None:
         """Count one record that did not arrive."""
+        if record.topic is not None:
+            self.first_dead_letter += f" (it did not arrive: {explain(error)})"
+            return
         self.failed += 1
         self.sent_bytes -= len(record.value or b"") + len(record.key or b"")
         self.first_error = self.first_error or explain(error)

@@ -200,10 +200,13 @@ class Rules:
 
 
 def rules_of(contract: Mapping[str, Any]) -> list[Rule]:
-    """The domain rules that are not disabled."""
+    """The domain rules that run in clients and are not disabled."""
     properties = (contract.get("metadata") or {}).get("properties") or {}
+    rule_set = contract.get("ruleSet") or {}
+    if (rule_set.get("enableAt") or "ALL") not in ("ALL", "CLIENT"):
+        return []
     made = []
-    for row in (contract.get("ruleSet") or {}).get("domainRules") or ():
+    for row in rule_set.get("domainRules") or ():
         if row.get("disabled"):
             continue
         made.append(

@@ -20,7 +20,6 @@ JSON_KINDS: Final = {
     "array": "ARRAY",
     "null": "NULL",
 }
-DEPTH_MAX: Final = 200
 
 
 def bare(value: Any) -> Any:
@@ -126,22 +125,29 @@ class JsonShape:
 
     def walk(self, value: Any, visit: Visit) -> Any:
         """See rules.Shape. Fields are named by their paths from `$` on, those in arrays as the array."""
-        return self._walked(self._tree, self._tree, value, visit, None, "$", 0)
+        return self._walked(self._tree, self._tree, value, visit, None, "$", ())
 
     def _walked(
-        self, node: Any, document: Any, value: Any, visit: Visit, field: Field | None, path: str, depth: int
+        self,
+        node: Any,
+        document: Any,
+        value: Any,
+        visit: Visit,
+        field: Field | None,
+        path: str,
+        above: tuple[int, ...],
     ) -> Any:
-        if value is None or not isinstance(node, dict) or depth > DEPTH_MAX:
+        """above: the parts of the schema that this very value was looked at by; a schema may lead in a circle."""
+        if value is None or not isinstance(node, dict) or id(node) in above:
             return value
+        above = (*above, id(node))
         if "$ref" in node:
             node, document = self._resolved(node["$ref"], document)
-            return self._walked(node, document, value, visit, field, path, depth + 1)
+            return self._walked(node, document, value, visit, field, path, above)
         for part in self._parts(node, document, value):
-            value = self._walked(part, document, value, visit, field, path, depth + 1)
+            value = self._walked(part, document, value, visit, field, path, above)
         if isinstance(value, list) and isinstance(node.get("items"), dict):
-            return [
-                self._walked(node["items"], document, inner, visit, field, path, depth + 1) for inner in value
-            ]
+            return [self._walked(node["items"], document, inner, visit, field, path, ()) for inner in value]
         if isinstance(value, dict):
             properties = node.get("properties")
             if not isinstance(properties, dict):
@@ -152,7 +158,7 @@ class JsonShape:
                     tags = inner.get(TAGS) if isinstance(inner, dict) else None
                     inside = Field(f"{path}.{name}", name, "", frozenset(tags or ()), made)
                     made[name] = self._walked(
-                        inner, document, made[name], visit, inside, f"{path}.{name}", depth + 1
+                        inner, document, made[name], visit, inside, f"{path}.{name}", ()
                     )
             return made
         if any(name in node for name in ("allOf", "oneOf", "anyOf")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from barnabas.registry.model import Content, Version
+from barnabas.registry.requests import RULE_LISTS
 from barnabas.registry.state import State
 from barnabas.registry.subjects import DEFAULT_CONTEXT, WILDCARD, Subject
 
@@ -61,8 +62,8 @@ def all_versions(
 
 
 def _has_rule(content: Content, rule_type: str) -> bool:
-    lists = (content.rules or {}).values()
-    return any(rule.get("type") == rule_type for rows in lists for rule in rows)
+    rules = content.rules or {}
+    return any(rule.get("type") == rule_type for part in RULE_LISTS for rule in rules.get(part) or ())
 
 
 def tags_of(content: Content, wanted: list[str]) -> list[dict[str, Any]]:

@@ -84,6 +84,14 @@ def schema_entry(version: Version) -> Entry:
     return Entry(Key("SCHEMA", name, version.version), value)
 
 
+def _without_nulls(given: Any) -> Any:
+    """Metadata or rules as requests leave them: other registries write null and empty lists for what is not there."""
+    if isinstance(given, dict):
+        made = {name: _without_nulls(value) for name, value in given.items()}
+        return {name: value for name, value in made.items() if value not in (None, [], {})} or None
+    return [_without_nulls(item) for item in given] if isinstance(given, list) else given
+
+
 def read_version(value: Mapping[str, Any]) -> Version:
     """Raises BadRecord."""
     try:
@@ -94,8 +102,8 @@ def read_version(value: Mapping[str, Any]) -> Version:
                 Reference(str(r["name"]), str(r["subject"]), int(r["version"]))
                 for r in value.get("references") or ()
             ),
-            value.get("metadata") or None,
-            value.get("ruleSet") or None,
+            _without_nulls(value.get("metadata")),
+            _without_nulls(value.get("ruleSet")),
         )
         if content.type not in TYPES:
             raise BadRecord(f"schemaType {content.type!r} is not known")

@@ -135,7 +135,14 @@ def read_rules(given: Any, where: str) -> dict[str, Any] | None:
             if rule["name"] in seen:
                 raise _bad_rule(f"{where}/{part}/{index}: rule {rule['name']!r} stands twice")
             seen.add(rule["name"])
-        made[part] = [{name: value for name, value in rule.items() if value is not None} for rule in rows]
+        made[part] = [
+            {name: value for name, value in rule.items() if value not in (None, [], {})} for rule in rows
+        ]
+    where_run = given.get("enableAt")
+    if made and where_run is not None:
+        if not isinstance(where_run, str):
+            raise _bad_rule(f"{where}/enableAt is not a text")
+        made["enableAt"] = where_run
     return made or None
 
 

@@ -16,6 +16,10 @@ from barnabas.pipelines.formats.base import NoColumns
 from barnabas.pipelines.formats.decoding import Decoding
 from barnabas.pipelines.formats.encoding import Encoding
 from barnabas.registry.errors import InvalidSchema
+from barnabas.registry.listing import all_versions
+from barnabas.registry.records import read_version, schema_entry
+from barnabas.registry.requests import read_wanted
+from barnabas.registry.state import State
 
 pytest.importorskip("celpy", reason="the extra `rules` is not installed")
 
@@ -170,3 +174,60 @@ def test_columns_pass_the_rules() -> None:
     found = decoding.decode(pa.array(foreign, pa.binary()))
     assert found.field("v").to_pylist() == [{"n": 1, "s": "a?"}, None, None, {"n": 1, "s": "a!?"}]
     assert found.field("error").to_pylist()[1:3] == ["rule 'r0' refuses the value: message.n > 0"] * 2
+
+
+@pytest.mark.parametrize(
+    ("where", "runs"), [("CLIENT", True), ("ALL", True), ("SERVER", False), (None, True)]
+)
+def test_rules_that_are_for_others(where: str | None, runs: bool) -> None:
+    text = contract({"kind": "CONDITION", "type": "CEL", "expr": "false"})
+    held = json.loads(text)
+    held["ruleSet"]["enableAt"] = where
+    made = make_codec("AVRO", json.dumps(STREETS), [], json.dumps(held))
+    if runs:
+        with pytest.raises(RuleFailed):
+            made.encode(WAY)
+    else:
+        assert through(made, WAY) == WAY
+
+
+def test_a_schema_that_leads_in_a_circle() -> None:
+    schema = {
+        "allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}],
+        "$defs": {
+            "a": {"type": "object", "properties": {"n": {"$ref": "#/$defs/a"}, "s": {"type": "string"}}}
+        },
+    }
+    made = codec("JSON", schema, {"expr": "value + '!'"})
+    assert through(made, {"s": "a", "n": {"s": "b"}}) == {"s": "a!!", "n": {"s": "b!!"}}
+
+
+def test_rules_of_another_registry_are_the_same_rules() -> None:
+    """Else a schema that is registered once more behind a move with the topic would get another id."""
+    rule = {
+        "name": "r",
+        "kind": "CONDITION",
+        "mode": "WRITE",
+        "type": "CEL",
+        "expr": "true",
+        "disabled": False,
+    }
+    asked = read_wanted(
+        {"schema": '"string"', "ruleSet": {"domainRules": [{**rule, "tags": []}], "enableAt": "CLIENT"}}
+    )
+    theirs = {**rule, "doc": None, "params": None, "tags": None}
+    rules = {"migrationRules": [], "encodingRules": None, "domainRules": [theirs], "enableAt": "CLIENT"}
+    value = {
+        "subject": "s",
+        "version": 1,
+        "id": 1,
+        "schema": '"string"',
+        "metadata": {"tags": {}},
+        "ruleSet": rules,
+    }
+    read = read_version(value)
+    assert read.content == asked.content
+    state = State()
+    state.replay(schema_entry(read))
+    for kind, found in (("CEL", [read]), ("CLIENT", []), ("OTHER", [])):
+        assert all_versions(state, ":*:", deleted=False, latest_only=False, rule_type=kind) == found

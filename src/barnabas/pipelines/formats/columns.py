@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from barnabas.client.registry import Registry, RegistryError, Schema
 from barnabas.pipelines.formats.base import NoColumns
 from barnabas.pipelines.formats.decoding import decoding_of, reader_of
-from barnabas.pipelines.formats.encoding import TYPE, encoding_of
+from barnabas.pipelines.formats.encoding import TYPE, contract_for, encoding_of
 from barnabas.pipelines.formats.subjects import require_fields, written_schema
 from barnabas.pipelines.spark_private import arrow_type, spark_type
 from barnabas.pipelines.steps.base import RESERVED, Frame, fail, quoted
@@ -52,6 +52,7 @@ def decoded_columns(place: RegistryPlace, step: Step) -> tuple[Callable[[Column]
     url, schema = place.url, newest(place, step)
     try:
         fields = reader_of(schema).type
+        contract_for(schema)  # executors say it in many lines
     except NoColumns as error:
         fail(step, f"{place.subject}: {error}")
     made = pa.struct([("v", fields), ("error", pa.string())])
@@ -79,6 +80,7 @@ def encoded_column(frame: Frame, place: RegistryPlace, step: Step) -> Column:
         fail(step, f"{place.subject}: {error}")
     try:
         require_fields(schema, place.subject, frame.fields)
+        contract_for(schema)
     except NoColumns as error:
         fail(step, str(error))
 
