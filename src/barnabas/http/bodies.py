@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from barnabas.http.errors import HttpError
 from barnabas.http.json_text import BadJson, parse_json
 
-__all__ = ["BadJson", "json_object", "parse_json", "read_body"]
+__all__ = ["BadJson", "json_object", "object_of", "parse_json", "read_body"]
 
 
 async def read_body(request: Request) -> bytes:
@@ -22,7 +22,11 @@ async def read_body(request: Request) -> bytes:
 
 async def json_object(request: Request) -> dict[str, Any]:
     """The body as a JSON object; an empty body is an empty one. Raises HttpError 400."""
-    raw = await read_body(request)
+    return object_of(await read_body(request))
+
+
+def object_of(raw: bytes) -> dict[str, Any]:
+    """See json_object."""
     if not raw.strip():
         return {}
     try:

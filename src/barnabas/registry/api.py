@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -16,7 +17,7 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from barnabas import __version__
 from barnabas.http import openapi
-from barnabas.http.bodies import json_object, read_body
+from barnabas.http.bodies import json_object, object_of, read_body
 from barnabas.http.errors import HttpError
 from barnabas.registry import decisions, listing, records, requests
 from barnabas.registry.errors import Code, RegistryError
@@ -36,6 +37,8 @@ MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 TAKEN: Final = frozenset(
     {MEDIA_TYPE, "application/vnd.schemaregistry+json", "application/json", "application/octet-stream"}
 )
+REMEMBERED_BYTES_MAX: Final = 16 << 10
+REMEMBERED_MAX: Final = 1_000
 Work = Callable[["Call"], Awaitable[Any]]
 
 
@@ -248,7 +251,7 @@ async def list_subjects(call: Call) -> Any:
 async def look_up(call: Call) -> Any:
     """POST /subjects/{subject}."""
     subject = call.subject()
-    wanted = requests.read_wanted(await json_object(call.request))
+    wanted = await _wanted(call)
     versions = require_versions(call.state, subject, deleted=call.flag("deleted"))
     normalize = call.flag("normalize")
 
@@ -293,10 +296,23 @@ async def list_versions(call: Call) -> Any:
     return call.page(rows)
 
 
+async def _wanted(call: Call) -> requests.Wanted:
+    """The schema in the body. Producers that start send the same one again and again: it is read once."""
+    raw = await read_body(call.request)
+    if len(raw) > REMEMBERED_BYTES_MAX:
+        return requests.read_wanted(await json_object(call.request))
+    return _read_wanted(raw)
+
+
+@lru_cache(REMEMBERED_MAX)
+def _read_wanted(raw: bytes) -> requests.Wanted:
+    return requests.read_wanted(object_of(raw))
+
+
 async def register(call: Call) -> Any:
     """POST /subjects/{subject}/versions."""
     subject = call.subject()
-    wanted = requests.read_wanted(await json_object(call.request))
+    wanted = await _wanted(call)
     normalize, force = call.flag("normalize"), call.flag("force")
     registry = call.registry
     size = len(wanted.content.text) + sum(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from barnabas.registry import records
 from barnabas.registry.compatibility import in_group, reasons
@@ -16,13 +17,16 @@ from barnabas.registry.errors import Code, InvalidSchema, RegistryError
 from barnabas.registry.formats.base import Parsed
 from barnabas.registry.formats.reading import Library
 from barnabas.registry.merging import with_inherited
-from barnabas.registry.model import Config, Content, Level, Mode, Version
+from barnabas.registry.model import Config, Content, Level, Mode, Reference, Version
 from barnabas.registry.queries import find_version, live_versions, same_as
 from barnabas.registry.records import Entry
 from barnabas.registry.requests import Wanted
 from barnabas.registry.state import State
 from barnabas.registry.subjects import DEFAULT_CONTEXT, GLOBAL, Subject
 from barnabas.registry.tagging import with_tags
+
+REMEMBERED_CHARACTERS_MAX: Final = 16 << 10
+REMEMBERED_MAX: Final = 1_000
 
 
 class Decision(NamedTuple):
@@ -55,7 +59,14 @@ def prepare(
     text = parsed.normalized() if normalize or config.normalize else parsed.canonical
     if text == given.text and references == given.references:
         return given, parsed
+    if given.metadata is None and given.rules is None and len(text) <= REMEMBERED_CHARACTERS_MAX:
+        return _plain_content(given.type, text, references), parsed
     return Content(given.type, text, references, given.metadata, given.rules), parsed
+
+
+@lru_cache(REMEMBERED_MAX)
+def _plain_content(kind: str, text: str, references: tuple[Reference, ...]) -> Content:
+    return Content(kind, text, references)
 
 
 def existing(
