@@ -223,6 +223,8 @@ def main() -> int:
     parser.add_argument("--only", default="topics,connector,delta,postgres,wide")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
+    # Spark's Python processes would compile every module at each start, some seconds of the first core.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     jars: list[Path] = []
     wanted = options.only.split(",")

@@ -211,15 +211,20 @@ def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Da
         own = replace(frame, data=data.withColumns({name: F.col(before) for name, before in kept.items()}))
         own, columns = _columns(spec, output, own)
         sent_elsewhere = F.col(kept["_error"]).isNotNull() if number else F.col(SKIPPED)
-        dead = F.col("_error").isNotNull().alias("_dead")
-        row = F.struct(*[column.cast(SINK_TYPES[name]).alias(name) for name, column in columns.items()], dead)
+        # Whatever is made of a record, the first output makes a row of it: where it does not send a record that failed,
+        # neither do the others.
+        marks = [F.lit(number == 0).alias("_first"), F.col("_error").isNotNull().alias("_dead")]
+        row = F.struct(
+            *[column.cast(SINK_TYPES[name]).alias(name) for name, column in columns.items()], *marks
+        )
         data = own.data.withColumn(f"_made{number}", F.when(~sent_elsewhere, row))
         made.append(f"_made{number}")
-    data = data.select(F.filter(F.array(*made), lambda row: row.isNotNull()).alias("_made"))
-    dead_ones = F.size(F.filter("_made", lambda row: row["_dead"]))
-    counted = F.count(F.when(F.size("_made") > 0, 1)).alias("rows")
-    data = data.observe(METRICS, counted, F.sum(dead_ones).alias("failed"))
-    return data.select(F.explode("_made").alias("_row")).select(*[f"_row.{name}" for name in SINK_TYPES])
+    # A row in memory for each, which Spark writes down once: as an array of rows they would be written twice.
+    rows_made = data.unpivot([], made, "_output", "_row").where(F.col("_row").isNotNull())
+    marked = rows_made.select(*[f"_row.{name}" for name in (*SINK_TYPES, "_first", "_dead")])
+    counted = F.count(F.when(F.col("_first"), 1)).alias("rows")
+    failed = F.count(F.when(F.col("_dead"), 1)).alias("failed")
+    return marked.observe(METRICS, counted, failed).select(*SINK_TYPES)
 
 
 def _own(

@@ -28,6 +28,7 @@ from barnabas.pipelines.offsets import Range, split
 from barnabas.pipelines.options import SourceOptions, source_options
 from barnabas.pipelines.outgoing import HEADER_PREFIX
 from barnabas.pipelines.source import read_range
+from barnabas.pipelines.spark_private import each
 from barnabas.pipelines.workers import settle
 from barnabas.records.columnar_encoder import BatchEncoder
 
@@ -281,7 +282,7 @@ def write_marks(
 
 def header_text(name: str) -> Column:
     """The last header of this name, as a Spark column of text."""
-    same = F.filter("headers", lambda header: header["key"] == HEADER_PREFIX + name)
+    same = each("filter", "headers", lambda header: header["key"] == HEADER_PREFIX + name)
     return F.try_element_at(same, F.lit(-1))["value"].cast("string")
 
 
@@ -290,7 +291,7 @@ def with_replayed(rows: DataFrame, spec: PipelineSpec, output: Output) -> DataFr
     marks and letters of others are left out."""
     letter = F.col("topic") == spec.replays
     mine = (header_text("pipeline") == spec.name) & (header_text("output") == output.name)
-    own = F.filter("headers", lambda header: ~header["key"].startswith(HEADER_PREFIX))
+    own = each("filter", "headers", lambda header: ~header["key"].startswith(HEADER_PREFIX))
     as_it_was = {
         "topic": header_text("topic"),
         "partition": header_text("partition").cast("int"),

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -115,17 +116,27 @@ class Gate:
 def record_sizes(rows: pa.RecordBatch, limit: int) -> pa.Array | None:
     """The most that each row may need as a record, in bytes; None when none can be over the limit."""
     names = rows.schema.names
-    lengths = [pc.fill_null(pc.binary_length(rows.column(n)), 0) for n in ("key", "value") if n in names]
-    headers = rows.column("headers") if "headers" in names else None
-    largest = sum(pc.max(length).as_py() or 0 for length in lengths)
-    if largest + RECORD_OVERHEAD + (headers.nbytes if headers is not None else 0) * 2 <= limit:
+    parts = [_lengths(rows.column(name)) for name in ("key", "value") if name in names]
+    if "headers" in names:
+        parts.append(_headers_sizes(rows.column("headers")))
+    if sum(int(part.max(initial=0)) for part in parts) + RECORD_OVERHEAD <= limit:
         return None
-    total = pa.array([RECORD_OVERHEAD] * rows.num_rows, pa.int64())
-    for length in lengths:
-        total = pc.add(total, length.cast(pa.int64()))
-    if headers is None:
-        return total
-    return pc.add(total, pa.array([headers_size(row) for row in headers.to_pylist()], pa.int64()))
+    return pa.array(sum(parts) + RECORD_OVERHEAD, pa.int64())
+
+
+def _lengths(texts: pa.Array) -> Any:
+    """The bytes of each text, 0 for null."""
+    return pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _headers_sizes(headers: pa.Array) -> Any:
+    """What `headers_size` says of each row, without a Python object for any of them."""
+    counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
+    entries = headers.flatten()
+    sizes = HEADER_OVERHEAD + _lengths(entries.field(0)) + _lengths(entries.field(1))
+    before = np.concatenate([[0], np.cumsum(sizes)])
+    ends = np.cumsum(counts)
+    return before[ends] - before[ends - counts]
 
 
 def headers_size(headers: list[dict[str, Any]] | None) -> int:

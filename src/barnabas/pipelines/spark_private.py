@@ -10,8 +10,10 @@ It also relies on the shape of Spark's plans in two places that need no private 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import IO, TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -19,6 +21,9 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
+
+_depth: ContextVar[int] = ContextVar("depth", default=0)
+"""How many lambdas the one that is made stands in."""
 
 
 # --- expressions and plans ----------------------------------------------------------------------------
@@ -35,6 +40,39 @@ def try_eval(column: Column) -> Column:
     tools = jvm.org.apache.spark.sql.classic.ExpressionUtils
     inner = tools.expression(column._jc)
     return SparkColumn(tools.column(jvm.org.apache.spark.sql.catalyst.expressions.TryEval(inner)))
+
+
+def each(function: str, column: Column | str, body: Callable[..., Column]) -> Column:
+    """One of Spark's functions that take a lambda, like `filter` and `transform`, of a column.
+
+    As `pyspark.sql.functions` has them, but for the names of the lambda's variables. There they are numbered through, and
+    Spark writes them into the code that it generates: it would not know a query's code again when the same query starts
+    anew, and Java would compile it once more.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import functions as F
+
+    context = SparkContext._active_spark_context
+    assert context is not None, "columns are made in a session"
+    jvm: Any = context._jvm
+    sql = jvm.org.apache.spark.sql
+    origin = sql.catalyst.trees.CurrentOrigin.get()
+    depth = _depth.get()
+    variables = [
+        SparkColumn(sql.Column(sql.internal.UnresolvedNamedLambdaVariable.apply(f"_{depth}_{i}", origin)))
+        for i in range(len(inspect.signature(body).parameters))
+    ]
+    token = _depth.set(depth + 1)
+    try:
+        made = body(*variables)
+    finally:
+        _depth.reset(token)
+    tools = sql.api.python.PythonSQLUtils
+    sequence = jvm.PythonUtils.toSeq
+    whole = F.col(column) if isinstance(column, str) else column
+    function_of = tools.lambdaFunction(made._jc, sequence([variable._jc for variable in variables]))
+    return SparkColumn(tools.fn(function, sequence([whole._jc, function_of])))
 
 
 def referenced_columns(data: DataFrame, column: Column) -> set[str]:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from barnabas.pipelines.document import Item, entries, suggestion
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.shapes import Hidden, Shape
-from barnabas.pipelines.spark_private import referenced_columns, try_eval
+from barnabas.pipelines.spark_private import each, referenced_columns, try_eval
 
 if TYPE_CHECKING:
     from barnabas.pipelines.model import Step
@@ -132,7 +132,7 @@ class Frame:
     def forget(self, names: Iterable[str]) -> Frame:
         """Takes names out of the open fields."""
         gone = F.array(*[F.lit(name) for name in names])
-        left = F.map_filter(F.col(OPEN), lambda key, _: ~F.array_contains(gone, key))
+        left = each("map_filter", F.col(OPEN), lambda key, _: ~F.array_contains(gone, key))
         return replace(self, data=self.data.withColumn(OPEN, left))
 
     def spread(self, more: Column, step: Step, reason: Reason | None = None) -> Frame:
@@ -144,7 +144,7 @@ class Frame:
             why = reason({"": F.col("_more")})
             if why is not None:
                 data = self._complained(data, why, step)
-        old = F.map_filter(F.col(OPEN), lambda key, _: ~F.map_contains_key(F.col("_more"), key))
+        old = each("map_filter", F.col(OPEN), lambda key, _: ~F.map_contains_key(F.col("_more"), key))
         merged = (
             F.when(F.col("_more").isNull(), F.col(OPEN))
             .when(F.col(OPEN).isNull(), F.col("_more"))

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from barnabas.pipelines.document import Item, suggestion
 from barnabas.pipelines.shapes import Choice, Duration, Either, Group, Matching, Named, Several, Text
-from barnabas.pipelines.spark_private import check_zone
+from barnabas.pipelines.spark_private import check_zone, each
 from barnabas.pipelines.steps.base import (
     DELETED,
     OPEN,
@@ -434,9 +434,9 @@ def _apply_headers(frame: Frame, step: Step) -> Frame:
     options = step.options
     data = frame.data
     if options["keep"] is not None:
-        data = data.withColumn(SENT, F.filter(SENT, lambda h: h["key"].isin(options["keep"])))
+        data = data.withColumn(SENT, each("filter", SENT, lambda h: h["key"].isin(options["keep"])))
     elif options["drop"]:
-        data = data.withColumn(SENT, F.filter(SENT, lambda h: ~h["key"].isin(options["drop"])))
+        data = data.withColumn(SENT, each("filter", SENT, lambda h: ~h["key"].isin(options["drop"])))
     return with_headers(replace(frame, data=data), options["set"], lambda _: step)
 
 
@@ -451,7 +451,7 @@ def with_headers(frame: Frame, headers: Mapping[str, str], place: Callable[[str]
         frame = computed(frame, column, sql, place(name), "string")
         value = F.col(quoted(column)).cast("binary")
         entries.append(F.struct(F.lit(name).alias("key"), value.alias("value")))
-    left = F.filter(SENT, lambda header: ~header["key"].isin(list(headers)))
+    left = each("filter", SENT, lambda header: ~header["key"].isin(list(headers)))
     kind = "array<struct<key:string,value:binary>>"
     sent = F.concat(F.coalesce(left, F.array().cast(kind)), F.array(*entries).cast(kind))
     data = frame.data.withColumn(SENT, sent).drop(*[f"_header.{name}" for name in headers])

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from barnabas.pipelines.document import Item
 from barnabas.pipelines.shapes import Flag, Group, Named, Number, Text
+from barnabas.pipelines.spark_private import each
 from barnabas.pipelines.steps.base import (
     OPEN,
     ROW,
@@ -184,9 +185,11 @@ def _flatten_open(frame: Frame, step: Step, name: str | None) -> Frame:
     entries = F.map_entries(F.col(OPEN))
     for level in range(step.options["depth"]):
         chosen = None if name is None else (name if level == 0 else name + separator)
-        entries = F.flatten(F.transform(entries, _opener(separator, chosen, level, step.options["prefix"])))
+        entries = F.flatten(
+            each("transform", entries, _opener(separator, chosen, level, step.options["prefix"]))
+        )
     data = data.withColumn("_entries", entries.cast(ENTRIES_TYPE))
-    names = F.transform(F.col("_entries"), lambda entry: entry["key"])
+    names = each("transform", F.col("_entries"), lambda entry: entry["key"])
     twice = F.size(names) != F.size(F.array_distinct(names))
     data = flag(data, F.when(twice, F.lit("two fields have the same name once they are flat")), step)
     flat = F.when(F.col("_error").isNull(), F.map_from_entries(F.col("_entries")))
@@ -206,7 +209,7 @@ def _opener(separator: str, chosen: str | None, level: int, prefix: bool) -> Any
             key = F.concat(entry["key"], F.lit(separator), child["key"]) if prefix else child["key"]
             return F.struct(key.alias("key"), child["value"].alias("value"))
 
-        return F.when(wanted, F.transform(inner, named)).otherwise(F.array(entry))
+        return F.when(wanted, each("transform", inner, named)).otherwise(F.array(entry))
 
     return open_entry
 

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from barnabas.pipelines.document import Item
 from barnabas.pipelines.model import RegistryPlace
 from barnabas.pipelines.shapes import Choice, Either, Flag, Group, Named, Several, Text
-from barnabas.pipelines.spark_private import compile_regex
+from barnabas.pipelines.spark_private import compile_regex, each
 from barnabas.pipelines.steps.base import (
     OPEN_TYPE,
     Frame,
@@ -247,7 +247,7 @@ def _lost_number(text: Column, exponents_only: bool) -> Column:
         return F.when(exponent, overflow | (digits > 17)).otherwise(digits > 38)
 
     suspicious = text.rlike(r"\d[eE][+-]?\d{3}" if exponents_only else r"[\d.]{17}|\d[eE][+-]?\d{3}")
-    return F.when(suspicious, F.get(F.filter(numbers, lost), F.lit(0)))
+    return F.when(suspicious, F.get(each("filter", numbers, lost), F.lit(0)))
 
 
 def _changed_number(text: Column, exponents_only: bool) -> Column:
@@ -308,7 +308,7 @@ def _apply_any_json(frame: Frame, step: Step) -> Frame:
     prefix = step.options.get("prefix", "")
     whole = F.from_json(text, OPEN_TYPE)
     if prefix:
-        whole = F.transform_keys(whole, lambda key, _: F.concat(F.lit(prefix), key))
+        whole = each("transform_keys", whole, lambda key, _: F.concat(F.lit(prefix), key))
 
     def reason(new: Mapping[str, Column]) -> Column:
         bad = new[""].isNull() | ~_whole(text)
@@ -361,10 +361,10 @@ def _apply_key_values(frame: Frame, step: Step) -> Frame:
     value = rf'"(?:[^"\\]++|\\.)*+"|[^{_java_quote(pairs)}]*'
     regex = f"({key}){_java_quote(equals)}({value})"
     keys = F.regexp_extract_all(text, F.lit(regex), F.lit(1))
-    values = F.transform(F.regexp_extract_all(text, F.lit(regex), F.lit(2)), _unquoted)
+    values = each("transform", F.regexp_extract_all(text, F.lit(regex), F.lit(2)), _unquoted)
     # A key that comes twice takes its last value: built from pairs, a map would refuse it.
     found = F.map_from_arrays(
-        F.array_distinct(keys), F.transform(F.array_distinct(keys), _last(keys, values))
+        F.array_distinct(keys), each("transform", F.array_distinct(keys), _last(keys, values))
     )
 
     def reason(_: Mapping[str, Column]) -> Column:
@@ -374,7 +374,7 @@ def _apply_key_values(frame: Frame, step: Step) -> Frame:
 
     if step.options["fields"] is not None:
         return frame.put({prefix + name: found[name] for name in step.options["fields"]}, step, reason)
-    named = F.transform_keys(found, lambda k, _: F.concat(F.lit(prefix), k)) if prefix else found
+    named = each("transform_keys", found, lambda k, _: F.concat(F.lit(prefix), k)) if prefix else found
     return frame.spread(named.cast(OPEN_TYPE), step, reason)
 
 
@@ -427,7 +427,7 @@ def _apply_split(frame: Frame, step: Step) -> Frame:
     text = frame.text(options["from"], step)
     pieces = F.split(text, "|".join(_java_quote(by) for by in options["by"]))
     if not options["keep_empty"]:
-        pieces = F.filter(pieces, lambda piece: F.trim(piece) != "")
+        pieces = each("filter", pieces, lambda piece: F.trim(piece) != "")
     data = frame.data.withColumn("_parts", pieces)
     parts = F.col("_parts")
     count = len(options["into"])

@@ -1,0 +1,35 @@
+"""What a record needs in bytes is the same for a batch of rows as for each of them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.pipelines.columns import ARROW_TYPES
+from barnabas.pipelines.refusing import RECORD_OVERHEAD, headers_size, record_sizes
+
+TEXTS = st.none() | st.text("aé€", max_size=5)
+BYTES = st.none() | st.binary(max_size=30)
+ROWS = st.fixed_dictionaries(
+    {
+        "key": BYTES,
+        "value": BYTES,
+        "headers": st.none() | st.lists(st.fixed_dictionaries({"key": TEXTS, "value": BYTES}), max_size=3),
+    }
+)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=8), st.integers(0, 8))
+def test_sizes_of_records(rows, start):
+    schema = pa.schema([(name, ARROW_TYPES[name]) for name in ("key", "value", "headers")])
+    batch = pa.RecordBatch.from_pylist(rows, schema).slice(start)
+    want = [
+        RECORD_OVERHEAD + len(row["key"] or b"") + len(row["value"] or b"") + headers_size(row["headers"])
+        for row in rows[start:]
+    ]
+    found = record_sizes(batch, -1)
+    assert found is not None
+    assert found.to_pylist() == want
+    if want:
+        assert record_sizes(batch, sum(want)) is None
