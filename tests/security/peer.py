@@ -24,10 +24,14 @@ class Peer:
     def frame(self, data: bytes) -> bytes:
         """Send a frame; the answer, or b"" when the connection ends instead."""
         try:
-            self.sock.sendall(struct.pack(">i", len(data)) + data)
+            self.send(data)
             return self.read()
         except (ConnectionResetError, BrokenPipeError):
             return b""
+
+    def send(self, data: bytes) -> None:
+        """Send a frame, and await nothing."""
+        self.sock.sendall(struct.pack(">i", len(data)) + data)
 
     def read(self) -> bytes:
         head = self._exactly(4)

@@ -52,7 +52,7 @@ SASL_ENABLED_MECHANISMS: Final = SECURITY.strings(
 SASL_MECHANISM_INTER_BROKER_PROTOCOL: Final = SECURITY.string(
     "sasl.mechanism.inter.broker.protocol",
     "GSSAPI",
-    "SASL mechanism between brokers: PLAIN, one of SCRAM's, or OAUTHBEARER.",
+    "SASL mechanism between brokers: PLAIN, one of SCRAM's, OAUTHBEARER or GSSAPI.",
     mode=PER_BROKER,
     mark=WORKS,
 )

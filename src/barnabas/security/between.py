@@ -13,9 +13,20 @@ from urllib.parse import unquote, urlsplit
 
 from barnabas.config import broker_security as options
 from barnabas.config.option import ConfigError
+from barnabas.security.kerberos_names import require_service
 from barnabas.security.listener_options import ListenerOptions
 from barnabas.security.sasl import jaas
-from barnabas.security.sasl.client import MECHANISMS, OAUTHBEARER, PLAIN, BearerLogin, ClientLogin, new_login
+from barnabas.security.sasl.client import (
+    GSSAPI,
+    MECHANISMS,
+    OAUTHBEARER,
+    PLAIN,
+    BearerLogin,
+    ClientLogin,
+    new_login,
+)
+from barnabas.security.sasl.client_gssapi import Initiator
+from barnabas.security.sasl.gssapi import MODULE, key_of
 from barnabas.security.tls import load_key, load_trusted, set_versions, state_of
 
 if TYPE_CHECKING:
@@ -38,12 +49,13 @@ class BetweenBrokers:
         self._jaas_file = jaas.file_named()
         self._context: ssl.SSLContext | None = None
         self._seen: object = None
+        self._initiator: Initiator | None = None
         if self._has_tls:
             self._seen = state_of(self._options)
             self._context = self._new_context()
         if self._has_login:
             self._check_mechanism()
-            self.login()
+            self.login("")
 
     def tls(self) -> ssl.SSLContext | None:
         """For the next connection; None for one without TLS. Changed files are taken over, unless they are wrong."""
@@ -89,13 +101,15 @@ class BetweenBrokers:
                 f"{self._options.listener}; brokers could not log in to each other"
             )
 
-    def login(self) -> ClientLogin | None:
-        """A new login for a connection; None where none is needed. Raises ConfigError."""
+    def login(self, host: str) -> ClientLogin | None:
+        """A new login for a connection to `host`; None where none is needed. Raises ConfigError."""
         if not self._has_login:
             return None
         mechanism = self._mechanism
         if mechanism == OAUTHBEARER:
             return self._bearer()
+        if mechanism == GSSAPI:
+            return self._kerberos().login(host)
         module = MODULES.get(mechanism, SCRAM_MODULE)
         entry = jaas.entry_of(self._options, mechanism, module, self._jaas_file) or {}
         user, password = entry.get("username"), entry.get("password")
@@ -106,6 +120,21 @@ class BetweenBrokers:
                 f"{options.SASL_JAAS_CONFIG.name}"
             )
         return new_login(mechanism, user, password)
+
+    def _kerberos(self) -> Initiator:
+        """The principal is the one that this broker shows to its clients."""
+        entry = jaas.entry_of(self._options, GSSAPI, MODULE, self._jaas_file) or {}
+        key = key_of(entry)
+        where = self._options.name_of(options.SASL_JAAS_CONFIG, GSSAPI)
+        if key is None:
+            raise ConfigError(
+                f"{where}: logins to other brokers by GSSAPI need keyTab and principal of {MODULE}"
+            )
+        service = self._options.get(options.SASL_KERBEROS_SERVICE_NAME, GSSAPI) or entry.get("serviceName")
+        made_of = (*key, service or require_service(where, key[0], None).service)
+        if self._initiator is None or self._initiator.made_of != made_of:
+            self._initiator = Initiator(*made_of)
+        return self._initiator
 
     def _bearer(self) -> BearerLogin:
         """With the token that lies in a file now: whoever puts it there may replace it at any time."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.config import broker_network
 from barnabas.config.option import ConfigError
 from barnabas.security.sasl import Exchange, Outcome, SaslError
+from barnabas.security.sasl.gssapi import GSSAPI
 from barnabas.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ SASL_AUTHENTICATE: Final = 36
 BEFORE_LOGIN: Final = frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
 SIZE: Final = struct.Struct(">i")
 USER_PREFIX: Final = "User:"
+TICKET: Final = 0x60
+"""How every first token of GSSAPI begins (RFC 2743), and no request: there is no API of 0x6000."""
 
 
 class LoginGate:
@@ -60,7 +63,7 @@ class LoginGate:
                 f"a request of {len(frame)} bytes before the login; sasl.server.max.receive.size allows "
                 f"{login.frame_bytes_max}"
             )
-        elif login.takes_raw_tokens:
+        elif login.takes_raw_tokens or login.begins_raw(frame):
             login.take_raw(bytes(frame))
         elif len(frame) >= KEY.size and KEY.unpack_from(frame)[0] in BEFORE_LOGIN:
             self.dispatcher().on_frame(connection, frame)
@@ -124,6 +127,17 @@ class Login:
         self.takes_raw_tokens = version == 0
         return ErrorCode.NONE, offered
 
+    def begins_raw(self, frame: memoryview) -> bool:
+        """Whether a client of 0.9, which knows of no handshake, begins with the token of a Kerberos ticket."""
+        if self._exchange is not None or self.user is not None or not frame or frame[0] != TICKET:
+            return False
+        try:
+            if GSSAPI not in self._gate.listener.mechanisms:
+                return False
+        except ConfigError:
+            return False
+        return self.handshake(GSSAPI, 0)[0] is ErrorCode.NONE
+
     # --- tokens ----------------------------------------------------------------------------------------
 
     async def authenticate(self, token: bytes) -> tuple[ErrorCode, str | None, bytes, int]:
@@ -156,7 +170,7 @@ class Login:
         self._connection.call_when_closed(self, partial(_cancel, task))
         task.add_done_callback(self._raw_done)
 
-    async def _taken_raw(self, token: bytes) -> bytes | None:
+    async def _taken_raw(self, token: bytes) -> Outcome | None:
         try:
             outcome = await self._stepped(token)
             if outcome.user is not None:
@@ -164,9 +178,9 @@ class Login:
         except SaslError as error:
             await self._fail(str(error))
             return None
-        return outcome.reply
+        return outcome
 
-    def _raw_done(self, task: asyncio.Future[bytes | None]) -> None:
+    def _raw_done(self, task: asyncio.Future[Outcome | None]) -> None:
         connection = self._connection
         connection.call_off(self)
         if task.cancelled() or connection.closed:
@@ -175,11 +189,12 @@ class Login:
         if error is not None:
             connection.fail(error)
             return
-        reply = task.result()
-        if reply is None:
+        outcome = task.result()
+        if outcome is None:
             connection.close(None)
             return
-        connection.respond([SIZE.pack(len(reply)) + reply])
+        if outcome.user is None or outcome.is_last_word:
+            connection.respond([SIZE.pack(len(outcome.reply)) + outcome.reply])
         connection.resume()
 
     # --- the end of a login ----------------------------------------------------------------------------
@@ -245,5 +260,5 @@ class Login:
         self._connection.close_after_answer(f"login refused: {reason}")
 
 
-def _cancel(task: asyncio.Future[bytes | None]) -> None:
+def _cancel(task: asyncio.Future[Outcome | None]) -> None:
     task.cancel()

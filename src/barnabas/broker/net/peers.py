@@ -73,7 +73,7 @@ class Security(Protocol):
 
     def tls(self) -> ssl.SSLContext | None: ...
 
-    def login(self) -> ClientLogin | None: ...
+    def login(self, host: str) -> ClientLogin | None: ...
 
 
 class _Pending(NamedTuple):
@@ -119,7 +119,7 @@ class PeerConnection:
             raise PeerRefused(why) from error
         except (OSError, TimeoutError) as error:
             raise PeerLost(f"no broker answers at {where}: {error or 'it takes too long'}") from error
-        connection = cls(streams, client_id, security.login, note)
+        connection = cls(streams, client_id, partial(security.login, address[0]), note)
         try:
             await connection._log_in()
         except BaseException:
@@ -182,7 +182,7 @@ class PeerConnection:
         if found.error_code:
             offered = ", ".join(found.mechanisms or ()) or "none"
             raise LoginRefused(f"a broker does not take logins by {login.mechanism}, only by {offered}")
-        token: bytes | None = login.first()
+        token: bytes | None = await self._made(login.first())
         lifetime_ms = 0
         while token is not None:
             request = SaslAuthenticateRequest(auth_bytes=token)
@@ -193,8 +193,17 @@ class PeerConnection:
                     f"a broker refuses the login of {login.user!r} by {login.mechanism}: {why}"
                 )
             lifetime_ms = answer.session_lifetime_ms
-            token = login.answer(bytes(answer.auth_bytes))
+            token = await self._made(login.answer(bytes(answer.auth_bytes)))
         return lifetime_ms
+
+    async def _made(self, token: Awaitable[T]) -> T:
+        """A token of this side. Raises LoginRefused, PeerLost."""
+        try:
+            async with asyncio.timeout(LOGIN_TIMEOUT_S):
+                return await token
+        except TimeoutError:
+            self.close(why := f"what a login needs was not there within {LOGIN_TIMEOUT_S:g} s")
+            raise PeerLost(why) from None
 
     # --- answers ---------------------------------------------------------------------------------------
 

@@ -15,12 +15,15 @@ class Outcome(NamedTuple):
 
     reply: the token that answers it. user: who has logged in, None while more tokens are to come. expires_ms: wall-clock
     time at which the credentials end, None when they do not. by_token: whether they are a delegation token.
+    is_last_word: whether the mechanism has the server speak last. Where it has not, clients that send tokens without a
+    request around them wait for nothing, and would take an empty token for the beginning of their next answer.
     """
 
     reply: bytes
     user: str | None = None
     expires_ms: int | None = None
     by_token: bool = False
+    is_last_word: bool = True
 
 
 class Exchange(Protocol):

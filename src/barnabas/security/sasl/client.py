@@ -1,6 +1,7 @@
 """SASL, the client's side, without sockets: how a broker logs in to another one.
 
 `first` is the token that begins a login; `answer` takes the other side's token and returns the next one, or None at the end.
+Both are coroutines: a mechanism may ask a server of its own for tickets (client_gssapi.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from barnabas.security.sasl.scram import HASHES
 
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
-MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER)
+GSSAPI: Final = "GSSAPI"
+MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER, GSSAPI)
 
 
 class LoginRefused(Exception):
@@ -28,10 +30,10 @@ class ClientLogin(Protocol):
     mechanism: str
     user: str
 
-    def first(self) -> bytes:
-        """The token that begins the login."""
+    async def first(self) -> bytes:
+        """The token that begins the login. Raises LoginRefused."""
 
-    def answer(self, token: bytes) -> bytes | None:
+    async def answer(self, token: bytes) -> bytes | None:
         """The token that answers the server's; None when the login is complete. Raises LoginRefused."""
 
 
@@ -44,10 +46,10 @@ class PlainLogin:
         self.user = user
         self._password = password
 
-    def first(self) -> bytes:
+    async def first(self) -> bytes:
         return f"\0{self.user}\0{self._password}".encode()
 
-    def answer(self, token: bytes) -> bytes | None:
+    async def answer(self, token: bytes) -> bytes | None:
         return None
 
 
@@ -65,11 +67,11 @@ class ScramLogin:
         self._client: Any = ScramClient([mechanism], user, password)
         self._is_proven = False
 
-    def first(self) -> bytes:
+    async def first(self) -> bytes:
         found: str = self._client.get_client_first()
         return found.encode()
 
-    def answer(self, token: bytes) -> bytes | None:
+    async def answer(self, token: bytes) -> bytes | None:
         from scramp import ScramException
 
         try:
@@ -103,10 +105,10 @@ class BearerLogin:
         except (IndexError, ValueError, AttributeError):
             raise ConfigError("this is no signed token (JWT)") from None
 
-    def first(self) -> bytes:
+    async def first(self) -> bytes:
         return self._message
 
-    def answer(self, token: bytes) -> bytes | None:
+    async def answer(self, token: bytes) -> bytes | None:
         if token:
             said = token[:200].decode("utf-8", "replace")
             raise LoginRefused(f"it refuses the token of {self.user!r}: {said}")

@@ -21,6 +21,7 @@ from barnabas.security.sasl import Outcome, SaslError, jaas
 log = logging.getLogger("barnabas.login")
 
 GSSAPI: Final = "GSSAPI"
+MODULE: Final = "Krb5LoginModule"
 REFUSED: Final = (
     "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
 )
@@ -36,12 +37,7 @@ class Acceptor:
     """The broker's own credentials: a principal with its keytab. Raises ConfigError where they are not there."""
 
     def __init__(self, principal: str, keytab: str) -> None:
-        gssapi = _library()
-        file = jaas.property_named(CONFIG_PROPERTY)
-        if file is not None:
-            os.environ.setdefault(CONFIG_VARIABLE, file)
-        if not os.access(keytab, os.R_OK):
-            raise ConfigError(f"the keytab {keytab} cannot be read")
+        gssapi = library_for(keytab)
         try:
             kerberos = gssapi.MechType.kerberos
             name = gssapi.Name(principal, gssapi.NameType.kerberos_principal)
@@ -51,15 +47,15 @@ class Acceptor:
             )
         except (gssapi.exceptions.GSSError, ValueError) as error:
             raise ConfigError(
-                f"Kerberos has no credentials for {principal} in {keytab}: {_reason(error)}"
+                f"Kerberos has no credentials for {principal} in {keytab}: {reason_of(error)}"
             ) from None
 
     def begin(self) -> Any:
         """The context of one login."""
-        return _library().SecurityContext(usage="accept", creds=self.credentials)
+        return library().SecurityContext(usage="accept", creds=self.credentials)
 
 
-def _library() -> Any:
+def library() -> Any:
     try:
         return importlib.import_module("gssapi")
     except ImportError as error:
@@ -67,7 +63,24 @@ def _library() -> Any:
         raise ConfigError(f"GSSAPI needs {how_to_install('kerberos')} ({error})") from None
 
 
-def _reason(error: Exception) -> str:
+def library_for(keytab: str) -> Any:
+    """The library, told of the configuration that KAFKA_OPTS names. Raises ConfigError, also for a missing keytab."""
+    gssapi = library()
+    file = jaas.property_named(CONFIG_PROPERTY)
+    if file is not None:
+        os.environ.setdefault(CONFIG_VARIABLE, file)
+    if not os.access(keytab, os.R_OK):
+        raise ConfigError(f"the keytab {keytab} cannot be read")
+    return gssapi
+
+
+def key_of(entry: jaas.Entry) -> tuple[str, str] | None:
+    """Principal and keytab of a Krb5LoginModule's entry; None where it does not name both."""
+    principal, keytab = entry.get("principal"), entry.get("keyTab", "").removeprefix("FILE:")
+    return (principal, keytab) if principal and keytab else None
+
+
+def reason_of(error: Exception) -> str:
     """What Kerberos says, in one line."""
     text = " ".join(str(error).split())
     _, _, detail = text.partition("Minor (")
@@ -88,11 +101,11 @@ class Gssapi:
         return self._stepped(token)
 
     async def _stepped(self, token: bytes) -> Outcome:
-        errors = _library().exceptions.GSSError
+        errors = library().exceptions.GSSError
         try:
             return await asyncio.get_running_loop().run_in_executor(None, self._next, token)
         except errors as error:
-            log.info("a ticket is refused", extra={"reason": _reason(error), "user": self.claimed})
+            log.info("a ticket is refused", extra={"reason": reason_of(error), "user": self.claimed})
             raise SaslError(REFUSED) from None
 
     def _accept(self, token: bytes) -> Outcome:
@@ -118,7 +131,7 @@ class Gssapi:
         choice: bytes = self._context.unwrap(token).message
         if len(choice) < CHOICE_BYTES or choice[0] != NO_LAYER:
             raise SaslError("Invalid GSSAPI response: the client wants a security layer, and none is offered")
-        return Outcome(b"", self._user())
+        return Outcome(b"", self._user(), is_last_word=False)
 
     def _user(self) -> str:
         try:

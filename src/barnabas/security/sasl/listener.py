@@ -13,7 +13,7 @@ from barnabas.extras import how_to_install
 from barnabas.security import kerberos_names
 from barnabas.security.listener_options import ListenerOptions
 from barnabas.security.sasl import Exchange, jaas
-from barnabas.security.sasl.gssapi import GSSAPI, Acceptor, Gssapi
+from barnabas.security.sasl.gssapi import GSSAPI, MODULE, Acceptor, Gssapi, key_of
 from barnabas.security.sasl.oauthbearer import UNSECURED, Keys, OAuthBearer, Rules
 from barnabas.security.sasl.plain import Check, Plain, check_named, check_of
 from barnabas.security.sasl.scram import HASHES, Known, Scram, decode_credential, new_credential, stand_in
@@ -179,25 +179,27 @@ class SaslListener:
         return rules, keys
 
     def _kerberos(self) -> tuple[Acceptor, tuple[kerberos_names.Rule, ...]]:
-        option, module = options.SASL_JAAS_CONFIG, "Krb5LoginModule"
-        entry = self._jaas_entry(GSSAPI, module, needed=False)
-        principal, keytab = entry.get("principal"), entry.get("keyTab", "").removeprefix("FILE:")
+        option, module = options.SASL_JAAS_CONFIG, MODULE
+        key = key_of(self._jaas_entry(GSSAPI, module, needed=False))
         where = self.options.name_of(option, GSSAPI)
-        if not principal or not keytab:
+        if key is None:
             prefix = f"listener.name.{self.options.listener.lower()}.{GSSAPI.lower()}"
             raise ConfigError(
                 f"GSSAPI needs this broker's principal and keytab; set {prefix}.{option.name}="
                 f'com.sun.security.auth.module.{module} required useKeyTab=true keyTab="FILE" '
                 f'principal="kafka/HOST@REALM";'
             )
-        service = self.options.get(options.SASL_KERBEROS_SERVICE_NAME, GSSAPI) or entry.get("serviceName")
-        kerberos_names.require_service(where, principal, service)
+        kerberos_names.require_service(where, key[0], self._service())
         texts = self.options.get(options.SASL_KERBEROS_PRINCIPAL_TO_LOCAL_RULES, GSSAPI)
         rules: tuple[kerberos_names.Rule, ...] = self._once(
             "GSSAPI rules", texts, lambda: kerberos_names.parse_rules(texts)
         )
-        acceptor: Acceptor = self._once(GSSAPI, (principal, keytab), lambda: Acceptor(principal, keytab))
+        acceptor: Acceptor = self._once(GSSAPI, key, lambda: Acceptor(*key))
         return acceptor, rules
+
+    def _service(self) -> str | None:
+        entry = self._jaas_entry(GSSAPI, MODULE, needed=False)
+        return self.options.get(options.SASL_KERBEROS_SERVICE_NAME, GSSAPI) or entry.get("serviceName")
 
     def _warn_unsecured(self) -> None:
         log.warning(
