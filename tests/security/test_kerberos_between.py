@@ -88,7 +88,7 @@ def brokers(
             broker.start()
         yield made
     finally:
-        for broker in made:
+        for broker in reversed(made):  # the first keeps the metadata
             broker.stop()
 
 
