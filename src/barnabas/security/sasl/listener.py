@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from barnabas.config import broker_security as options
 from barnabas.config.option import ConfigError
@@ -16,7 +17,16 @@ from barnabas.security.sasl import Exchange, jaas
 from barnabas.security.sasl.gssapi import GSSAPI, MODULE, Acceptor, Gssapi, key_of
 from barnabas.security.sasl.oauthbearer import UNSECURED, Keys, OAuthBearer, Rules
 from barnabas.security.sasl.plain import Check, Plain, check_named, check_of
-from barnabas.security.sasl.scram import HASHES, Known, Scram, decode_credential, new_credential, stand_in
+from barnabas.security.sasl.scram import (
+    HASHES,
+    Known,
+    Scram,
+    Shape,
+    decode_credential,
+    new_credential,
+    shape_of,
+    stand_in,
+)
 
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
@@ -29,6 +39,7 @@ log = logging.getLogger("barnabas.login")
 
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
+SPARE_MS: Final = 30_000
 MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER, GSSAPI)
 
 
@@ -38,6 +49,19 @@ class Now(Protocol):
     def now_ms(self) -> int: ...
 
     def monotonic_ms(self) -> float: ...
+
+
+class Spare(NamedTuple):
+    """What stands in for users who do not exist. text: a credential, for as much work as a real one makes.
+
+    secret: what their salts are made of. Nobody else must be able to make them, or the salt would tell whether a user
+    exists; all brokers of a cluster must make the same, or two brokers would tell. So it is made of a credential.
+    """
+
+    secret: bytes
+    shapes: frozenset[Shape]
+    text: str
+    since_ms: float
 
 
 class SaslListener:
@@ -61,6 +85,7 @@ class SaslListener:
         self._jaas_file = jaas.file_named()
         self._made: dict[str, tuple[object, Any]] = {}
         """By mechanism: the option texts that something was made of, and what was made."""
+        self._spares: dict[str, Spare] = {}
         for mechanism in self.mechanisms:
             self.begin(mechanism)
 
@@ -127,19 +152,31 @@ class SaslListener:
         return Known(credential, True, token.owner.partition(":")[2], token.expiry_ms)
 
     def _known(self, mechanism: str, user: str) -> Known:
-        configs = self._users()
-        text = configs.get(("users", sanitize(user)), {}).get(mechanism)
-        credential = None if text is None else decode_credential(text)
-        if credential is not None:
-            return Known(credential, True, user)
-        in_use = {
-            found.iterations
-            for (kind, _), texts in configs.items()
-            if kind == "users"
-            and mechanism in texts
-            and (found := decode_credential(texts[mechanism])) is not None
-        }
-        return Known(stand_in(mechanism, user, self._secret, in_use), False, user)
+        """The same work whether the user exists or not."""
+        spare = self._spare(mechanism)
+        instead = stand_in(mechanism, user, spare.secret, spare.shapes)
+        text = self._users().get(("users", sanitize(user)), {}).get(mechanism)
+        credential = decode_credential(spare.text if text is None else text)
+        if text is None or credential is None:
+            return Known(instead, False, user)
+        return Known(credential, True, user)
+
+    def _spare(self, mechanism: str) -> Spare:
+        """Looked for now and then: users may be many, and whoever asks has not logged in."""
+        now_ms = self._clock.monotonic_ms()
+        kept = self._spares.get(mechanism)
+        if kept is None or now_ms - kept.since_ms > SPARE_MS:
+            users = self._users().items()
+            texts = {
+                name: found[mechanism]
+                for (kind, name), found in users
+                if kind == "users" and mechanism in found
+            }
+            first = texts[min(texts)] if texts else ""
+            shapes = {shape for text in texts.values() if (shape := shape_of(text)) is not None}
+            secret = hmac.digest(self._secret, first.encode(), "sha512")
+            kept = self._spares[mechanism] = Spare(secret, frozenset(shapes), first, now_ms)
+        return kept
 
     def _token_rules(self) -> tuple[Rules, Keys | None]:
         def get(option: Option[T], mechanism: str = OAUTHBEARER) -> T:

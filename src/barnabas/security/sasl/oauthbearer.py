@@ -30,6 +30,8 @@ FIRST: Final = re.compile(rb"n,(?:a=([^,]*))?,\x01(.*)\x01\x01", re.DOTALL)
 BEARER: Final = re.compile(r"(?i)bearer +([-_.+/=A-Za-z0-9]+)")
 JWKS_BYTES_MAX: Final = 1 << 20
 FETCH_S_MAX: Final = 10.0
+TIME_S_END: Final = 253_402_300_800
+"""The year 10,000: JSON's numbers have no end, and Python's know infinity besides."""
 
 
 class Rules(NamedTuple):
@@ -160,11 +162,13 @@ class OAuthBearer:
             user = claims.get(self._rules.user_claim)
             if not isinstance(user, str) or not user:
                 raise ValueError(f"it has no claim {self._rules.user_claim}")
+            user.encode()  # half a surrogate pair, which JSON can hold, is no name: it raises a ValueError
             self.claimed = user
             if other and other != user:
                 raise ValueError("its user is another than the client asks to be")
             given = claims.get(self._rules.scope_claim, "")
-            words = set(given.split() if isinstance(given, str) else map(str, given))
+            rows = given.split() if isinstance(given, str) else given if isinstance(given, list) else ()
+            words = set(map(str, rows))
             if not self._rules.scope <= words:
                 raise ValueError(f"it lacks the scope {' '.join(sorted(self._rules.scope - words))}")
         except ValueError as error:
@@ -203,9 +207,8 @@ class OAuthBearer:
     def _check_times(self, claims: dict[str, Any]) -> None:
         now_s, skew_s = self._now_ms() / 1000, self._rules.skew_s
         for name in ("exp", "nbf", "iat"):
-            if name in claims and (
-                isinstance(claims[name], bool) or not isinstance(claims[name], int | float)
-            ):
+            value = claims.get(name, 0)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < TIME_S_END:
                 raise ValueError(f"its claim {name} is no time")
         if "exp" not in claims or claims["exp"] + skew_s <= now_s:
             raise ValueError("it has expired")

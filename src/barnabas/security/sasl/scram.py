@@ -32,6 +32,13 @@ class Credential(NamedTuple):
     iterations: int
 
 
+class Shape(NamedTuple):
+    """What everybody sees of a credential before a proof is asked for."""
+
+    iterations: int
+    salt_bytes: int
+
+
 class Known(NamedTuple):
     """What a login is checked against. exists: False for a stand-in. user: who it is then; the rest as in Outcome."""
 
@@ -81,14 +88,23 @@ def decode_credential(text: str) -> Credential | None:
         return None
 
 
-def stand_in(mechanism: str, user: str, secret: bytes, iterations_in_use: Iterable[int]) -> Credential:
+def shape_of(text: str) -> Shape | None:
+    """What everybody sees of a credential's text: `decode_credential` in a hurry. None for none."""
+    fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    salt, iterations = fields.get("salt", ""), fields.get("iterations", "")
+    if not salt or not iterations.isascii() or not iterations.isdigit():
+        return None
+    return Shape(int(iterations), len(salt) * 3 // 4 - salt.count("="))
+
+
+def stand_in(mechanism: str, user: str, secret: bytes, shapes: Iterable[Shape]) -> Credential:
     """What is shown for a user who does not exist: always the same for the same name, and like that of others."""
     seed = hmac.digest(secret, user.encode(), "sha512")
-    size = hashlib.new(HASHES[mechanism]).digest_size
-    choices = sorted(iterations_in_use) or [ITERATIONS_MIN]
-    salt = hmac.digest(seed, b"salt", "sha256")[:SALT_BYTES]
-    key = hmac.digest(seed, b"key", HASHES[mechanism])[:size]
-    return Credential(salt, key, key, choices[seed[0] % len(choices)])
+    choices = sorted(shapes) or [Shape(ITERATIONS_MIN, SALT_BYTES)]
+    shape = choices[seed[0] % len(choices)]
+    salt = hashlib.shake_256(seed).digest(shape.salt_bytes)
+    key = hmac.digest(seed, b"key", HASHES[mechanism])
+    return Credential(salt, key, key, shape.iterations)
 
 
 def split_extensions(text: str) -> tuple[str, str, dict[str, str]]:
