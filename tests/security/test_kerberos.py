@@ -43,6 +43,23 @@ except Exception as error:
     os._exit(0)  # the client would try on while the process ends
 """
 
+AIOKAFKA_CLIENT = """
+import asyncio, json, sys
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+options = dict(bootstrap_servers=sys.argv[1], security_protocol="SASL_PLAINTEXT", sasl_mechanism="GSSAPI",
+               sasl_kerberos_service_name="kafka", sasl_kerberos_domain_name="localhost")
+partition = TopicPartition(sys.argv[2], 0)
+async def run():
+    async with AIOKafkaProducer(**options) as producer:
+        sent = await producer.send_and_wait(partition.topic, b"a ticket's record", partition=0)
+    consumer = AIOKafkaConsumer(**options)
+    consumer.assign([partition])
+    async with consumer:
+        consumer.seek(partition, sent.offset)
+        print(json.dumps({"value": (await asyncio.wait_for(consumer.getone(), 60)).value.decode()}))
+asyncio.run(run())
+"""
+
 
 class Realm:
     """The server, a broker with a principal of its own, and alice, who may write to TOPIC."""
@@ -75,7 +92,9 @@ class Realm:
         self.broker.stop()
         self.kdc.stop()
 
-    def run_python(self, who: str, service: str = "kafka", patience_ms: int = 60_000) -> dict[str, str]:
+    def run_python(
+        self, who: str, service: str = "kafka", patience_ms: int = 60_000, program: str = PYTHON_CLIENT
+    ) -> dict[str, str]:
         """What a client with `who`'s tickets says. The library gets them by the keytab itself."""
         options = {"sasl_kerberos_service_name": service, "patience_ms": patience_ms}
         environment = {
@@ -83,7 +102,7 @@ class Realm:
             "KRB5_CLIENT_KTNAME": f"FILE:{self.keytabs[who]}" if who in self.keytabs else "FILE:/nowhere",
         }  # fmt: skip
         done = subprocess.run(
-            [sys.executable, "-c", PYTHON_CLIENT, self.bootstrap, TOPIC, json.dumps(options)],
+            [sys.executable, "-c", program, self.bootstrap, TOPIC, json.dumps(options)],
             env=environment, capture_output=True, text=True, timeout=240,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -105,6 +124,10 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
 def test_kafka_python(realm: Realm, who: str) -> None:
     """alice by the default rule; carol/admin becomes carol-admin by the other one."""
     assert realm.run_python(who) == {"value": "a ticket's record"}
+
+
+def test_aiokafka(realm: Realm) -> None:
+    assert realm.run_python("alice", program=AIOKAFKA_CLIENT) == {"value": "a ticket's record"}
 
 
 @pytest.mark.java
