@@ -91,9 +91,13 @@ def read(cluster: Cluster, topic: str, partitions: int = 1) -> list[bytes]:
     """All values of a topic, to its present end."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused", **cluster.client})
     places = [TopicPartition(topic, index, 0) for index in range(partitions)]
-    ends = {
-        index: consumer.get_watermark_offsets(places[index], timeout=30)[1] for index in range(partitions)
-    }
+    # A broker may hear of a new topic a little later than the one that was asked whether it is there.
+    ends = until(
+        lambda: {
+            index: consumer.get_watermark_offsets(places[index], timeout=30)[1] for index in range(partitions)
+        },
+        f"{topic} has ends",
+    )
     consumer.assign(places)
     found: list[bytes] = []
     deadline = time.monotonic() + 120
