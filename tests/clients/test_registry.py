@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
@@ -190,6 +191,12 @@ def test_the_client_calls(client: SchemaRegistryClient, topic: str) -> None:
     guid = uuid.uuid4()
     with pytest.raises(SchemaRegistryError):
         client.get_schema_by_guid(str(guid))
+
+
+def test_the_cluster_that_it_belongs_to(bootstrap: str, registry: RegistryProcess) -> None:
+    told = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).cluster_id
+    status, answer = call(registry.url, "GET", "/v1/metadata/id")
+    assert (status, answer["scope"]["clusters"]["kafka-cluster"]) == (200, told)
 
 
 def test_ids_in_headers(client: SchemaRegistryClient, topic: str) -> None:

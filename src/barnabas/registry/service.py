@@ -82,7 +82,6 @@ class Registry:
         self.library = Library(self.store.state)
         self.writer: str | None = None
         self.writing = False
-        self.cluster_id = ""
         self._elected_own = False
         self._changed = asyncio.Condition()
         self._lock = asyncio.Lock()

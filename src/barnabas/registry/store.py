@@ -74,6 +74,7 @@ class Store:
         self.state = State()
         self.trouble: str | None = "the topic has not been read yet"
         self.record_bytes_max = LARGEST_DEFAULT
+        self.cluster_id = ""
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._held = 0
         self._kept: list[tuple[list[Found], int, threading.Event]] = []
@@ -161,6 +162,7 @@ class Store:
             if len(client.partitions(name)) != 1:
                 raise ClientError(f"topic {name} has more than one partition; schemas need one order")
             self.record_bytes_max = int(found.get("max.message.bytes") or LARGEST_DEFAULT)
+            self.cluster_id = client.cluster.cluster_id or ""
             start = client.list_offsets({(name, 0): EARLIEST})[name, 0].offset
             self.state.next_offset = start
             return client.list_offsets({(name, 0): LATEST})[name, 0].offset
