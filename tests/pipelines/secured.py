@@ -98,6 +98,11 @@ class SecuredKafka(ApacheKafka):
         escaped = {name: value.replace("\\", "\\\\") for name, value in security.items()}
         return "\n".join([*lines, *(f"{name}={value}" for name, value in escaped.items()), ""])
 
+    def command(self) -> list[str]:
+        """For a short life: the quick compiler only and the small collector."""
+        return [*self._java("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"), "kafka.Kafka",
+                str(self.directory / "kafka.properties")]  # fmt: skip
+
     def prepare(self) -> None:
         with locked("maven"):
             super().prepare()

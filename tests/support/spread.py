@@ -54,9 +54,20 @@ def _costly(group: str, file: str) -> str:
     return f"{group}-{crc32(file.encode()) % SPARKS}" if group == COSTLY["spark"] else group
 
 
+def joined(groups: dict[str, str]) -> dict[str, str]:
+    """The groups with those of a file's own fixtures in the file's costly group, where it has one: apart from it, they
+    would start the fixtures of the module a second time."""
+    costly = {nodeid.partition("::")[0]: group for nodeid, group in groups.items() if is_costly(group)}
+    return {nodeid: costly.get(group, group) for nodeid, group in groups.items()}
+
+
+def is_costly(group: str) -> bool:
+    return group.startswith(tuple(COSTLY.values()))
+
+
 def arrange(items: list[pytest.Item], groups_file: Path) -> None:
     """Put the longest work first and note each test's group; the order inside a file stays."""
-    groups = {item.nodeid: group for item in items if (group := group_of(item)) is not None}
+    groups = joined({item.nodeid: group for item in items if (group := group_of(item)) is not None})
 
     def rank(item: pytest.Item) -> tuple[int, int]:
         group = groups.get(item.nodeid)
