@@ -8,7 +8,7 @@
 Columns and option names are those of Spark's own Kafka source (`options.SOURCE_NAMES` has the list). One Spark
 task reads one topic partition, or several that have few records: it fetches raw batches and the compiled decoder lays
 them out for Arrow, so no Python object is made per record. The executors need this package installed, or shipped with
---py-files.
+--py-files. What only some queries need (schemas, writing) is imported by those: each query starts processes.
 """
 
 from __future__ import annotations
@@ -38,11 +38,10 @@ from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.fetching import OffsetOutOfRange
 from barnabas.client.options import ClientOptions
-from barnabas.pipelines.columns import arrow_schema, record_batches
+from barnabas.pipelines.columns import arrow_schema, ddl_schema, record_batches
 from barnabas.pipelines.first import kept_offset
 from barnabas.pipelines.offsets import DataLost, Planner, Range, StreamOffset, gather, parse_offset
 from barnabas.pipelines.options import SourceOptions, source_options
-from barnabas.pipelines.typed import decoded_rows, looked_up, source_schema, with_schemas
 from barnabas.pipelines.workers import settle
 from barnabas.records.columnar import AbortedTransactions, decode
 
@@ -85,6 +84,8 @@ def read_range(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
     """
     client = shared_client(options.client)
     schema = arrow_schema(options.columns)
+    if options.schemas:
+        from barnabas.pipelines.typed import decoded_rows
     start = part.start
     while start < part.end:
         try:
@@ -265,7 +266,12 @@ class BarnabasSource(DataSource):
         return "barnabas"
 
     def schema(self) -> str | StructType:
-        return source_schema(self._source_options())
+        options = self._source_options()
+        if not options.schemas:
+            return ddl_schema(options.columns)
+        from barnabas.pipelines.typed import source_schema
+
+        return source_schema(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(self._source_options())
@@ -276,16 +282,23 @@ class BarnabasSource(DataSource):
     def _source_options(self) -> SourceOptions:
         """The same for schema and reader: Spark ships this object from the one to the other."""
         if self._read is None:
-            self._read = looked_up(source_options(self.options))
+            options = source_options(self.options)
+            if options.schemas:
+                from barnabas.pipelines.typed import looked_up
+
+                options = looked_up(options)
+            self._read = options
         return self._read
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         from barnabas.pipelines.sink import BatchWriter, check_schema
+        from barnabas.pipelines.typed import with_schemas
 
         return BatchWriter(with_schemas(check_schema(self.options, schema), schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         from barnabas.pipelines.sink import StreamWriter, check_schema
+        from barnabas.pipelines.typed import with_schemas
 
         # To plan a micro-batch Spark makes the data source anew; to commit it, it ships the one of the query's start.
         options = check_schema(self.options, schema)
