@@ -74,6 +74,8 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 }
 REFRESH_SECONDS: Final = 1.0
 GATE_SECONDS: Final = 10.0
+GATHERED_ROWS: Final = 4096
+GATHERED_BYTES: Final = 4 << 20
 OPEN_BYTES_MAX: Final = 64 << 20
 """What unfinished batches of one topic may hold before they are sent as they are."""
 
@@ -179,7 +181,7 @@ class Producer:
         """Writes all rows; returns once the brokers have acknowledged them."""
         joined = None if self.transaction is None else Joined(Transactions(self.client), self.transaction)
         stream = ProduceStream(self.client.cluster, joined=joined)
-        for batch in batches:
+        for batch in gathered(batches):
             now_ms = int(time.time() * 1000)
             for topic, rows in _by_topic(batch, self.options.topic):
                 letters = self._write_rows(stream, topic, rows, now_ms)
@@ -250,6 +252,22 @@ class Producer:
         encoder = self.encoders[topic]
         append_batch(encoder, rows, now_ms)
         stream.send(topic, encoder.flush() if encoder.open_bytes > OPEN_BYTES_MAX else encoder.take())
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches. Spark sends as few rows at a time as fit into memory where records are large, and
+    what is done for a batch costs as much as hundreds of rows."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
+            yield held[0] if len(held) == 1 else pa.concat_batches(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield held[0] if len(held) == 1 else pa.concat_batches(held)
 
 
 def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:

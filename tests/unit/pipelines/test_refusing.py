@@ -6,6 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.pipelines import sink
 from barnabas.pipelines.columns import ARROW_TYPES
 from barnabas.pipelines.refusing import RECORD_OVERHEAD, headers_size, record_sizes
 
@@ -33,3 +34,22 @@ def test_sizes_of_records(rows, start):
     assert found.to_pylist() == want
     if want:
         assert record_sizes(batch, sum(want)) is None
+
+
+@given(st.lists(st.integers(0, 9), max_size=12))
+def test_gathered_batches_have_the_same_rows(counts):
+    batches = [
+        pa.RecordBatch.from_pydict({"value": [str(n)] * n}, pa.schema([("value", pa.string())]))
+        for n in counts
+    ]
+    found = list(sink.gathered(batches))
+    values = [value for batch in found for value in batch["value"].to_pylist()]
+    assert values == [str(n) for n in counts for _ in range(n)]
+    assert len(found) <= 1
+
+
+def test_no_batch_that_is_gathered_grows_without_end():
+    large = pa.RecordBatch.from_pydict({"value": [b"x" * sink.GATHERED_BYTES]})
+    small = pa.RecordBatch.from_pydict({"value": [b"x"] * (sink.GATHERED_ROWS // 2)})
+    found = list(sink.gathered([large, small, small, small, large]))
+    assert [batch.num_rows for batch in found] == [1, 4096, 2049]
