@@ -255,11 +255,15 @@ def registry(make: MakeBroker, folder: Path) -> Stage:
         (folder / f"{name}.avsc").write_text(ORDER % more)
     note = ', {"name": "note", "type": ["null", "string"], "default": null}'
     (folder / "gift.avsc").write_text(ORDER.replace("Order", "Gift") % note)
+    contract = re.search(r"```json\n(.*?)```", (ROOT / "docs" / "registry.md").read_text(), re.DOTALL)
+    assert contract is not None
+    (folder / "payment.json").write_text(contract[1])
     service = RegistryProcess(stage.broker.bootstrap, folder / "registry.log").start()
     stage.cleanup.callback(service.end)
     service.await_writer()
     for name in ("schema", "produce", "consume"):
         stage.shell.replaced[f"barnabas {name}"] = f"BARNABAS_REGISTRY={service.url} barnabas {name}"
+    stage.shell.replaced["localhost:8081"] = service.url.removeprefix("http://")
     return stage
 
 
