@@ -18,6 +18,7 @@ READ_AHEAD_BYTES: Final = 1 << 20
 
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+AddressTowards = Callable[[str, int, bool], str | None]
 
 
 async def _connect_tcp(host: str, port: int, tls: ssl.SSLContext | None) -> Streams:
@@ -25,9 +26,10 @@ async def _connect_tcp(host: str, port: int, tls: ssl.SSLContext | None) -> Stre
     return await asyncio.open_connection(host, port, limit=READ_AHEAD_BYTES, ssl=tls, server_hostname=name)
 
 
-def _address_towards(host: str, port: int) -> str | None:
+def _address_towards(host: str, port: int, v6: bool) -> str | None:
+    wanted = socket.AF_UNSPEC if v6 else socket.AF_INET
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        family, kind, _, _, address = socket.getaddrinfo(host, port, wanted, socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as sock:
             sock.connect(address)  # of a datagram socket: looks the way up and sends nothing
             return str(sock.getsockname()[0])
@@ -47,7 +49,7 @@ class Machine:
     """(family, kind) -> an unconnected socket to listen on."""
     connect: Callable[[str, int, ssl.SSLContext | None], Awaitable[Streams]] = _connect_tcp
     """(host, port, TLS or None) -> a connection to another process. Raises OSError."""
-    address_towards: Callable[[str, int], str | None] = _address_towards
-    """(host, port) -> the address of this machine from which another is reached; None when that cannot be told."""
+    address_towards: AddressTowards = _address_towards
+    """(host, port, whether IPv6 will do) -> the address of this machine from which another is reached, or None."""
     open_tree: Callable[[], Awaitable[Any]] | None = None
     """Opens a session with a metadata tree (coordination.tree) in place of the one that is configured."""

@@ -25,7 +25,7 @@ class Cluster:
         texts = {name.replace("_", "."): text for name, text in options.items()}
         config = load(overrides={"node.id": str(node), "listeners": listener, "log.dirs": "x", **texts})
         endpoints = Endpoints(config, node, lambda: self.alive)
-        registered = endpoints.to_register({"PLAINTEXT": 9090 + node}, lambda _host, _port: towards)
+        registered = endpoints.to_register({"PLAINTEXT": 9090 + node}, lambda _host, _port, _v6: towards)
         self.alive[node] = Broker(node, tuple(registered))
         self._endpoints[node] = endpoints
 
@@ -75,6 +75,32 @@ def test_brokers_on_all_addresses_of_several_machines_are_named_by_their_own() -
     assert cluster.tell(1, "192.168.0.9") == cluster.tell(2, "192.168.0.10") == told
 
 
+def test_addresses_stay_when_the_other_machine_dies_or_the_own_session_ends() -> None:
+    cluster = Cluster()
+    cluster.start(1, "PLAINTEXT://:0", zookeeper_connect="zoo:2181", towards="10.0.0.1")
+    cluster.start(2, "PLAINTEXT://:0", zookeeper_connect="zoo:2181", towards="10.0.0.2")
+    cluster.tell(1, "127.0.0.1")
+    second = cluster.alive.pop(2)
+    assert cluster.tell(1, "127.0.0.1") == [(1, "10.0.0.1", 9091)]
+    cluster.alive = {2: second}  # broker 1 registers again soon
+    assert cluster.tell(1, "127.0.0.1") == [(1, "10.0.0.1", 9091), (2, "10.0.0.2", 9092)]
+
+
+def test_what_is_advertised_is_told_also_while_the_own_session_is_lost() -> None:
+    cluster = Cluster()
+    cluster.start(1, "PLAINTEXT://:0", advertised_listeners="PLAINTEXT://kafka1.example:9090")
+    cluster.alive.clear()
+    assert cluster.tell(1, "172.17.0.2") == [(1, "kafka1.example", 9090)]
+
+
+def test_the_first_server_of_an_ensemble_may_be_on_this_machine() -> None:
+    found = {"zoo1": "127.0.1.1", "zoo2": "10.0.0.1"}
+    config = load(
+        overrides={"node.id": "1", "log.dirs": "x", "zookeeper.connect": "zoo1:2181,zoo2:2181/kafka"}
+    )
+    assert host_of_this_machine(config, lambda host, _port, _v6: found[host]) == "10.0.0.1"
+
+
 def test_what_is_advertised_goes_before_everything_else() -> None:
     cluster = Cluster()
     for node in (1, 2):
@@ -93,12 +119,12 @@ def test_what_is_advertised_goes_before_everything_else() -> None:
 def test_the_own_address_is_that_towards_zookeeper(connect: str, asked: tuple[str, int]) -> None:
     seen = []
 
-    def towards(host: str, port: int) -> str:
+    def towards(host: str, port: int, _v6: bool) -> str:
         seen.append((host, port))
         return "fd00::9"
 
     config = load(overrides={"node.id": "1", "log.dirs": "x", "zookeeper.connect": connect})
     assert host_of_this_machine(config, towards) == "fd00::9"
     assert seen == [asked]
-    assert host_of_this_machine(config, lambda _host, _port: None) == "localhost"
-    assert host_of_this_machine(config, lambda _host, _port: "127.0.1.1") == "localhost"
+    assert host_of_this_machine(config, lambda _host, _port, _v6: None) == "localhost"
+    assert host_of_this_machine(config, lambda _host, _port, _v6: "127.0.1.1") == "localhost"

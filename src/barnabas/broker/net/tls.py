@@ -148,6 +148,11 @@ class TlsTransport:
                 raise ConnectionAbortedError(
                     f"the peer sent {received_bytes} bytes of TLS messages that carry no data"
                 ) from None
+        except OSError as error:
+            if filled == before:
+                raise
+            self._error, self.has_pending = error, True  # what came before is handled first
+            return filled, 0
         self.has_pending = incoming.pending > 0 or self._tls.pending() > 0
         return filled, records_left
 
