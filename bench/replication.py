@@ -33,6 +33,8 @@ RESULTS: Final = Path(__file__).parent / "results"
 KIB: Final = 1024
 ALL_REPLICAS: Final = -1
 CATCH_UP_BYTES: Final = 300_000_000
+TRIES: Final = 3
+"""Of a row that is measured anew when requests have failed; then it is left out of this round."""
 CATCH_UP_TIMEOUT_S: Final = 180.0
 SETTLED: Final = 0.02
 """Of the bytes: left out at both ends of a copy, where fetches begin and wait."""
@@ -165,10 +167,16 @@ def table(found: list[dict[str, Any]], names: list[str]) -> str:
     rows = []
     for row in dict.fromkeys(sample["row"] for sample in found):
         of_row = [sample for sample in found if sample["row"] == row]
-        values = {name: [sample["value"] for sample in of_row if sample["cluster"] == name] for name in names}
-        cells = [f"{statistics.median(values[name]):,.1f}" if values[name] else "-" for name in names]
-        if len(names) == 2 and all(values.values()):
-            pairs = zip(values[names[0]], values[names[1]], strict=False)
+        values = {
+            name: {sample["turn"]: sample["value"] for sample in of_row if sample["cluster"] == name}
+            for name in names
+        }
+        cells = [
+            f"{statistics.median(values[name].values()):,.1f}" if values[name] else "-" for name in names
+        ]
+        both = set.intersection(*(set(values[name]) for name in names))
+        if len(names) == 2 and both:
+            pairs = [(values[names[0]][turn], values[names[1]][turn]) for turn in both]
             ratio = statistics.median(b / a if of_row[0]["unit"] in ("ms", "s") else a / b for a, b in pairs)
             cells.append(f"{ratio:.2f}")
         rows.append([row, of_row[0]["unit"], *cells])
@@ -180,18 +188,27 @@ def run_all(clusters: list[Cluster], rounds: int, seconds: float) -> list[dict[s
     found: list[dict[str, Any]] = []
 
     def note(cluster: Cluster, row: str, unit: str, values: dict[str, float]) -> None:
-        found.append({"cluster": cluster.name, "row": row, "unit": unit, **values})
+        found.append({"cluster": cluster.name, "row": row, "unit": unit, "turn": turn, **values})
         print(f"{cluster.name}: {row}: {values}", flush=True)
 
     number = 0
     for turn in range(rounds):
         for row in ROWS:
             for cluster in clusters if turn % 2 == 0 else reversed(clusters):
-                number += 1
-                note(cluster, row.name, row.unit, sample(cluster, row, number, seconds))
+                for _ in range(TRIES):
+                    number += 1
+                    try:
+                        note(cluster, row.name, row.unit, sample(cluster, row, number, seconds))
+                        break
+                    except BenchError as error:  # six brokers on two cores: a session ends, leaders move
+                        print(f"{cluster.name}: {row.name}: {error}", flush=True)
         for cluster in clusters:
             number += 1
-            values = catch_up(cluster, number)
+            try:
+                values = catch_up(cluster, number)
+            except BenchError as error:
+                print(f"{cluster.name}: a follower catches up: {error}", flush=True)
+                continue
             note(cluster, "a follower catches up", "MB/s", values)
             note(cluster, "from its start until it is in sync", "s", {"value": values["in_sync_s"]})
     return found
