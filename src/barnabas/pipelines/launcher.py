@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import logging
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -40,6 +41,24 @@ def launcher(folder: Path) -> Path | None:
             log.warning("no launcher for Python", extra={"reason": str(error)})
             return None
     return path if os.access(path, os.X_OK) else None  # a mount without programs
+
+
+def python_of_workers(given: str | None, folder: Path, *, local: bool) -> str:
+    """The value of PYSPARK_PYTHON for a session. given: the one that is there, which counts unless an earlier session put its
+    launcher there: hosts of a cluster do not have that file."""
+    if given and not _is_launcher(Path(given)):
+        return given
+    return str((launcher(folder) if local else None) or sys.executable)
+
+
+def _is_launcher(path: Path) -> bool:
+    """Whether a session wrote this file, this process's or its parent's."""
+    if not re.fullmatch(r"python-[0-9a-f]{12}", path.name):
+        return False
+    try:
+        return path.read_text(errors="replace").startswith("#!/bin/sh\nrest=")
+    except OSError:
+        return True
 
 
 def installed_in() -> str | None:

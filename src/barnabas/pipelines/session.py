@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from barnabas.pipelines.class_archive import cache_folder, java_command
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.launcher import launcher
+from barnabas.pipelines.launcher import python_of_workers
 from barnabas.pipelines.shipping import build_zip, cluster_settings, unpacked
 from barnabas.pipelines.spark_private import (
     declare_no_packaged_sources,
@@ -110,8 +110,8 @@ def start_session(
     conf = dict(conf or {})
     # A failed task runs again, up to four times, as on a cluster: local mode alone would give up at once.
     master = master or conf.get("spark.master", "local[*,4]")
-    own = launcher(cache_folder()) if master.startswith("local") else None
-    os.environ["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or str(own or sys.executable)
+    given, is_local = os.environ.get("PYSPARK_PYTHON"), master.startswith("local")
+    os.environ["PYSPARK_PYTHON"] = python_of_workers(given, cache_folder(), local=is_local)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = {
         **DEFAULTS,

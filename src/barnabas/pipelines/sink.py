@@ -256,18 +256,26 @@ class Producer:
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in fewer batches. Spark sends as few rows at a time as fit into memory where records are large, and
-    what is done for a batch costs as much as hundreds of rows."""
+    what is done for a batch costs as much as hundreds of rows. A large batch stays as it is: together with others it would
+    be copied, and its columns can hold 2 GB at most."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
+        if held and size + batch.nbytes > GATHERED_BYTES:
+            yield _together(held)
+            held, rows, size = [], 0, 0
         held.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
         if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
-            yield held[0] if len(held) == 1 else pa.concat_batches(held)
+            yield _together(held)
             held, rows, size = [], 0, 0
     if held:
-        yield held[0] if len(held) == 1 else pa.concat_batches(held)
+        yield _together(held)
+
+
+def _together(held: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return held[0] if len(held) == 1 else pa.concat_batches(held)
 
 
 def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:

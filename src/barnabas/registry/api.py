@@ -301,12 +301,16 @@ async def _wanted(call: Call) -> requests.Wanted:
     raw = await read_body(call.request)
     if len(raw) > REMEMBERED_BYTES_MAX:
         return requests.read_wanted(await json_object(call.request))
-    return _read_wanted(raw)
+    return _read_plain(raw) or requests.read_wanted(object_of(raw))
 
 
 @lru_cache(REMEMBERED_MAX)
-def _read_wanted(raw: bytes) -> requests.Wanted:
-    return requests.read_wanted(object_of(raw))
+def _read_plain(raw: bytes) -> requests.Wanted | None:
+    """None for a schema with more than references: rules and tags take a multiple of the body's size."""
+    wanted = requests.read_wanted(object_of(raw))
+    content = wanted.content
+    more = (content.metadata, content.rules, wanted.tags_to_add, wanted.tags_to_remove)
+    return None if any(more) else wanted
 
 
 async def register(call: Call) -> Any:

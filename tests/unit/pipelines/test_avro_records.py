@@ -219,6 +219,26 @@ def test_types_that_are_left_to_fastavro(kind: Any, type: pa.DataType) -> None:
     assert writer.records(pa.array([], pa.struct([("f", type)]))) is None
 
 
+def test_a_map_whose_entries_are_a_part_of_their_columns() -> None:
+    keys, items = pa.array([str(i) for i in range(20)]), pa.array(range(20), pa.int64())
+    fields = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.int64())]
+    entries = pa.StructArray.from_arrays([keys, items], fields=fields).slice(5, 6)
+    starts = pa.array([0, 2, 4], pa.int32()).buffers()[1]
+    column = pa.Array.from_buffers(pa.map_(pa.string(), pa.int64()), 2, [None, starts], children=[entries])
+    tree = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "m", "type": {"type": "map", "values": "long"}}],
+    }
+    schema = Schema(7, "AVRO", json.dumps(tree))
+    found = AvroWriter(schema).records(pa.StructArray.from_arrays([column], names=["m"]))
+    assert found is not None
+    assert [read(schema, record) for record in found[0].to_pylist()] == [
+        {"m": {"5": 5, "6": 6}},
+        {"m": {"7": 7, "8": 8}},
+    ]
+
+
 def test_types_that_hold_themselves_and_names_of_other_schemas() -> None:
     tree = {"type": "record", "name": "Node", "fields": [
         {"name": "n", "type": "x.Number"}, {"name": "next", "type": ["null", "Node"], "default": None}]}  # fmt: skip

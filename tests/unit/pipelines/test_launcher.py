@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from barnabas.pipelines import launcher as launching
-from barnabas.pipelines.launcher import installed_in, launcher
+from barnabas.pipelines.launcher import installed_in, launcher, python_of_workers
 
 SPARK = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-src.zip:/spark/jars/spark-core_2.13-4.3.0.jar"
 
@@ -51,3 +52,14 @@ def test_where_it_cannot_be_made_or_pyspark_is_a_zip_python_itself_runs(
     assert launcher(tmp_path / "file") is None
     monkeypatch.setattr(launching, "installed_in", lambda: None)
     assert launcher(tmp_path) is None
+
+
+def test_a_launcher_is_not_what_a_session_on_a_cluster_is_given(tmp_path: Path) -> None:
+    ours = str(launcher(tmp_path))
+    assert python_of_workers(None, tmp_path, local=True) == ours
+    assert python_of_workers(ours, tmp_path, local=True) == ours
+    gone = str(tmp_path / "python-0123456789ab")  # of a cache that was emptied since
+    for given in (None, "", ours, gone):
+        assert python_of_workers(given, tmp_path, local=False) == sys.executable
+    for given in ("python3", "/usr/bin/python-3.12"):
+        assert {python_of_workers(given, tmp_path, local=local) for local in (True, False)} == {given}

@@ -52,4 +52,11 @@ def test_no_batch_that_is_gathered_grows_without_end():
     large = pa.RecordBatch.from_pydict({"value": [b"x" * sink.GATHERED_BYTES]})
     small = pa.RecordBatch.from_pydict({"value": [b"x"] * (sink.GATHERED_ROWS // 2)})
     found = list(sink.gathered([large, small, small, small, large]))
-    assert [batch.num_rows for batch in found] == [1, 4096, 2049]
+    assert [batch.num_rows for batch in found] == [1, 4096, 2048, 1]
+
+
+def test_a_large_batch_is_not_copied_together_with_what_came_before():
+    """Nor could it be, near the 2 GB that a column of Arrow can hold."""
+    large = pa.RecordBatch.from_pydict({"value": [b"x" * sink.GATHERED_BYTES]})
+    small = pa.RecordBatch.from_pydict({"value": [b"x"]})
+    assert list(map(id, sink.gathered([small, large, small]))) == [id(small), id(large), id(small)]

@@ -12,6 +12,7 @@ import pytest
 from starlette.types import Message
 
 from barnabas.http.server import HttpOptions, Service, make_app
+from barnabas.registry import api as registry_api
 from barnabas.registry.api import error_shape, routes
 from barnabas.registry.decisions import Decision
 from barnabas.registry.formats.reading import Library
@@ -185,3 +186,22 @@ def test_refusals(api: Api, method: str, target: str, body: Any, code: int) -> N
     status, answer = api(method, target, body)
     assert (status, answer["error_code"]) == (int(str(code)[:3]), code)
     assert answer["message"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"metadata": {"properties": {"a": "b"}}},
+        {"ruleSet": {"domainRules": [{"name": "r", "kind": "CONDITION", "params": {"deep": [[[]]] * 9}}]}},
+        {"schemaTagsToRemove": [{"schemaEntity": {"entityPath": "a"}, "tags": ["x"], "deep": [[[]]] * 9}]},
+    ],
+)
+def test_bodies_with_rules_and_tags_are_not_remembered(api: Api, more: dict[str, Any]) -> None:
+    """They take a multiple of the bytes that came."""
+    remembered = registry_api._read_plain
+    remembered.cache_clear()
+    body = {"schema": STRING, **more}
+    assert api("POST", "/subjects/a/versions", body)[0] == 200
+    assert api("POST", "/subjects/a/versions", body)[1]["id"] == 1
+    assert remembered(json.dumps(body).encode()) is None
+    assert remembered(json.dumps({"schema": STRING}).encode()) is not None

@@ -151,5 +151,7 @@ def _bind(source: Source, array: pa.Array | None) -> None:
     elif source.kind == Put.ARRAY:
         _bind(source.children[0], None if array is None else array.values)
     elif source.kind == Put.MAP:
-        _bind(source.children[0], None if array is None else array.keys)
-        _bind(source.children[1], None if array is None else array.items)
+        # Not `keys` and `items`: they are the whole columns also where the entries are a part of theirs.
+        entries = None if array is None else array.values
+        for index, child in enumerate(source.children):
+            _bind(child, None if entries is None else entries.field(index))
