@@ -44,8 +44,8 @@ def launcher(folder: Path) -> Path | None:
 
 
 def python_of_workers(given: str | None, folder: Path, *, local: bool) -> str:
-    """The value of PYSPARK_PYTHON for a session. given: the one that is there, which counts unless an earlier session put its
-    launcher there: hosts of a cluster do not have that file."""
+    """The value of PYSPARK_PYTHON for a session. given: the one that is there; it counts unless it is the launcher of an
+    earlier session, which hosts of a cluster do not have."""
     if given and not _is_launcher(Path(given)):
         return given
     return str((launcher(folder) if local else None) or sys.executable)

@@ -196,12 +196,8 @@ def test_refusals(api: Api, method: str, target: str, body: Any, code: int) -> N
         {"schemaTagsToRemove": [{"schemaEntity": {"entityPath": "a"}, "tags": ["x"], "deep": [[[]]] * 9}]},
     ],
 )
-def test_bodies_with_rules_and_tags_are_not_remembered(api: Api, more: dict[str, Any]) -> None:
+def test_bodies_with_rules_and_tags_are_not_remembered(more: dict[str, Any]) -> None:
     """They take a multiple of the bytes that came."""
     remembered = registry_api._read_plain
-    remembered.cache_clear()
-    body = {"schema": STRING, **more}
-    assert api("POST", "/subjects/a/versions", body)[0] == 200
-    assert api("POST", "/subjects/a/versions", body)[1]["id"] == 1
-    assert remembered(json.dumps(body).encode()) is None
+    assert remembered(json.dumps({"schema": STRING, **more}).encode()) is None
     assert remembered(json.dumps({"schema": STRING}).encode()) is not None
