@@ -16,6 +16,7 @@ from barnabas.client.registry import Schema
 from barnabas.codecs import Mismatch
 from barnabas.codecs.expressions import cel
 from barnabas.codecs.rules import READ, WRITE, Rules, Shape, rules_of
+from barnabas.codecs.schemas import ProtobufCodec
 from barnabas.codecs.shapes import AvroShape, JsonShape, ProtobufShape
 from barnabas.registry.errors import InvalidSchema
 from barnabas.registry.formats.base import Dependency
@@ -158,7 +159,7 @@ class JsonLanguage:
             return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(
                 "utf-8", "surrogatepass"
             )
-        except (Unsuited, TypeError, ValueError) as error:
+        except (Unsuited, TypeError, ValueError, RecursionError) as error:
             raise Mismatch(f"what its rules made does not suit the schema: {error}") from None
 
 
@@ -166,19 +167,39 @@ class ProtobufLanguage:
     """Messages of this version's file, whichever one a record names."""
 
     def __init__(self, schema: Schema) -> None:
-        from barnabas.codecs.schemas import ProtobufCodec
-        from barnabas.registry.formats.protobuf import read_protobuf
+        from barnabas.registry.formats.protobuf import read_file, read_protobuf
 
-        dependencies = [
-            Dependency(name, Reference(name, name, 1), text) for name, text in schema.dependencies
-        ]
+        dependencies = _dependencies(schema)
+        self._id = schema.id
         self._codec = ProtobufCodec(schema.text, dependencies)
-        self.shape = ProtobufShape(read_protobuf(schema.text, dependencies).held)
+        imported = [read_file(text) for _, text in schema.dependencies]
+        self.shape = ProtobufShape(read_protobuf(schema.text, dependencies).held, *imported)
 
     def load(self, payload: bytes, writer: Schema) -> tuple[bytes, Any]:
         """See Language."""
-        return self._codec.message(payload)
+        if writer.id == self._id:
+            return self._codec.message(payload)
+        try:
+            written = _protobuf(writer)
+        except InvalidSchema as error:
+            raise Mismatch(f"the record's schema {writer.id} cannot be read: {error}") from error
+        return self._codec.message(payload, written)
 
     def dump(self, head: bytes, value: Any) -> bytes:
         """See Language."""
-        return head + bytes(value.SerializeToString())
+        from google.protobuf.message import EncodeError
+
+        try:
+            return head + bytes(value.SerializeToString())
+        except (EncodeError, ValueError, RecursionError) as error:
+            raise Mismatch(f"what its rules made does not suit the schema: {str(error)[:300]}") from error
+
+
+def _dependencies(schema: Schema) -> list[Dependency]:
+    return [Dependency(name, Reference(name, name, 1), text) for name, text in schema.dependencies]
+
+
+@lru_cache(KEPT_MAX)
+def _protobuf(schema: Schema) -> ProtobufCodec:
+    """Raises InvalidSchema."""
+    return ProtobufCodec(schema.text, _dependencies(schema))

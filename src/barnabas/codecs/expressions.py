@@ -16,6 +16,10 @@ from barnabas.registry.errors import InvalidSchema
 INSTALL: Final = "pip install 'barnabas[rules]'"
 DEPTH_MAX: Final = 200
 KEPT_MAX: Final = 2_000
+TEXT_MAX: Final = 4_000
+COMPREHENSIONS_MAX: Final = 3
+"""How many may stand in one another: the time that they take grows with the power of it."""
+COMPREHENSIONS: Final = frozenset({"all", "exists", "exists_one", "map", "filter", "min"})
 
 Expression = Callable[[Mapping[str, Any]], Any]
 
@@ -64,8 +68,13 @@ def cel() -> _Cel:
 def compiled(text: str) -> Expression:
     """Raises BadExpression for what is no CEL, RulesMissing."""
     found = cel()
+    _require_short(text)
     try:
-        program = found.environment.program(found.environment.compile(text), functions=found.functions)
+        tree = found.environment.compile(text)
+        _require_bounded(tree, text)
+        program = found.environment.program(tree, functions=found.functions)
+    except BadExpression:
+        raise
     except Exception as error:  # the parser raises more than its own errors
         raise BadExpression(f"{text.strip()!r} is not CEL: {_first_line(error)}") from error
 
@@ -96,20 +105,56 @@ def check(kind: str, text: str) -> None:
             import jsonata
         except ImportError as error:
             raise RulesMissing(error) from error
+        _require_short(text)
         try:
             jsonata.Jsonata(text)
         except Exception as error:  # it raises whatever the text leads to
             raise BadExpression(f"{text.strip()!r} is not JSONata: {_first_line(error)}") from error
 
 
+def _require_short(text: str) -> None:
+    if len(text) > TEXT_MAX:
+        raise BadExpression(
+            f"an expression has up to {TEXT_MAX} characters, {text[:60]!r}... has {len(text)}"
+        )
+
+
+def _require_bounded(tree: Any, text: str) -> None:
+    """Raises BadExpression for comprehensions in one another, by which a short text may take for ever."""
+    waiting = [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if node.data == "member_dot_arg":
+            name = str(node.children[1])
+            if name == "reduce":
+                raise BadExpression(f"{text.strip()[:200]!r}: `reduce` is not part of CEL")
+            depth += name in COMPREHENSIONS
+            if depth > COMPREHENSIONS_MAX:
+                raise BadExpression(
+                    f"{text.strip()[:200]!r} has more than {COMPREHENSIONS_MAX} of {', '.join(sorted(COMPREHENSIONS))} "
+                    "in one another"
+                )
+        waiting.extend((child, depth) for child in node.children if hasattr(child, "children"))
+
+
 def argument(value: Any) -> Any:
-    """A value of JSON, Avro or Protobuf as an argument. Raises RulesMissing."""
-    return cel().to_cel(value)
+    """A value of JSON, Avro or Protobuf as an argument. Raises BadExpression, RulesMissing."""
+    convert = cel().to_cel
+    try:
+        return convert(value)
+    except (
+        Exception
+    ) as error:  # a number beyond 64 bits, a time beyond the year 9999, a value nested too deeply
+        raise BadExpression(f"the value is nothing to CEL: {_first_line(error)}") from error
 
 
 def field_argument(value: Any, native: Any) -> Any:
-    """native: the Protobuf field that the value is of."""
-    return cel().field_to_cel(_Native(native), value)
+    """native: the Protobuf field that the value is of. Raises BadExpression, RulesMissing."""
+    convert = cel().field_to_cel
+    try:
+        return convert(_Native(native), value)
+    except Exception as error:  # as in `argument`
+        raise BadExpression(f"the value is nothing to CEL: {_first_line(error)}") from error
 
 
 def protobuf_result(value: Any, message: Any) -> Any:

@@ -11,11 +11,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 
 from barnabas.codecs import Mismatch
 from barnabas.codecs.expressions import BadExpression, Expression, compiled
+from barnabas.registry.errors import InvalidSchema
 
 WRITE: Final = "WRITE"
 READ: Final = "READ"
@@ -24,6 +25,7 @@ CONDITION: Final = "CONDITION"
 FIELD_TYPES: Final = frozenset({"CEL_FIELD"})
 PRIMITIVE: Final = frozenset({"INT", "LONG", "FLOAT", "DOUBLE", "BOOLEAN", "NULL", "STRING", "BYTES"})
 SHOWN_MAX: Final = 300
+PATHS_MAX: Final = 2_000
 
 
 class RuleFailed(Mismatch):
@@ -111,6 +113,7 @@ class Rules:
         self._tagged = [
             (_wildcard(path), frozenset(tags)) for path, tags in (metadata.get("tags") or {}).items()
         ]
+        self._tags_of = lru_cache(PATHS_MAX)(self._matching_tags)
         rules = rules_of(held)
         self._by_mode = {
             WRITE: [rule for rule in rules if WRITE in MODES.get(rule.mode, ())],
@@ -135,7 +138,7 @@ class Rules:
             if rule.type in FIELD_TYPES and _is_repeated(rule, others):
                 continue
             try:
-                value = self._run(rule, value)
+                value = self._run_guarded(rule, value)
             except (Mismatch, BadExpression) as error:
                 reason = f": {error}" if isinstance(error, BadExpression) else ""
                 self._act(rule, rule.action("on_failure", mode), reason)
@@ -152,6 +155,18 @@ class Rules:
         if action not in ("ERROR", "DLQ"):
             text += f"; its action {action!r} is not known here"
         raise RuleFailed(text, rule.name, rule.dead_letters if action == "DLQ" else None)
+
+    def _run_guarded(self, rule: Rule, value: Any) -> Any:
+        """As _run, whatever the value is: one record must not end the work on all others."""
+        try:
+            return self._run(rule, value)
+        except (Mismatch, BadExpression, InvalidSchema):
+            raise
+        except RecursionError:
+            raise BadExpression("the value is nested too deeply") from None
+        except Exception as error:  # what conversions and libraries raise for a value that they do not expect
+            told = " ".join(str(error).split()) or type(error).__name__
+            raise BadExpression(f"the value is not one that rules can look at: {told[:200]}") from error
 
     def _run(self, rule: Rule, value: Any) -> Any:
         """The value behind one rule. Raises Mismatch where a condition does not hold, BadExpression."""
@@ -190,11 +205,11 @@ class Rules:
 
         return shape.walk(value, visit)
 
-    def _tags_of(self, full_name: str) -> frozenset[str]:
+    def _matching_tags(self, full_name: str) -> frozenset[str]:
         """Those that the metadata gives a field by its path."""
         found: frozenset[str] = frozenset()
         for pattern, tags in self._tagged:
-            if pattern.fullmatch(full_name):
+            if _matches(pattern, full_name):
                 found |= tags
         return found
 
@@ -251,9 +266,29 @@ def _require(made: Any) -> None:
         raise Mismatch
 
 
-def _wildcard(path: str) -> re.Pattern[str]:
+def _wildcard(path: str) -> list[str]:
     """A path in metadata.tags: `*` stands for a part of a name, `**` for any number of names, `?` for a character."""
-    made = ""
-    for part in re.findall(r"\*\*|\*|\?|[^*?]+", path):
-        made += {"**": ".*", "*": "[^.]*", "?": "[^.]"}.get(part) or re.escape(part)
-    return re.compile(made)
+    made: list[str] = []
+    for part in re.findall(r"\*\*|\*|.", path, re.DOTALL):
+        if not (part in ("*", "**") and made and made[-1] == "**"):
+            made.append(part)
+    return made
+
+
+def _matches(pattern: list[str], name: str) -> bool:
+    """In time of their lengths multiplied, where a regular expression may take the power of its wildcards."""
+    reached = [True] + [False] * len(name)  # by the parts so far: whether they make up the first n characters
+    for part in pattern:
+        made, holds = [], False
+        for index, was in enumerate(reached):
+            before = name[index - 1] if index else ""
+            if part == "**":
+                holds = holds or was
+            elif part == "*":
+                holds = was or (holds and before != ".")
+            else:
+                fits = before == part or (part == "?" and before != ".")
+                holds = index > 0 and reached[index - 1] and fits
+            made.append(holds)
+        reached = made
+    return reached[-1]

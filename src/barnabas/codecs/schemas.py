@@ -90,7 +90,11 @@ class RuledCodec:
     def encode(self, value: Any) -> bytes:
         """See Codec. JSON is checked by its schema once the rules have made of it what they make."""
         if self._rules.writes and isinstance(self._plain, JsonCodec):
-            return self._plain.encode(json_value(self._rules.written(json_bytes(value))))
+            try:
+                plain = json_bytes(value)
+            except RecursionError:
+                raise Mismatch("the value is nested too deeply") from None
+            return self._plain.encode(json_value(self._rules.written(plain)))
         return self._rules.written(self._plain.encode(value))
 
     def decode(self, data: bytes) -> Any:
@@ -160,20 +164,42 @@ class ProtobufCodec:
         except (ValueError, TypeError, RecursionError) as error:
             raise Mismatch(f"the bytes do not suit the schema: {_reason(error)}") from None
 
-    def message(self, data: bytes) -> tuple[bytes, Any]:
-        """The bytes that name the message, and the message. Raises Mismatch."""
+    def message(self, data: bytes, writer: ProtobufCodec | None = None) -> tuple[bytes, Any]:
+        """The bytes that name the message, and the message.
+
+        writer: of the schema that the record names, if that is another: messages are known by their names. Raises Mismatch.
+        """
         from google.protobuf.message import DecodeError
 
         try:
             path, content = message_path(data)
         except NotFramed:
             raise Mismatch("the record does not name its message") from None
+        head = data[: len(data) - len(content)]
+        if writer is not None:
+            path = self._path_of(str(writer._message(path).full_name))
+            head = path_bytes(path)
         message = self._class_of(self._message(path))()
         try:
             message.ParseFromString(content)
         except (DecodeError, ValueError, TypeError, RecursionError) as error:
             raise Mismatch(f"the bytes do not suit the schema: {_reason(error)}") from None
-        return data[: len(data) - len(content)], message
+        return head, message
+
+    def _path_of(self, full_name: str) -> list[int]:
+        """Where a message is in the file. Raises Mismatch."""
+        package = f"{self._written.package}." if self._written.package else ""
+        path: list[int] = []
+        messages = self._written.message_type
+        for name in full_name.removeprefix(package).split("."):
+            index = next((index for index, message in enumerate(messages) if message.name == name), None)
+            if index is None:
+                break
+            path.append(index)
+            messages = messages[index].nested_type
+        if not path or str(self._message(path).full_name) != full_name:
+            raise Mismatch(f"the record is a {full_name}, which its reader's schema does not have")
+        return path
 
     def _message(self, path: list[int]) -> Any:
         """The message that a record names by its places in the file. Raises Mismatch."""
@@ -186,6 +212,20 @@ class ProtobufCodec:
         except IndexError:
             raise Mismatch("the record names a message that its schema does not have") from None
         return found
+
+
+def path_bytes(path: Sequence[int]) -> bytes:
+    """A message's places in its file as they stand before its bytes."""
+    if list(path) == [0]:
+        return b"\0"
+    made = bytearray()
+    for number in (len(path), *path):
+        left = number << 1  # zigzag
+        while left > 0x7F:
+            made.append(left & 0x7F | 0x80)
+            left >>= 7
+        made.append(left)
+    return bytes(made)
 
 
 def _reason(error: Exception) -> str:

@@ -205,13 +205,14 @@ def _is_of(kind: str, value: Any) -> bool:
 
 
 class ProtobufShape:
-    """held: the file's descriptor with its own options uninterpreted, as they were written."""
+    """files: descriptors of the schema's file and of those it imports, with options uninterpreted, as they were written."""
 
-    def __init__(self, held: Any) -> None:
+    def __init__(self, *files: Any) -> None:
         self._tags: dict[str, frozenset[str]] = {}
-        prefix = f"{held.package}." if held.package else ""
-        for message in held.message_type:
-            self._collect(message, prefix)
+        for held in files:
+            prefix = f"{held.package}." if held.package else ""
+            for message in held.message_type:
+                self._collect(message, prefix)
 
     def _collect(self, message: Any, prefix: str) -> None:
         name = f"{prefix}{message.name}"

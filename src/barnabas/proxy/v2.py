@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from barnabas.codecs.schemas import RuledCodec
 from barnabas.http.errors import HttpError
 from barnabas.proxy.call import Call, answer, as_number, require_list
 from barnabas.proxy.direct import Kind, Owner
@@ -186,7 +187,8 @@ async def _produce(call: Call, partition: int | None) -> Response:
             for index, row in enumerate(rows)
         ]
 
-    records = encode() if len(rows) <= DIRECT_MAX else await asyncio.to_thread(encode)
+    ruled = any(known and isinstance(known.codec, RuledCodec) for known in (key_schema, value_schema))
+    records = encode() if len(rows) <= DIRECT_MAX and not ruled else await asyncio.to_thread(encode)
     results = await call.services.producing.send(topic, records)
     return json_answer(
         {

@@ -7,16 +7,20 @@ import json
 from typing import Any
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from barnabas.client.registry import Schema, frame
-from barnabas.codecs import Mismatch, expressions
+from barnabas.codecs import Mismatch, expressions, rules
+from barnabas.codecs.contracts import Contract
 from barnabas.codecs.rules import RuleFailed
 from barnabas.codecs.schemas import Codec, make_codec
 from barnabas.pipelines.formats.base import NoColumns
 from barnabas.pipelines.formats.decoding import Decoding
 from barnabas.pipelines.formats.encoding import Encoding
 from barnabas.registry.errors import InvalidSchema
+from barnabas.registry.formats.base import Dependency
 from barnabas.registry.listing import all_versions
+from barnabas.registry.model import Reference
 from barnabas.registry.records import read_version, schema_entry
 from barnabas.registry.requests import read_wanted
 from barnabas.registry.state import State
@@ -231,3 +235,87 @@ def test_rules_of_another_registry_are_the_same_rules() -> None:
     state.replay(schema_entry(read))
     for kind, found in (("CEL", [read]), ("CLIENT", []), ("OTHER", [])):
         assert all_versions(state, ":*:", deleted=False, latest_only=False, rule_type=kind) == found
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b'{"n":18446744073709551616}', b'{"n":1,"x":' + b"[" * 3000 + b"]" * 3000 + b"}"],
+    ids=["beyond 64 bits", "deep"],
+)
+@pytest.mark.parametrize("kind", ["CEL", "CEL_FIELD"])
+def test_a_value_that_is_nothing_to_an_expression_is_refused(kind: str, payload: bytes) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "number"}, "x": {}}}
+    rule = {"type": kind, "kind": "CONDITION", "mode": "READ", "expr": "true"}
+    made = codec("JSON", schema, rule)
+    with pytest.raises(Mismatch):
+        made.decode(payload)
+    assert made.decode(b'{"n":1}') == {"n": 1}
+
+
+def test_a_time_beyond_all_calendars_is_refused() -> None:
+    text = """syntax = "proto3"; import "google/protobuf/timestamp.proto";
+        message M { google.protobuf.Timestamp t = 1; }"""
+    made = codec(
+        "PROTOBUF", text, {"type": "CEL", "kind": "CONDITION", "mode": "READ", "expr": "has(message.t)"}
+    )
+    late = Timestamp(seconds=10**15).SerializeToString()
+    assert made.decode(bytes.fromhex("000a020801")) == {"t": "1970-01-01T00:00:01Z"}
+    with pytest.raises(RuleFailed, match="the value is nothing to CEL"):
+        made.decode(b"\0\x0a" + bytes([len(late)]) + late)
+
+
+def test_tags_in_imported_files() -> None:
+    person = """syntax = "proto3"; package p; import "confluent/meta.proto";
+        message Person { string ssn = 1 [(confluent.field_meta).tags = "PII"]; string town = 2; }"""
+    text = """syntax = "proto3"; package o; import "p.proto"; message Order { p.Person who = 1; }"""
+    imported = [Dependency("p.proto", Reference("p.proto", "p", 1), person)]
+    made = make_codec("PROTOBUF", text, imported, contract({"expr": "'*'", "tags": ["PII"]}))
+    assert through(made, {"who": {"ssn": "1", "town": "Ulm"}}) == {"who": {"ssn": "*", "town": "Ulm"}}
+
+
+def test_a_message_is_read_as_that_of_its_name() -> None:
+    def version(number: int, text: str) -> Schema:
+        return Schema(number, "PROTOBUF", f'syntax = "proto3"; package x; {text}', (), number, held)
+
+    held = contract({"mode": "READ", "expr": "value + '!'"})
+    first = version(1, "message Order { string id = 1; message In { string s = 1; } } message Gone {}")
+    second = version(
+        2, "message Meta { string src = 1; } message Order { string id = 1; message In { string s = 1; } }"
+    )
+    contracts = Contract(second)
+    assert contracts.read(b"\0\x0a\x01a", first) == (b"\x02\x02\x0a\x02a!", second)
+    assert contracts.read(b"\x04\0\0\x0a\x01a", first) == (b"\x04\x02\0\x0a\x02a!", second)
+    assert contracts.read(b"\0\x0a\x01a", second) == (b"\0\x0a\x02a!", second)
+    with pytest.raises(Mismatch, match=r"the record is a x\.Gone, which its reader's schema does not have"):
+        contracts.read(b"\x02\x02", first)
+
+
+NESTED = "[1].all(a, [1].all(b, [1].all(c, %s)))"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (NESTED % "[1].exists(d, true)", "more than 3 of"),
+        ("['a'].map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a)", "more than 3 of"),
+        ("[1, 2].reduce(r, i, 'a', r + r) == ''", "`reduce` is not part of CEL"),
+        ("true" + " || true" * 1000, "has up to 4000 characters"),
+    ],
+)
+def test_expressions_without_bound_are_not_executed(text: str, told: str) -> None:
+    for kind in ("CEL", "CEL_FIELD"):
+        with pytest.raises(expressions.BadExpression, match=told):
+            expressions.check(kind, text)
+    expressions.check("CEL", NESTED % "true")
+    with pytest.raises(RuleFailed, match=told):
+        codec("AVRO", STREETS, {"type": "CEL", "kind": "CONDITION", "expr": text}).encode(WAY)
+
+
+@pytest.mark.parametrize(
+    ("path", "holds"),
+    [("**a" * 40 + "!", False), ("**" * 40 + "x", True), ("*.*.**x", True), ("*.*x", False), ("****", True)],
+)
+def test_paths_with_many_wildcards(path: str, holds: bool) -> None:
+    """A regular expression takes for ever for the first."""
+    name = ".".join(["a" * 30] * 4) + "x"
+    assert rules._matches(rules._wildcard(path), name) is holds
