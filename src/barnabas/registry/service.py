@@ -250,7 +250,7 @@ class Registry:
     async def _decide(self, decide: Callable[[], Decision], size: int) -> Decision:
         if size <= INLINE_BYTES_MAX:
             return decide()
-        self.store.hold()
+        await self.store.hold()
         try:
             return await asyncio.to_thread(decide)
         finally:
@@ -260,7 +260,7 @@ class Registry:
         """The result of a query that reads schemas, in a thread where they are large."""
         if size <= INLINE_BYTES_MAX:
             return query()
-        self.store.hold()
+        await self.store.hold()
         try:
             return await asyncio.to_thread(query)
         finally:

@@ -78,6 +78,7 @@ class Store:
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._held = 0
         self._kept: list[tuple[list[Found], int, threading.Event]] = []
+        self._nothing_kept = asyncio.Event()
         self._stopping = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._follow, name="registry reader", daemon=True)
@@ -104,8 +105,13 @@ class Store:
         self._waiters.append((offset, reached))
         await reached
 
-    def hold(self) -> None:
-        """The state stays as it is until `release`: what arrives meanwhile waits. For work in other threads."""
+    async def hold(self) -> None:
+        """The state stays as it is until `release`: what arrives meanwhile waits. For work in other threads.
+
+        Records that wait come first: holds that overlap would keep them out for ever.
+        """
+        while self._kept:
+            await self._nothing_kept.wait()
         self._held += 1
 
     def release(self) -> None:
@@ -116,6 +122,7 @@ class Store:
             for found, next_offset, taken in kept:
                 self._take(found, next_offset)
                 taken.set()
+            self._nothing_kept.set()
 
     def take_own(self, entries: Sequence[Entry], base_offset: int) -> bool:
         """The writer's records, once they are in the log; False when others stand before them, which are read first."""
@@ -201,6 +208,7 @@ class Store:
         def take() -> None:
             if self._held:
                 self._kept.append((found, next_offset, taken))
+                self._nothing_kept.clear()
                 return
             self._take(found, next_offset)
             taken.set()
