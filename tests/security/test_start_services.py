@@ -161,3 +161,35 @@ def test_a_broker_without_a_listener_that_the_services_could_use(tmp_path: Path)
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 1
     assert "--services-client FILE" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "knows", "said"),
+    [
+        (["--workers", "2", "--services-users", "USERS"], False, ["set confluent.schema.registry.url"]),
+        (["--workers", "2", "--services-users", "USERS"], True, []),
+        (["--workers", "2", "--registry-listen", "127.0.0.1:0"], False, ["its port is chosen at the start"]),
+        (["--workers", "2"], False, []),
+        (["--services-users", "USERS"], False, []),
+        (["--services-users", "USERS", "--registry-listen", "0.0.0.0:81"], False, ["made at random"]),
+        (["--services-users", "USERS", "--services-tls-cert", "CERT", "--registry-listen", ":::81"], False,
+         ["made of the key of its certificate"]),
+        (["--secure", "FOLDER", "--registry-listen", "0.0.0.0:81"], False, []),
+    ],
+)  # fmt: skip
+def test_what_a_start_warns_of(words: list[str], knows: bool, said: list[str], tmp_path: Path) -> None:
+    from barnabas.cli.start import parser
+    from barnabas.cli.start_services import warnings_of
+
+    folder = tmp_path / "secure"
+    secured.create(folder, [], [])
+    files = {
+        "USERS": str(folder / "users.properties"),
+        "CERT": str(folder / "broker.pem"),
+        "FOLDER": str(folder),
+    }
+    options = parser().parse_args(["--with", "registry,rest", *(files.get(word, word) for word in words)])
+    found = list(warnings_of(options, knows_registry=knows))
+    assert len(found) == len(said)
+    for warning, part in zip(found, said, strict=True):
+        assert part in warning

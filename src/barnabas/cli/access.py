@@ -85,7 +85,7 @@ class Access:
         # Without a password OpenSSL would ask for one on the terminal: a wrong one gives an error instead.
         password = os.environ.get(KEY_PASSWORD) or "none"
         client_ca = None if self.tls_client_ca is None else str(self.tls_client_ca)
-        return TlsFiles(str(certificate), str(key), password, client_ca)
+        return TlsFiles(str(certificate), str(key), password, client_ca, self.is_inside)
 
     @property
     def has_users(self) -> bool:

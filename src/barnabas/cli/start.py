@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
-from barnabas.cli.start_services import add_options, companion_of, registry_option
+from barnabas.cli.start_services import add_options, companion_of, registry_option, warnings_of
 
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
@@ -206,6 +206,9 @@ def main(arguments: Sequence[str]) -> int:
         except ValueError as error:
             print(f"barnabas start: {error}", file=sys.stderr)
             return EXIT_USAGE
+    known = config.texts("confluent.schema.registry.url") is not None
+    for warning in warnings_of(options, knows_registry=known):
+        print(f"barnabas start: {warning}", file=sys.stderr)
     settings = LogSettings(options.log_level, options.log_file, options.log_format)
     try:
         code: int = run(config, settings, workers=workers, is_worker=options.worker, companion=companion)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -119,6 +119,31 @@ def registry_option(options: argparse.Namespace) -> dict[str, str]:
     host, _, port = address.rpartition(":")
     host = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host
     return {"confluent.schema.registry.url": f"http://{host}:{port}"}
+
+
+def warnings_of(options: argparse.Namespace, *, knows_registry: bool) -> Iterator[str]:
+    """What a start says of a registry that others will not find, or not be let in by. knows_registry: whether the broker's
+    configuration names one. Raises UsageError."""
+    if "registry" not in service_names(options) or options.worker:
+        return
+    from barnabas.http.listening import parse_listen
+    from barnabas.security.openness import is_loopback
+
+    access, address = access_of(options), options.registry_listen
+    if options.workers > 1 and not knows_registry and not registry_option(options):
+        why = "its port is chosen at the start" if address.endswith(":0") else "it asks for TLS or a login"
+        yield (
+            f"the other --workers do not know the registry of --with, since {why}: they refuse what is produced to topics "
+            "with schema validation; set confluent.schema.registry.url (and confluent.basic.auth.user.info)"
+        )
+    shares_key = access.secure is not None and access.tls_cert is None
+    if access.has_users and not shares_key and not is_loopback(parse_listen(address)[0]):
+        made = "of the key of its certificate" if access.tls() is not None else "at random"
+        yield (
+            f"services of this process log in to each other with a password that is made {made}: a registry on a host "
+            "without it refuses what rest registers here; use one --secure DIR on all hosts, or --schema-registry with a "
+            "user and password"
+        )
 
 
 def client_properties(file: Path | None) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -19,12 +20,16 @@ class ServiceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files. client_ca_file: whose certificates clients must show; None asks for none."""
+    """PEM files. client_ca_file: whose certificates clients must show; None asks for none.
+
+    knows_itself: who shows the server's own certificate is let in too, whoever has signed it.
+    """
 
     certificate_file: str
     key_file: str
     key_password: str | None = field(default=None, repr=False)
     client_ca_file: str | None = None
+    knows_itself: bool = False
 
     def for_uvicorn(self) -> dict[str, Any]:
         """The same as uvicorn's settings."""
@@ -61,9 +66,19 @@ def load(config: uvicorn.Config, tls: TlsFiles | None) -> None:
     """Read the certificates of a server's settings. Raises ServiceError."""
     try:
         config.load()
+        if tls is not None and tls.client_ca_file is not None and tls.knows_itself and config.ssl is not None:
+            _let_itself_in(config.ssl, tls.certificate_file)
     except OSError as error:  # ssl.SSLError is one
         if tls is None:
             raise
         names = [name for name in (tls.certificate_file, tls.key_file, tls.client_ca_file) if name]
         files = ", ".join(dict.fromkeys(names))
         raise ServiceError(f"TLS files cannot be loaded ({files}): {error}") from error
+
+
+def _let_itself_in(context: ssl.SSLContext, file: str) -> None:
+    """Trust the first certificate of a file, not those of its authorities: others have certificates of them too."""
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    _, _, rest = Path(file).read_text(errors="replace").partition(begin)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cadata=f"{begin}{rest.partition(end)[0]}{end}\n")

@@ -35,6 +35,7 @@ from barnabas.http.listening import ServiceError, TlsFiles, listen, load
 log = logging.getLogger("barnabas.http")
 
 KEEP_ALIVE_S: Final = 75
+HANDSHAKE_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +139,24 @@ class _Uvicorn(uvicorn.Server):
         self.listening = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept connections."""
+        """Begin to accept connections. uvicorn itself would let a TLS handshake take a minute."""
+        config = self.config
         try:
-            await super().startup(sockets)
+            await super().startup([])
+            for given in sockets or ():
+                server = await asyncio.get_running_loop().create_server(
+                    self._connection,
+                    sock=given,
+                    ssl=config.ssl,
+                    backlog=config.backlog,
+                    ssl_handshake_timeout=None if config.ssl is None else HANDSHAKE_S,
+                )
+                self.servers.append(server)
         finally:
             self.listening.set()
+
+    def _connection(self) -> LimitedConnection:
+        return LimitedConnection(self.config, self.server_state, self.lifespan.state)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

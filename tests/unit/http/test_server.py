@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +16,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from barnabas.cli.access import Access
 from barnabas.http import connection
+from barnabas.http import server as serving_code
 from barnabas.http.bodies import json_object
 from barnabas.http.errors import HttpError
 from barnabas.http.guard import Limits
 from barnabas.http.json_text import DEPTH_MAX, BadJson, parse_json
-from barnabas.http.listening import ServiceError
+from barnabas.http.listening import ServiceError, TlsFiles
 from barnabas.http.server import HttpOptions, HttpServer, Service
+from barnabas.security.authority import Authority, write_private
 
 WAIT_S = 60
 
@@ -337,3 +342,60 @@ def test_json_as_deep_as_allowed_is_read() -> None:
     with pytest.raises(BadJson, match="nested"):
         parse_json("[" * (DEPTH_MAX + 1) + "]" * (DEPTH_MAX + 1))
     assert parse_json('"' + "[" * 1000 + '"') == "[" * 1000
+
+
+def own_certificate(folder: Path) -> tuple[Authority, str]:
+    """An authority, and a file with key, certificate and the authority's own."""
+    authority = Authority.new("Of servers")
+    key, certificate = authority.issue("server", ["localhost"])
+    file = folder / "server.pem"
+    write_private(file, key + certificate + authority.pem)
+    return authority, str(file)
+
+
+def test_a_handshake_that_is_not_made_loses_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_code, "HANDSHAKE_S", 0.3)
+    _, file = own_certificate(tmp_path)
+
+    async def work(server: HttpServer, api: Api) -> bytes:
+        host, _, port = server.url.removeprefix("https://").rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            return await reader.read(1)
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
+    assert served(work, tls=TlsFiles(file, file)) == b""
+
+
+def test_who_shows_the_server_s_own_certificate_is_let_in(tmp_path: Path) -> None:
+    """Services of one process do. Others with a certificate of the authority that signed it are not."""
+    authority, file = own_certificate(tmp_path)
+    clients = tmp_path / "clients.pem"
+    clients.write_bytes(Authority.new("Of clients").pem)
+    access = Access(tls_cert=Path(file), tls_client_ca=clients, is_inside=True)
+    inside, other = access.within(), access.within()
+    assert inside is not None
+    assert other is not None
+    key, certificate = authority.issue("another")
+    write_private(tmp_path / "other.pem", key + certificate + authority.pem)
+    other.load_cert_chain(tmp_path / "other.pem")
+
+    async def work(server: HttpServer, api: Api) -> list[bytes]:
+        host, _, port = server.url.removeprefix("https://").rpartition(":")
+        said = []
+        for context in (inside, other):
+            try:
+                reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+                writer.write(get("/health", "Connection: close\r\n"))
+                said.append((await reader.read())[:15])
+                writer.close()
+            except (ssl.SSLError, ConnectionError):
+                said.append(b"")
+        return said
+
+    assert served(work, tls=access.tls()) == [b"HTTP/1.1 200 OK", b""]
