@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
+from urllib.parse import quote
+
+ROOT: Final = "json-schema:///-"
+"""The name of the schema itself; others are relative to where it is."""
 
 
 class BadSchema(ValueError):
@@ -26,34 +30,41 @@ class JsonSchema:
 
         self._invalid, self._unresolved = jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError
         self._parts: dict[int, Callable[[Any], bool]] = {}
+        self._places: dict[int, str] = {}
         try:
             self.tree: Any = json.loads(text)
             self.documents = {name: json.loads(other) for name, other in dependencies}
             self._registry = jsonschema_rs.Registry(list(self.documents.items()))
-            self._validator = self._of(self.tree)
+            self._validator = self._of(self.tree, self._registry)
+            self._whole = jsonschema_rs.Registry(
+                [*self.documents.items(), (_uri(ROOT, self.tree), self.tree)]
+            )
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
             raise BadSchema(str(error)) from error
 
-    def _of(self, tree: Any) -> Any:
+    def _of(self, tree: Any, registry: Any) -> Any:
         import jsonschema_rs
 
         # Regular expressions in linear time: no value can make one take for ever.
         options = jsonschema_rs.RegexOptions()
-        return jsonschema_rs.validator_for(tree, registry=self._registry, pattern_options=options)
+        return jsonschema_rs.validator_for(tree, registry=registry, pattern_options=options)
 
     def allows(self, part: Any, value: Any) -> bool:
-        """Whether a value suits a part of the schema; a part that cannot be looked at alone suits everything."""
+        """Whether a value suits a part of the schema or of a document that it refers to. Raises BadSchema."""
         if not isinstance(part, dict):
             return part is not False
         found = self._parts.get(id(part))
         if found is None:
-            kept = {
-                name: self.tree[name] for name in ("$schema", "$defs", "definitions") if name in self.tree
-            }
+            if not self._places:
+                self._places = _places(((ROOT, self.tree), *self.documents.items()))
+            # Looked at where it stands, so that what it refers to is there.
+            looked_at = {"$ref": self._places[id(part)]}
+            if isinstance(self.tree, dict) and "$schema" in self.tree:
+                looked_at["$schema"] = self.tree["$schema"]
             try:
-                found = self._of({**kept, **part}).is_valid
-            except (self._invalid, self._unresolved, ValueError):
-                found = _anything
+                found = self._of(looked_at, self._whole).is_valid
+            except (self._invalid, self._unresolved, ValueError) as error:
+                raise BadSchema(f"a part of the schema cannot be looked at alone: {error}") from error
             self._parts[id(part)] = found  # `tree` keeps the part, and so its id
         return bool(found(value))
 
@@ -68,5 +79,26 @@ class JsonSchema:
             raise Unsuited(str(error)[:200]) from None
 
 
-def _anything(_value: Any) -> bool:
-    return True
+def _uri(name: str, document: Any) -> str:
+    """What a document is known by, and its references are relative to: its id, where it has one."""
+    held = document if isinstance(document, dict) else {}
+    key = "id" if "draft-04" in str(held.get("$schema")) else "$id"
+    given = held[key].partition("#")[0] if isinstance(held.get(key), str) else ""
+    return given or name.partition("#")[0]
+
+
+def _places(documents: Iterable[tuple[str, Any]]) -> dict[int, str]:
+    """Of each object in the documents, by its identity, the reference to it."""
+    places: dict[int, str] = {}
+    waiting = [(f"{_uri(name, document)}#", document) for name, document in documents]
+    while waiting:
+        place, node = waiting.pop()
+        if isinstance(node, dict):
+            places[id(node)] = place
+            for key, inner in node.items():
+                waiting.append(
+                    (f"{place}/{quote(key.replace('~', '~0').replace('/', '~1'), safe='')}", inner)
+                )
+        elif isinstance(node, list):
+            waiting.extend((f"{place}/{index}", inner) for index, inner in enumerate(node))
+    return places

@@ -173,7 +173,7 @@ class AvroCodec:
             name, inner = value
             branch = next(branch for branch in schema if _label(branch) == name)
             return {name: self._to_json(branch, inner)}
-        branch = next((b for b in schema if _holds(_kind(b), value)), schema[0])
+        branch = next((b for b in schema if holds(_kind(b), value)), schema[0])
         return {_label(branch): self._to_json(branch, value)}
 
 
@@ -227,7 +227,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _holds(kind: str, value: Any) -> bool:
+def holds(kind: str, value: Any) -> bool:
+    """Whether a value that was read is one of this kind of types without names."""
     if isinstance(value, bool):
         return kind == "boolean"
     if isinstance(value, int):

@@ -17,7 +17,7 @@ from barnabas.codecs import Mismatch
 from barnabas.codecs.expressions import cel
 from barnabas.codecs.rules import READ, WRITE, Rules, Shape, rules_of
 from barnabas.codecs.schemas import ProtobufCodec
-from barnabas.codecs.shapes import AvroShape, JsonShape, ProtobufShape
+from barnabas.codecs.shapes import AvroShape, JsonShape, ProtobufShape, bare
 from barnabas.registry.errors import InvalidSchema
 from barnabas.registry.formats.base import Dependency
 from barnabas.registry.model import Reference
@@ -115,7 +115,7 @@ class AvroLanguage:
 
         out = io.BytesIO()
         try:
-            fastavro.validate(value, self._whole)
+            fastavro.validate(bare(value), self._whole)  # it knows the names of records' branches only
             fastavro.schemaless_writer(out, self._whole, value)
         except Exception as error:  # fastavro raises whatever the value leads to
             told = " ".join(str(error).split())[:300]

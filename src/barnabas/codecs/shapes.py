@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.codecs import Mismatch, expressions
+from barnabas.codecs.json_references import NotFound, References
 from barnabas.codecs.rules import Field, Visit
 
 TAGS: Final = "confluent:tags"
@@ -44,8 +45,73 @@ class AvroShape:
         return expressions.argument(bare(value))
 
     def result(self, value: Any, like: Any) -> Any:
-        """See rules.Shape."""
+        """See rules.Shape. Expressions do not see which branch of a union a value is of: it is that of the value before
+        where that is the same, and else the only one that fits. Raises BadExpression where several do."""
+        return self._named_again(self._schema, value, like)
+
+    def _named_again(self, schema: Any, value: Any, like: Any) -> Any:
+        if isinstance(schema, str) and schema not in AVRO_PRIMITIVE:
+            schema = self._named[schema]
+        if isinstance(schema, list):
+            return self._branch_again(schema, value, like)
+        kind = schema["type"] if isinstance(schema, dict) else schema
+        if isinstance(kind, (dict, list)):
+            return self._named_again(kind, value, like)
+        if kind == "array" and isinstance(value, list):
+            likes = like if isinstance(like, list) and len(like) == len(value) else [None] * len(value)
+            pairs = zip(value, likes, strict=True)
+            return [self._named_again(schema["items"], inner, old) for inner, old in pairs]
+        olds = like if isinstance(like, dict) else {}
+        if kind == "map" and isinstance(value, dict):
+            inside = schema["values"]
+            return {name: self._named_again(inside, inner, olds.get(name)) for name, inner in value.items()}
+        if kind in ("record", "error") and isinstance(value, dict):
+            made = dict(value)
+            for row in schema["fields"]:
+                name = row["name"]
+                if name in made:
+                    made[name] = self._named_again(row["type"], made[name], olds.get(name))
+            return made
         return value
+
+    def _branch_again(self, schema: Sequence[Any], value: Any, like: Any) -> Any:
+        if value is None and "null" in schema:
+            return None
+        label = like[0] if isinstance(like, tuple) else ""
+        fitting = self._fitting(schema, value)
+        is_alone = len(fitting) == 1
+        if not is_alone and like is not None and bare(like) == value:
+            is_named = isinstance(like, tuple)
+            fitting = [b for b in fitting if (_label(b) == label if is_named else self._is_unnamed(b))]
+        if not fitting or (is_alone and _label(fitting[0]) in AVRO_PRIMITIVE):
+            return value  # refused where it is written, or as well known without its name
+        if len(fitting) > 1:
+            names = ", ".join(map(_label, fitting))
+            raise expressions.BadExpression(
+                f"its result may be any of {names}, which an expression cannot tell"
+            )
+        name = _label(fitting[0])
+        old = like[1] if label == name else None if label else like
+        return name, self._named_again(fitting[0], value, old)
+
+    def _fitting(self, schema: Sequence[Any], value: Any) -> list[Any]:
+        """The branches that a value without its branch's name may be of: of those without names the closest."""
+        from barnabas.codecs.avro import holds
+
+        fitting = [branch for branch in schema if branch != "null" and self._validates(value, branch)]
+        unnamed = [branch for branch in fitting if self._is_unnamed(branch)]
+        closest = [b for b in unnamed if holds(str(b["type"] if isinstance(b, dict) else b), value)]
+        named = [b for b in fitting if not self._is_unnamed(b) and self._has_fields(b, value)]
+        return (closest or unnamed)[:1] + named
+
+    def _is_unnamed(self, branch: Any) -> bool:
+        return branch in AVRO_PRIMITIVE if isinstance(branch, str) else "name" not in branch
+
+    def _has_fields(self, branch: Any, value: Any) -> bool:
+        """Whether a record has fields for all that is in a value."""
+        whole = self._named.get(branch, branch) if isinstance(branch, str) else branch
+        names = {row["name"] for row in whole.get("fields", ())} if isinstance(whole, dict) else set()
+        return not isinstance(value, dict) or value.keys() <= names
 
     def walk(self, value: Any, visit: Visit) -> Any:
         """See rules.Shape. The name of a union's branch is kept where the new value is still of that type."""
@@ -113,7 +179,7 @@ class JsonShape:
         documents: Mapping[str, Any],
         fits: Callable[[Any, Any], bool],
     ) -> None:
-        self._tree, self._documents, self._fits = tree, documents, fits
+        self._tree, self._references, self._fits = tree, References(tree, documents), fits
 
     def argument(self, value: Any, field: Field | None = None) -> Any:
         """See rules.Shape."""
@@ -125,12 +191,11 @@ class JsonShape:
 
     def walk(self, value: Any, visit: Visit) -> Any:
         """See rules.Shape. Fields are named by their paths from `$` on, those in arrays as the array."""
-        return self._walked(self._tree, self._tree, value, visit, None, "$", ())
+        return self._walked(self._tree, value, visit, None, "$", ())
 
     def _walked(
         self,
         node: Any,
-        document: Any,
         value: Any,
         visit: Visit,
         field: Field | None,
@@ -141,13 +206,19 @@ class JsonShape:
         if value is None or not isinstance(node, dict) or id(node) in above:
             return value
         above = (*above, id(node))
+        for name in ("$dynamicRef", "$recursiveRef"):
+            if name in node:
+                raise expressions.BadExpression(f"rules for fields cannot follow {name} in the schema")
         if "$ref" in node:
-            node, document = self._resolved(node["$ref"], document)
-            return self._walked(node, document, value, visit, field, path, above)
-        for part in self._parts(node, document, value):
-            value = self._walked(part, document, value, visit, field, path, above)
+            try:
+                node = self._references.resolved(node["$ref"], node)
+            except NotFound as error:
+                raise expressions.BadExpression(f"rules for fields: {error}") from error
+            return self._walked(node, value, visit, field, path, above)
+        for part in self._parts(node, value):
+            value = self._walked(part, value, visit, field, path, above)
         if isinstance(value, list) and isinstance(node.get("items"), dict):
-            return [self._walked(node["items"], document, inner, visit, field, path, ()) for inner in value]
+            return [self._walked(node["items"], inner, visit, field, path, ()) for inner in value]
         if isinstance(value, dict):
             properties = node.get("properties")
             if not isinstance(properties, dict):
@@ -157,16 +228,14 @@ class JsonShape:
                 if made.get(name) is not None:
                     tags = inner.get(TAGS) if isinstance(inner, dict) else None
                     inside = Field(f"{path}.{name}", name, "", frozenset(tags or ()), made)
-                    made[name] = self._walked(
-                        inner, document, made[name], visit, inside, f"{path}.{name}", ()
-                    )
+                    made[name] = self._walked(inner, made[name], visit, inside, f"{path}.{name}", ())
             return made
         if any(name in node for name in ("allOf", "oneOf", "anyOf")):
             return value
         kind = _json_kind(node, value)
         return visit(field._replace(kind=kind), value) if field is not None and kind else value
 
-    def _parts(self, node: dict[str, Any], document: Any, value: Any) -> Iterator[Any]:
+    def _parts(self, node: dict[str, Any], value: Any) -> Iterator[Any]:
         """Of allOf, oneOf and anyOf, those that the value is one of."""
         yield from node.get("allOf") or ()
         for part in node.get("oneOf") or ():
@@ -174,16 +243,6 @@ class JsonShape:
                 yield part
                 break
         yield from (part for part in node.get("anyOf") or () if self._fits(part, value))
-
-    def _resolved(self, reference: str, document: Any) -> tuple[Any, Any]:
-        name, _, pointer = reference.partition("#")
-        if name:
-            document = self._documents.get(name)
-        node = document
-        for part in pointer.strip("/").split("/") if pointer.strip("/") else ():
-            part = part.replace("~1", "/").replace("~0", "~")
-            node = node.get(part) if isinstance(node, dict) else None
-        return node, document
 
 
 def _json_kind(node: Mapping[str, Any], value: Any) -> str:

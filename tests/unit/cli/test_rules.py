@@ -319,3 +319,104 @@ def test_paths_with_many_wildcards(path: str, holds: bool) -> None:
     """A regular expression takes for ever for the first."""
     name = ".".join(["a" * 30] * 4) + "x"
     assert rules._matches(rules._wildcard(path), name) is holds
+
+
+PERSON = {"type": "object", "properties": {"ssn": {"type": "string", "confluent:tags": ["PII"]}}}
+ROOTED = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "$id": "http://e.org/root.json",
+    "$defs": {
+        "P": PERSON, "L": {"anyOf": [PERSON]}, "A": {"$anchor": "person", **PERSON}, "a b": PERSON,
+        "I": {"$id": "http://e.org/p.json", "$ref": "#/$defs/Q", "$defs": {"Q": PERSON}},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "#/$defs/P",
+        "#/$defs/L/anyOf/0",
+        "#person",
+        "http://e.org/root.json#/$defs/P",
+        "root.json#person",
+        "p.json",
+        "http://e.org/p.json#/$defs/Q",
+        "#/%24defs/P",
+        "#/$defs/a%20b",
+        "#/$defs/I/$defs/Q",
+    ],
+)
+def test_references_within_a_json_schema(reference: str) -> None:
+    rule = {"expr": "'*'", "tags": ["PII"]}
+    for who in ({"$ref": reference}, {"oneOf": [{"type": "string"}, {"$ref": reference}]}):
+        made = codec("JSON", {**ROOTED, "type": "object", "properties": {"who": who}}, rule)
+        assert through(made, {"who": {"ssn": "1"}}) == {"who": {"ssn": "*"}}
+
+
+@pytest.mark.parametrize(
+    "part", [{"$dynamicRef": "#person"}, {"$ref": "https://json-schema.org/draft/2020-12/schema"}]
+)
+def test_references_that_cannot_be_followed_refuse_the_value(part: dict[str, Any]) -> None:
+    made = codec("JSON", {**ROOTED, "properties": {"who": part}}, {"expr": "'*'", "tags": ["PII"]})
+    with pytest.raises(RuleFailed, match="rules for fields"):
+        made.encode({"who": {}})
+
+
+def test_parts_that_refer_to_anywhere_in_the_schema() -> None:
+    other = {"type": "object", "required": ["z"], "properties": {"z": {"type": "string"}}}
+    tagged = {**PERSON, "required": ["ssn"]}
+    who = {"oneOf": [{"$ref": "#/properties/k"}, tagged]}
+    made = codec("JSON", {"properties": {"k": other, "who": who}}, {"expr": "'*'", "tags": ["PII"]})
+    assert through(made, {"who": {"ssn": "1"}}) == {"who": {"ssn": "*"}}
+    beside = Dependency(
+        "o.json", Reference("o.json", "o", 1), json.dumps({"$defs": {"k": other, "who": who}})
+    )
+    text = json.dumps({"properties": {"who": {"$ref": "o.json#/$defs/who"}}}).replace("#/prop", "#/$defs")
+    beside = beside._replace(text=beside.text.replace("#/properties/k", "#/$defs/k"))
+    made = make_codec("JSON", text, [beside], contract({"expr": "'*'", "tags": ["PII"]}))
+    assert through(made, {"who": {"ssn": "1"}}) == {"who": {"ssn": "*"}}
+
+
+def union(*branches: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "U", "fields": [
+        {"name": "n", "type": "int"}, {"name": "u", "type": list(branches)}]}  # fmt: skip
+
+
+def named(name: str, *more: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": "x", "type": "int"}, *more]}
+
+
+ENUM = {"type": "enum", "name": "E", "symbols": ["A"]}
+MAP = {"type": "map", "values": "int"}
+BOTH = (named("Paid"), named("Refunded"))
+
+
+@pytest.mark.parametrize(
+    ("branches", "value"),
+    [
+        (BOTH, {"Refunded": {"x": 1}}),
+        (("string", ENUM), {"E": "A"}),
+        (("string", ENUM), {"string": "A"}),
+        ((MAP, named("P")), {"P": {"x": 1}}),
+        ((named("P"), MAP), {"map": {"x": 1}}),
+        (
+            ("null", {"type": "array", "items": list(BOTH)}),
+            {"array": [{"Paid": {"x": 1}}, {"Refunded": {"x": 1}}]},
+        ),
+        (("float", "double"), {"double": 0.1}),
+    ],
+)
+def test_a_union_keeps_its_branch_behind_a_transform(branches: tuple[Any, ...], value: Any) -> None:
+    made = codec("AVRO", union(*branches), {"type": "CEL", "expr": "{'n': message.n + 1, 'u': message.u}"})
+    plain = make_codec("AVRO", json.dumps(union(*branches)), [])
+    assert made.encode({"n": 1, "u": value}) == plain.encode({"n": 2, "u": value})
+
+
+def test_a_union_gets_the_only_branch_that_fits() -> None:
+    schema = union("null", named("Paid"), named("Owed", {"name": "y", "type": "int"}))
+    made = codec("AVRO", schema, {"type": "CEL", "expr": "{'n': 1, 'u': {'x': 5, 'y': 6}}"})
+    assert through(made, {"n": 1, "u": {"Paid": {"x": 1}}})["u"] == {"Owed": {"x": 5, "y": 6}}
+    made = codec("AVRO", union(*BOTH), {"type": "CEL", "expr": "{'n': 1, 'u': {'x': 5}}"})
+    with pytest.raises(RuleFailed, match="its result may be any of Paid, Refunded"):
+        made.encode({"n": 1, "u": {"Refunded": {"x": 1}}})
