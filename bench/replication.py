@@ -239,7 +239,8 @@ def main() -> None:
     print(text)
     if not chosen.no_files:
         host = ", ".join(f"{name} {value}" for name, value in machine().items())
-        what = "three brokers, factor 3, acks=all, records of 1 KB; medians"
+        what = f"three brokers, factor 3, acks=all, records of 1 KB; medians of {chosen.rounds} rounds. All brokers of both "
+        what += "clusters run all the time and share the cores with the generators"
         head = f"# Replication\n\n`python -m bench.replication`: {what}. {host}.\n\n"
         (RESULTS / "replication.md").write_text(head + text + "\n")
         (RESULTS / "replication.json").write_text(json.dumps(found, indent=1) + "\n")
