@@ -31,14 +31,12 @@ class JsonSchema:
         self._invalid, self._unresolved = jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError
         self._parts: dict[int, Callable[[Any], bool]] = {}
         self._places: dict[int, str] = {}
+        self._whole: Any = None
         try:
             self.tree: Any = json.loads(text)
             self.documents = {name: json.loads(other) for name, other in dependencies}
             self._registry = jsonschema_rs.Registry(list(self.documents.items()))
             self._validator = self._of(self.tree, self._registry)
-            self._whole = jsonschema_rs.Registry(
-                [*self.documents.items(), (_uri(ROOT, self.tree), self.tree)]
-            )
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
             raise BadSchema(str(error)) from error
 
@@ -62,11 +60,20 @@ class JsonSchema:
             if isinstance(self.tree, dict) and "$schema" in self.tree:
                 looked_at["$schema"] = self.tree["$schema"]
             try:
-                found = self._of(looked_at, self._whole).is_valid
+                found = self._of(looked_at, self._with_itself()).is_valid
             except (self._invalid, self._unresolved, ValueError) as error:
                 raise BadSchema(f"a part of the schema cannot be looked at alone: {error}") from error
             self._parts[id(part)] = found  # `tree` keeps the part, and so its id
         return bool(found(value))
+
+    def _with_itself(self) -> Any:
+        """What schemas may refer to, with this one among it."""
+        import jsonschema_rs
+
+        if self._whole is None:
+            own = (_uri(ROOT, self.tree), self.tree)
+            self._whole = jsonschema_rs.Registry([*self.documents.items(), own])
+        return self._whole
 
     def check(self, value: Any) -> None:
         """Raises Unsuited."""
