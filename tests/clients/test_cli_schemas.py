@@ -18,7 +18,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from tests.clients.cli_support import Cli
 from tests.pipelines.readers import consumed
-from tests.support.registry import RegistryProcess
+from tests.support.registry import RegistryProcess, own_registry
 
 ORDER = {
     "type": "record",
@@ -35,12 +35,8 @@ PERSON = (
 
 @pytest.fixture(scope="module")
 def registry(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryProcess]:
-    log = tmp_path_factory.mktemp("registry") / "registry.log"
-    made = RegistryProcess(bootstrap, log, "--topic", "_schemas_cli", "--group", "registry-cli").start()
-    made.await_writer()
-    yield made
-    assert made.end() == 0
-    assert "Traceback" not in log.read_text()
+    with own_registry(bootstrap, tmp_path_factory.mktemp("registry"), "cli") as made:
+        yield made
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from barnabas.codecs import Mismatch
 from barnabas.codecs.schemas import Codec, make_codec
 from tests.clients.cli_support import Cli
 from tests.pipelines.readers import consumed
-from tests.support.registry import RegistryProcess, call
+from tests.support.registry import RegistryProcess, call, own_registry
 
 pytest.importorskip("celpy", reason="the extra `rules` is not installed")
 
@@ -129,12 +129,8 @@ WHOLE = {
 
 @pytest.fixture(scope="module")
 def registry(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryProcess]:
-    log = tmp_path_factory.mktemp("registry") / "registry.log"
-    made = RegistryProcess(bootstrap, log, "--topic", "_schemas_rules", "--group", "registry-rules").start()
-    made.await_writer()
-    yield made
-    assert made.end() == 0
-    assert "Traceback" not in log.read_text()
+    with own_registry(bootstrap, tmp_path_factory.mktemp("registry"), "rules") as made:
+        yield made
 
 
 @pytest.fixture

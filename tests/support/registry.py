@@ -10,7 +10,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,18 @@ class RegistryProcess:
         self.process.stdout.close()
         self.process = None
         return code
+
+
+@contextmanager
+def own_registry(bootstrap: str, folder: Path, name: str) -> Iterator[RegistryProcess]:
+    """A registry with a topic and a group of its own, which ends in order and without a traceback in its log."""
+    log = folder / "registry.log"
+    names = ("--topic", f"_schemas_{name}", "--group", f"registry-{name}")
+    made = RegistryProcess(bootstrap, log, *names).start()
+    made.await_writer()
+    yield made
+    assert made.end() == 0
+    assert "Traceback" not in log.read_text()
 
 
 def call(

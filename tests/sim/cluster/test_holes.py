@@ -21,7 +21,27 @@ async def until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it does not come true")
 
 
-class HoleWorld(World):
+class StoryWorld(World):
+    """A single story instead of chance."""
+
+    async def _begin(self, seconds: float) -> list[asyncio.Task[None]]:
+        """All brokers run and have a topic; its writers, which have written for so long."""
+        for node in self.nodes:
+            await node.start()
+        controller = self._running()[0].services.controller
+        await until(lambda: len(controller.image.brokers) == BROKERS)
+        await controller.create_topic(TOPIC, PARTITIONS, BROKERS, {}, {"min.insync.replicas": "1"})
+        writers = [self.loop.create_task(self._write(index)) for index in range(PARTITIONS)]
+        await asyncio.sleep(seconds)
+        return writers
+
+    async def _end_of_writing(self, writers: list[asyncio.Task[None]]) -> None:
+        self.over = True
+        for writer in writers:
+            await writer
+
+
+class HoleWorld(StoryWorld):
     """b1 loses a segment in the middle of its log, is up alone for a while, out of sync, and comes back with the others."""
 
     def _node(self, number: int, root: Path) -> Node:
@@ -30,19 +50,11 @@ class HoleWorld(World):
         return node
 
     async def _live(self) -> None:
-        for node in self.nodes:
-            await node.start()
-        controller = self._running()[0].services.controller
-        await until(lambda: len(controller.image.brokers) == BROKERS)
-        await controller.create_topic(TOPIC, PARTITIONS, BROKERS, {}, {"min.insync.replicas": "1"})
-        writers = [self.loop.create_task(self._write(index)) for index in range(PARTITIONS)]
-        await asyncio.sleep(5)
+        writers = await self._begin(5)
         victim, *others = self.nodes
         self._end(victim)
         await until(lambda: self._in_sync_without(1))
-        self.over = True
-        for writer in writers:
-            await writer
+        await self._end_of_writing(writers)
         for other in others:
             await other.stop()
         lose_a_segment(victim)
@@ -71,17 +83,11 @@ class HoleWorld(World):
                     )
 
 
-class HeldBackWorld(World):
+class HeldBackWorld(StoryWorld):
     """A follower counts as in sync when it turns out that records are missing in its log."""
 
     async def _live(self) -> None:
-        for node in self.nodes:
-            await node.start()
-        controller = self._running()[0].services.controller
-        await until(lambda: len(controller.image.brokers) == BROKERS)
-        await controller.create_topic(TOPIC, PARTITIONS, BROKERS, {}, {"min.insync.replicas": "1"})
-        writers = [self.loop.create_task(self._write(index)) for index in range(PARTITIONS)]
-        await asyncio.sleep(5)
+        writers = await self._begin(5)
         index = 0
         leader = next(node for node, partition in self._partitions(index) if partition.is_leader)
         victim = next(node for node in self.nodes if node is not leader)
@@ -96,9 +102,7 @@ class HeldBackWorld(World):
 
         await until(mended)
         assert any(left), "it was out of the in-sync replicas while it was mended"
-        self.over = True
-        for writer in writers:
-            await writer
+        await self._end_of_writing(writers)
         await leader.start()
         await self._become_well()
         self._judge()
@@ -116,25 +120,17 @@ class HeldBackWorld(World):
         return True
 
 
-class LongerWorld(World):
+class LongerWorld(StoryWorld):
     """A leader writes on with acks=1 while it is cut off; it comes back with a log that is longer than its successor's."""
 
     async def _live(self) -> None:
-        for node in self.nodes:
-            await node.start()
-        controller = self._running()[0].services.controller
-        await until(lambda: len(controller.image.brokers) == BROKERS)
-        await controller.create_topic(TOPIC, PARTITIONS, BROKERS, {}, {"min.insync.replicas": "1"})
-        writers = [self.loop.create_task(self._write(index)) for index in range(PARTITIONS)]
-        await asyncio.sleep(3)
+        writers = await self._begin(3)
         index = 0
         leader, partition = next((n, p) for n, p in self._partitions(index) if p.is_leader)
         for other in self.nodes:
             if other is not leader:
                 self.network.part(leader.name, other.name)
-        self.over = True
-        for writer in writers:
-            await writer
+        await self._end_of_writing(writers)
         for _ in range(500):
             self._append(leader, partition, acks_all=False)
         alone = partition.log_end_offset
