@@ -21,6 +21,7 @@ from confluent_kafka.schema_registry import (
     SchemaRegistryError,
 )
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.confluent import meta_pb2
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.schema_registry.rule_registry import RuleRegistry
@@ -65,15 +66,16 @@ JSON_ORDER = json.dumps(
 )  # fmt: skip
 PROTO = """syntax = "proto3";
 package shop;
+import "confluent/meta.proto";
 message Order {
-  string id = 1;
+  string id = 1 [(confluent.field_meta) = { tags: ["PII"] }];
   double price = 2;
   int32 count = 3;
   optional string note = 4;
   To to = 5;
 }
 message To {
-  string street = 1;
+  string street = 1 [(confluent.field_meta).tags = "PII"];
   repeated string codes = 2;
 }
 """
@@ -242,13 +244,7 @@ def outcome(work: Any, *arguments: Any) -> tuple[bool, Any]:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [
-        (name, kind)
-        for name in [*RULES, "whole"]
-        for kind in ("AVRO", "JSON", "PROTOBUF")
-        # The serializer of Protobuf finds the tags of compiled classes only.
-        if kind != "PROTOBUF" or not any("tags" in row for row in RULES.get(name, ()))
-    ],
+    [(name, kind) for name in [*RULES, "whole"] for kind in ("AVRO", "JSON", "PROTOBUF")],
 )
 def test_the_same_as_confluents_serializers(
     schemas: SchemaRegistryClient, registry: RegistryProcess, executors: RuleRegistry, kind: str, name: str
@@ -280,6 +276,52 @@ def shown(plain: Codec, kind: str, value: Any) -> Any:
         return value
     rest = {name: inner for name, inner in value.items() if name != "raw"}
     return plain.decode(plain.encode({**ours(kind, rest), "raw": value["raw"].decode("latin-1")}))
+
+
+def tagged_class() -> Any:
+    """A message class as protoc makes it, with tags: Confluent's serializer registers its descriptor."""
+    file = descriptor_pb2.FileDescriptorProto(name="person.proto", syntax="proto3", package="people")
+    file.dependency.append("confluent/meta.proto")
+    person = file.message_type.add(name="Person")
+    person.field.add(name="name", number=1, type=9, label=1).options.Extensions[
+        meta_pb2.field_meta
+    ].tags.append("PII")
+    person.field.add(name="town", number=2, type=9, label=1)
+    inner = person.nested_type.add(name="Card")
+    inner.field.add(name="number", number=1, type=9, label=3).options.Extensions[
+        meta_pb2.field_meta
+    ].tags.append("PII")
+    person.field.add(name="cards", number=3, type=11, label=3, type_name=".people.Person.Card")
+    pool = descriptor_pool.DescriptorPool()
+    for known in (descriptor_pb2, meta_pb2):
+        pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("people.Person"))
+
+
+def test_tags_of_classes_that_confluents_serializer_registers(
+    registry: RegistryProcess, executors: RuleRegistry
+) -> None:
+    topic, made = f"t-{uuid.uuid4().hex[:8]}", tagged_class()
+    context = SerializationContext(topic, MessageField.VALUE)
+    client = SchemaRegistryClient({"url": registry.url})
+    person = made(name="Ann", town="Rome", cards=[{"number": ["1", "2"]}])
+    ProtobufSerializer(made, client)(person, context)
+    held = client.get_latest_version(f"{topic}-value").schema
+    assert '[(confluent.field_meta) = { tags : [ "PII" ] }]' in held.schema_str
+    rules = rule_set([rule(TRANSFORM, "CEL_FIELD", "'***'", tags=["PII"])])
+    number = client.register_schema(
+        f"{topic}-value", Schema(held.schema_str, "PROTOBUF", held.references, None, rules)
+    )
+    latest = {"auto.register.schemas": False, "use.latest.version": True}
+    fresh = SchemaRegistryClient({"url": registry.url})
+    theirs = ProtobufSerializer(made, fresh, conf=latest, rule_registry=executors)(person, context)
+    schema = Registry(registry.url).by_id(number)
+    codec = make_codec(schema.kind, schema.text, [], schema.contract)
+    masked = {"name": "***", "town": "Rome", "cards": [{"number": ["***", "***"]}]}
+    assert codec.decode(unframe(theirs)[1]) == masked
+    value = {"name": "Ann", "town": "Rome", "cards": [{"number": ["1", "2"]}]}
+    assert codec.decode(codec.encode(value)) == masked
 
 
 def test_a_rule_that_cannot_be_read_is_not_registered(

@@ -30,6 +30,7 @@ class JsonSchema:
 
         self._invalid, self._unresolved = jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError
         self._parts: dict[int, Callable[[Any], bool]] = {}
+        self._patterns: dict[str, Callable[[Any], bool]] = {}
         self._places: dict[int, str] = {}
         self._whole: Any = None
         try:
@@ -65,6 +66,13 @@ class JsonSchema:
                 raise BadSchema(f"a part of the schema cannot be looked at alone: {error}") from error
             self._parts[id(part)] = found  # `tree` keeps the part, and so its id
         return bool(found(value))
+
+    def matches(self, pattern: str, name: str) -> bool:
+        """Whether a regular expression of `patternProperties` is found in a name."""
+        found = self._patterns.get(pattern)
+        if found is None:
+            found = self._patterns[pattern] = self._of({"pattern": pattern}, self._registry).is_valid
+        return bool(found(name))
 
     def _with_itself(self) -> Any:
         """What schemas may refer to, with this one among it."""

@@ -1,5 +1,10 @@
 """JSON values to the bytes of records with schemas, and back: for the command line and the REST proxy."""
 
+from typing import Final
+
+TAGS: Final = "confluent:tags"
+"""Where tags stand in Avro and JSON Schema."""
+
 
 class Mismatch(ValueError):
     """Data that does not suit its format or its schema; the message says where and why."""

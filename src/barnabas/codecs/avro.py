@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import fastavro
 
-from barnabas.codecs import Mismatch
+from barnabas.codecs import TAGS, Mismatch
 
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
@@ -203,10 +203,29 @@ def _plain(schema: Any) -> Any:
             made[name] = _plain(made[name])
     if isinstance(made.get("fields"), list):
         made["fields"] = [
-            {**field, "type": _plain(field["type"])} if isinstance(field, dict) and "type" in field else field
+            _plain_field(field) if isinstance(field, dict) and "type" in field else field
             for field in made["fields"]
         ]
     return made
+
+
+def _plain_field(field: dict[str, Any]) -> dict[str, Any]:
+    """Tags at a type without a name become those of its field."""
+    made = {**field, "type": _plain(field["type"])}
+    tags = {*(field.get(TAGS) or ()), *type_tags(field["type"])}
+    if tags:
+        made[TAGS] = sorted(tags)
+    return made
+
+
+def type_tags(schema: Any) -> set[str]:
+    """The tags of a type, the types of its items, values and branches, but not of named types, which have their own."""
+    if isinstance(schema, list):
+        return {tag for branch in schema for tag in type_tags(branch)}
+    if not isinstance(schema, dict) or isinstance(schema.get("name"), str):
+        return set()
+    inner = (type_tags(schema.get(name)) for name in ("type", "items", "values"))
+    return set(schema.get(TAGS) or ()).union(*inner)
 
 
 def _kind(schema: Any) -> str:

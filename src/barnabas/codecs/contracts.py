@@ -15,9 +15,10 @@ from barnabas.client.json_schema import BadSchema, JsonSchema, Unsuited
 from barnabas.client.registry import Schema
 from barnabas.codecs import Mismatch
 from barnabas.codecs.expressions import cel
+from barnabas.codecs.json_shape import JsonShape
 from barnabas.codecs.rules import READ, WRITE, Rules, Shape, rules_of
 from barnabas.codecs.schemas import ProtobufCodec
-from barnabas.codecs.shapes import AvroShape, JsonShape, ProtobufShape, bare
+from barnabas.codecs.shapes import AvroShape, ProtobufShape, bare
 from barnabas.registry.errors import InvalidSchema
 from barnabas.registry.formats.base import Dependency
 from barnabas.registry.model import Reference
@@ -89,9 +90,11 @@ class AvroLanguage:
     """Avro by fastavro, without logical types."""
 
     def __init__(self, schema: Schema) -> None:
+        from barnabas.codecs.avro import type_tags
+
         self._whole, named = _avro(schema)
         self._id = schema.id
-        self.shape = AvroShape(self._whole, named)
+        self.shape = AvroShape(self._whole, named, type_tags(json.loads(schema.text)))
 
     def load(self, payload: bytes, writer: Schema) -> tuple[bytes, Any]:
         """See Language."""
@@ -143,7 +146,8 @@ class JsonLanguage:
             self._schema = JsonSchema(schema.text, schema.dependencies)
         except BadSchema as error:
             raise InvalidSchema(f"the schema is not valid: {str(error)[:200]}") from error
-        self.shape = JsonShape(self._schema.tree, self._schema.documents, self._schema.allows)
+        held = self._schema
+        self.shape = JsonShape(held.tree, held.documents, held.allows, held.matches)
 
     def load(self, payload: bytes, writer: Schema) -> tuple[bytes, Any]:
         """See Language."""
@@ -167,13 +171,12 @@ class ProtobufLanguage:
     """Messages of this version's file, whichever one a record names."""
 
     def __init__(self, schema: Schema) -> None:
-        from barnabas.registry.formats.protobuf import read_file, read_protobuf
+        from barnabas.registry.formats.protobuf import read_protobuf
 
         dependencies = _dependencies(schema)
         self._id = schema.id
         self._codec = ProtobufCodec(schema.text, dependencies)
-        imported = [read_file(text) for _, text in schema.dependencies]
-        self.shape = ProtobufShape(read_protobuf(schema.text, dependencies).held, *imported)
+        self.shape = ProtobufShape(read_protobuf(schema.text, dependencies).tags())
 
     def load(self, payload: bytes, writer: Schema) -> tuple[bytes, Any]:
         """See Language."""

@@ -7,8 +7,11 @@ and there.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache, lru_cache, wraps
 from typing import Any, Final
 
 from barnabas.registry.errors import InvalidSchema
@@ -21,11 +24,59 @@ COMPREHENSIONS_MAX: Final = 3
 """How many may stand in one another: the time that they take grows with the power of it."""
 COMPREHENSIONS: Final = frozenset({"all", "exists", "exists_one", "map", "filter", "min"})
 
+STEPS_MAX: Final = 100_000
+"""How many expressions and elements of lists one rule may evaluate for one record."""
+LONG: Final = ("_in_", "_==_", "_!=_", "_+_", "contains", "startsWith", "endsWith", "matches")
+"""CEL's own functions that take as long as their arguments are."""
+PIECE: Final = re.compile(
+    r"""(?<!\w)(?:[rR][bB]?|[bB][rR])(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*"|'[^'\n]*')
+    |\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'
+    |//[^\n]*
+    |(?P<end>;)
+    |.""",
+    re.X | re.S,
+)
+"""A string literal or a comment of CEL, which may hold semicolons, or one other character."""
+
 Expression = Callable[[Mapping[str, Any]], Any]
 
 
 class BadExpression(ValueError):
     """An expression that cannot be read, or has no value for these arguments."""
+
+
+class _Spent(Exception):
+    """A rule has evaluated as much as it may for one record."""
+
+
+_steps: ContextVar[list[int] | None] = ContextVar("steps", default=None)
+
+
+@contextmanager
+def bounded(steps: int = STEPS_MAX) -> Iterator[None]:
+    """What is evaluated inside takes so many steps at most, together."""
+    token = _steps.set([steps])
+    try:
+        yield
+    finally:
+        _steps.reset(token)
+
+
+def _step(count: int = 1) -> None:
+    """Raises _Spent."""
+    left = _steps.get()
+    if left is not None:
+        left[0] -= count
+        if left[0] < 0:
+            raise _Spent(f"it takes more than {STEPS_MAX:,} steps for one record")
+
+
+def split_guard(text: str) -> tuple[str, str]:
+    """The guard before the first semicolon that is not part of a literal, and what is behind it."""
+    for found in PIECE.finditer(text):
+        if found["end"]:
+            return text[: found.start()], text[found.end() :]
+    return "", text
 
 
 class RulesMissing(InvalidSchema):
@@ -41,6 +92,8 @@ class _Cel:
     def __init__(self) -> None:
         try:
             import celpy
+            import celpy.evaluation
+            from confluent_kafka.schema_registry.common.protobuf import rebuild_value_type
             from confluent_kafka.schema_registry.rules.cel.cel_executor import (
                 field_value_to_cel,
                 msg_to_cel,
@@ -50,12 +103,60 @@ class _Cel:
             from confluent_kafka.schema_registry.rules.cel.protobuf_result_writer import convert
         except ImportError as error:
             raise RulesMissing(error) from error
-        self.to_message = convert
+        self.to_message, self.to_leaf = convert, rebuild_value_type
         self.to_cel, self.field_to_cel = msg_to_cel, field_value_to_cel
-        self.environment = celpy.Environment(runner_class=InterpretedRunner)
-        self.functions = EXTRA_FUNCS
+        self.environment = celpy.Environment(runner_class=_counting(InterpretedRunner))
+        known = {**{name: celpy.evaluation.base_functions[name] for name in LONG}, **EXTRA_FUNCS}
+        self.functions = {
+            **{name: work if isinstance(work, type) else _charged(work) for name, work in known.items()},
+            "_*_": _product,
+        }
         self.types = celpy.celtypes
         self.failures = (celpy.CELEvalError, celpy.CELParseError)
+
+
+def _counting(runner: Any) -> Any:
+    """A runner of celpy that counts its steps: it clones the variables for an expression and for each element of a list."""
+    from celpy.evaluation import Activation
+
+    class Counted(Activation):  # type: ignore[misc]
+        def clone(self) -> Activation:
+            _step()
+            made = super().clone()
+            made.__class__ = Counted
+            return made
+
+    class CountingRunner(runner):  # type: ignore[misc]
+        def new_activation(self) -> Any:
+            made = super().new_activation()
+            made.__class__ = Counted
+            return made
+
+    return CountingRunner
+
+
+def _charged(work: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function; long arguments cost steps."""
+
+    @wraps(work)
+    def run(*arguments: Any) -> Any:
+        _step(
+            sum(
+                len(given) >> (5 if isinstance(given, (list, dict)) else 12)
+                for given in arguments
+                if isinstance(given, (str, bytes, list, dict))
+            )
+        )
+        return work(*arguments)
+
+    return run
+
+
+def _product(left: Any, right: Any) -> Any:
+    """CEL multiplies numbers; in Python a text times a number is a text of any length."""
+    if isinstance(left, (str, bytes, list)) or isinstance(right, (str, bytes, list)):
+        raise TypeError("no such overload")
+    return left * right
 
 
 @cache
@@ -96,10 +197,10 @@ def check(kind: str, text: str) -> None:
 
     Raises BadExpression, RulesMissing."""
     if kind in ("CEL", "CEL_FIELD"):
-        guard, semicolon, rest = text.partition(";")
-        for part in (guard, rest) if semicolon else (text,):
-            if part.strip() or part is not guard or not semicolon:
-                compiled(part)
+        guard, rest = split_guard(text)
+        if guard.strip():
+            compiled(guard)
+        compiled(rest)
     elif kind == "JSONATA":
         try:
             import jsonata
@@ -163,6 +264,14 @@ def protobuf_result(value: Any, message: Any) -> Any:
         return cel().to_message(value, message)
     except Exception as error:  # it raises whatever the map leads to
         raise BadExpression(f"its result is no {message.DESCRIPTOR.name}: {_first_line(error)}") from error
+
+
+def protobuf_leaf(value: Any, native: Any) -> Any:
+    """A Timestamp or Decimal from what an expression gave. native: the field that it is for. Raises BadExpression."""
+    try:
+        return cel().to_leaf(None, native, value)
+    except Exception as error:  # as in `protobuf_result`
+        raise BadExpression(f"its result is no {native.message_type.name}: {_first_line(error)}") from error
 
 
 class _Native:

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 
 from barnabas.codecs import Mismatch
-from barnabas.codecs.expressions import BadExpression, Expression, compiled
+from barnabas.codecs.expressions import BadExpression, Expression, bounded, compiled, split_guard
 from barnabas.registry.errors import InvalidSchema
 
 WRITE: Final = "WRITE"
@@ -39,7 +39,8 @@ class RuleFailed(Mismatch):
 
 class Field(NamedTuple):
     """A field on the way through a value. kind: INT, STRING, RECORD ... tags: those that stand in the schema at the field.
-    container: the record that holds it. native: what else its value needs to become an argument."""
+    container: the record that holds it. native: what else its value needs to become an argument. declared: whether the
+    schema has the field, and not just room for fields that it does not name."""
 
     full_name: str
     name: str
@@ -47,6 +48,7 @@ class Field(NamedTuple):
     tags: frozenset[str]
     container: Any
     native: Any = None
+    declared: bool = True
 
 
 Visit = Callable[[Field, Any], Any]
@@ -88,9 +90,7 @@ class Rule:
         """The guard, where there is one, and what stands behind it. Raises BadExpression, RulesMissing."""
         if self.type not in ("CEL", "CEL_FIELD"):
             raise BadExpression(f"rules of type {self.type or 'null'} are not executed here")
-        guard, semicolon, rest = self.expr.partition(";")
-        if not semicolon:
-            guard, rest = "", self.expr
+        guard, rest = split_guard(self.expr)
         return compiled(guard) if guard.strip() else None, compiled(rest)
 
     def action(self, outcome: str, mode: str) -> str:
@@ -159,7 +159,8 @@ class Rules:
     def _run_guarded(self, rule: Rule, value: Any) -> Any:
         """As _run, whatever the value is: one record must not end the work on all others."""
         try:
-            return self._run(rule, value)
+            with bounded():
+                return self._run(rule, value)
         except (Mismatch, BadExpression, InvalidSchema):
             raise
         except RecursionError:
@@ -181,29 +182,56 @@ class Rules:
 
     def _run_on_fields(self, rule: Rule, value: Any) -> Any:
         shape = self._shape
+        looks_at_record = "message" in rule.expr
+        seen: tuple[Any, str, Any] = (None, "", None)
+
+        def record_of(field: Field) -> Any:
+            """The field's record as an argument; made once for all values in a list."""
+            nonlocal seen
+            if seen[0] is not field.container or seen[1] != field.full_name:
+                seen = (field.container, field.full_name, shape.argument(field.container))
+            return seen[2]
 
         def visit(field: Field, inner: Any) -> Any:
+            tags = field.tags | self._tags_of(field.full_name)
+            if not rule.tags & tags if rule.tags else not field.declared:
+                return inner
             if field.kind not in PRIMITIVE:
+                self._require_no_leaf(rule, field)
                 return inner
-            if rule.tags and not rule.tags & (field.tags | self._tags_of(field.full_name)):
-                return inner
-            held, made = _evaluated(
-                rule,
-                {
-                    "value": shape.argument(inner, field),
-                    "fullName": field.full_name,
-                    "name": field.name,
-                    "typeName": field.kind,
-                    "tags": sorted(field.tags | self._tags_of(field.full_name)),
-                    "message": shape.argument(field.container),
-                },
-            )
+            arguments = {
+                "value": shape.argument(inner, field),
+                "fullName": field.full_name,
+                "name": field.name,
+                "typeName": field.kind,
+                "tags": sorted(tags),
+            }
+            if looks_at_record:
+                arguments["message"] = record_of(field)
+            held, made = _evaluated(rule, arguments)
             if rule.kind == CONDITION:
                 _require(made if held else True)
                 return inner
             return made if held else inner
 
         return shape.walk(value, visit)
+
+    def _require_no_leaf(self, rule: Rule, field: Field) -> None:
+        """Raises BadExpression for a field with a tag of the rule that rules do not look at: it must not pass as it is.
+
+        A record's path may be matched by a tag with wildcards, which is meant for the fields in it."""
+        if not rule.tags or (field.kind == "RECORD" and not rule.tags & (field.tags | self._named(field))):
+            return
+        hint = "tag the fields in it" if field.kind == "RECORD" else "it has to be of a primitive type"
+        raise BadExpression(
+            f"{field.full_name} has a tag of the rule and is of kind {field.kind}, which rules for fields do not "
+            f"look at; {hint}"
+        )
+
+    def _named(self, field: Field) -> frozenset[str]:
+        """Tags that the metadata gives by this very path."""
+        path = list(field.full_name)
+        return frozenset().union(*(tags for pattern, tags in self._tagged if pattern == path))
 
     def _matching_tags(self, full_name: str) -> frozenset[str]:
         """Those that the metadata gives a field by its path."""

@@ -1,26 +1,15 @@
-"""What data contracts have to know of Avro, JSON Schema and Protobuf: the fields of a value, their kinds and tags. Pure."""
+"""What data contracts have to know of Avro and Protobuf: the fields of a value, their kinds and tags. Pure."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.codecs import Mismatch, expressions
-from barnabas.codecs.json_references import NotFound, References
+from barnabas.codecs import TAGS, Mismatch, expressions
 from barnabas.codecs.rules import Field, Visit
 
-TAGS: Final = "confluent:tags"
+RECORDS: Final = frozenset({"record", "error"})
 AVRO_PRIMITIVE: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-JSON_KINDS: Final = {
-    "string": "STRING",
-    "integer": "INT",
-    "number": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "object": "RECORD",
-    "array": "ARRAY",
-    "null": "NULL",
-}
 
 
 def bare(value: Any) -> Any:
@@ -35,10 +24,10 @@ def bare(value: Any) -> Any:
 
 
 class AvroShape:
-    """schema: as fastavro parses it. named: its named types."""
+    """schema: as fastavro parses it. named: its named types. tags: of the whole value."""
 
-    def __init__(self, schema: Any, named: Mapping[str, Any]) -> None:
-        self._schema, self._named = schema, named
+    def __init__(self, schema: Any, named: Mapping[str, Any], tags: Iterable[str] = ()) -> None:
+        self._schema, self._named, self._tags = schema, named, frozenset(tags)
 
     def argument(self, value: Any, field: Field | None = None) -> Any:
         """See rules.Shape."""
@@ -65,7 +54,7 @@ class AvroShape:
         if kind == "map" and isinstance(value, dict):
             inside = schema["values"]
             return {name: self._named_again(inside, inner, olds.get(name)) for name, inner in value.items()}
-        if kind in ("record", "error") and isinstance(value, dict):
+        if kind in RECORDS and isinstance(value, dict):
             made = dict(value)
             for row in schema["fields"]:
                 name = row["name"]
@@ -115,7 +104,8 @@ class AvroShape:
 
     def walk(self, value: Any, visit: Visit) -> Any:
         """See rules.Shape. The name of a union's branch is kept where the new value is still of that type."""
-        return self._walked(self._schema, value, visit, None)
+        whole = Field("", "", "", self._tags, value) if self._tags else None
+        return self._walked(self._schema, value, visit, whole)
 
     def _walked(self, schema: Any, value: Any, visit: Visit, field: Field | None) -> Any:
         if isinstance(schema, str) and schema not in AVRO_PRIMITIVE:
@@ -127,6 +117,9 @@ class AvroShape:
             made = self._walked(branch, value[1], visit, field)
             return (value[0], made) if self._validates(made, branch) else made
         kind = schema["type"] if isinstance(schema, dict) else schema
+        if kind in ("enum", "fixed") and TAGS in schema:
+            field = field or Field("", "", "", frozenset(), value)
+            field = field._replace(tags=field.tags | frozenset(schema[TAGS]))
         if isinstance(kind, (dict, list)):
             return self._walked(kind, value, visit, field)
         if kind == "array":
@@ -135,8 +128,10 @@ class AvroShape:
             return {
                 name: self._walked(schema["values"], inner, visit, field) for name, inner in value.items()
             }
-        if kind in ("record", "error"):
+        if kind in RECORDS:
             made = dict(value)
+            if field is not None:
+                visit(field._replace(kind="RECORD"), made)
             for row in schema["fields"]:
                 name = row["name"]
                 if name in made:
@@ -170,117 +165,11 @@ def _label(schema: Any) -> str:
     return str(schema.get("name") or schema["type"]) if isinstance(schema, dict) else str(schema)
 
 
-class JsonShape:
-    """tree: the schema. documents: what it refers to, by name. fits: whether a value suits a part of it."""
-
-    def __init__(
-        self,
-        tree: Any,
-        documents: Mapping[str, Any],
-        fits: Callable[[Any, Any], bool],
-    ) -> None:
-        self._tree, self._references, self._fits = tree, References(tree, documents), fits
-
-    def argument(self, value: Any, field: Field | None = None) -> Any:
-        """See rules.Shape."""
-        return expressions.argument(value)
-
-    def result(self, value: Any, like: Any) -> Any:
-        """See rules.Shape."""
-        return value
-
-    def walk(self, value: Any, visit: Visit) -> Any:
-        """See rules.Shape. Fields are named by their paths from `$` on, those in arrays as the array."""
-        return self._walked(self._tree, value, visit, None, "$", ())
-
-    def _walked(
-        self,
-        node: Any,
-        value: Any,
-        visit: Visit,
-        field: Field | None,
-        path: str,
-        above: tuple[int, ...],
-    ) -> Any:
-        """above: the parts of the schema that this very value was looked at by; a schema may lead in a circle."""
-        if value is None or not isinstance(node, dict) or id(node) in above:
-            return value
-        above = (*above, id(node))
-        for name in ("$dynamicRef", "$recursiveRef"):
-            if name in node:
-                raise expressions.BadExpression(f"rules for fields cannot follow {name} in the schema")
-        if "$ref" in node:
-            try:
-                node = self._references.resolved(node["$ref"], node)
-            except NotFound as error:
-                raise expressions.BadExpression(f"rules for fields: {error}") from error
-            return self._walked(node, value, visit, field, path, above)
-        for part in self._parts(node, value):
-            value = self._walked(part, value, visit, field, path, above)
-        if isinstance(value, list) and isinstance(node.get("items"), dict):
-            return [self._walked(node["items"], inner, visit, field, path, ()) for inner in value]
-        if isinstance(value, dict):
-            properties = node.get("properties")
-            if not isinstance(properties, dict):
-                return value
-            made = dict(value)
-            for name, inner in properties.items():
-                if made.get(name) is not None:
-                    tags = inner.get(TAGS) if isinstance(inner, dict) else None
-                    inside = Field(f"{path}.{name}", name, "", frozenset(tags or ()), made)
-                    made[name] = self._walked(inner, made[name], visit, inside, f"{path}.{name}", ())
-            return made
-        if any(name in node for name in ("allOf", "oneOf", "anyOf")):
-            return value
-        kind = _json_kind(node, value)
-        return visit(field._replace(kind=kind), value) if field is not None and kind else value
-
-    def _parts(self, node: dict[str, Any], value: Any) -> Iterator[Any]:
-        """Of allOf, oneOf and anyOf, those that the value is one of."""
-        yield from node.get("allOf") or ()
-        for part in node.get("oneOf") or ():
-            if self._fits(part, value):
-                yield part
-                break
-        yield from (part for part in node.get("anyOf") or () if self._fits(part, value))
-
-
-def _json_kind(node: Mapping[str, Any], value: Any) -> str:
-    """The kind of a value that is neither object nor array; empty where the schema names none."""
-    if node.get("enum") is not None or node.get("const") is not None:
-        return "ENUM"
-    kinds = node.get("type")
-    if isinstance(kinds, list):
-        kinds = next((kind for kind in kinds if _is_of(kind, value)), None)
-    return JSON_KINDS.get(str(kinds), "")
-
-
-def _is_of(kind: str, value: Any) -> bool:
-    if isinstance(value, bool):
-        return kind == "boolean"
-    if isinstance(value, int):
-        return kind in ("integer", "number")
-    return kind == ("number" if isinstance(value, float) else "string")
-
-
 class ProtobufShape:
-    """files: descriptors of the schema's file and of those it imports, with options uninterpreted, as they were written."""
+    """tags: those of fields, by their full names."""
 
-    def __init__(self, *files: Any) -> None:
-        self._tags: dict[str, frozenset[str]] = {}
-        for held in files:
-            prefix = f"{held.package}." if held.package else ""
-            for message in held.message_type:
-                self._collect(message, prefix)
-
-    def _collect(self, message: Any, prefix: str) -> None:
-        name = f"{prefix}{message.name}"
-        for field in message.field:
-            tags = _proto_tags(field.options)
-            if tags:
-                self._tags[f"{name}.{field.name}"] = tags
-        for inner in message.nested_type:
-            self._collect(inner, f"{name}.")
+    def __init__(self, tags: Mapping[str, frozenset[str]]) -> None:
+        self._tags = tags
 
     def argument(self, value: Any, field: Field | None = None) -> Any:
         """See rules.Shape."""
@@ -303,36 +192,85 @@ class ProtobufShape:
         return value
 
     def _walk(self, value: Any, visit: Visit) -> None:
-        for descriptor in value.DESCRIPTOR.fields:
-            if descriptor.has_presence and not value.HasField(descriptor.name):
+        extensions = [descriptor for descriptor, _ in value.ListFields() if descriptor.is_extension]
+        for descriptor in (*value.DESCRIPTOR.fields, *extensions):
+            if descriptor.is_extension:
+                held = value.Extensions[descriptor]
+            elif descriptor.has_presence and not value.HasField(descriptor.name):
                 continue
-            held = getattr(value, descriptor.name)
-            if descriptor.message_type is not None:
-                self._walk_messages(descriptor, held, visit)
-                continue
+            else:
+                held = getattr(value, descriptor.name)
             tags = self._tags.get(descriptor.full_name, frozenset())
-            field = Field(
-                descriptor.full_name, descriptor.name, _proto_kind(descriptor), tags, value, descriptor
-            )
+            field = Field(descriptor.full_name, descriptor.name, "", tags, value, descriptor)
+            if descriptor.message_type is not None:
+                self._walk_messages(field, held, visit)
+                continue
+            field = field._replace(kind=_proto_kind(descriptor))
             if descriptor.is_repeated:
                 held[:] = [visit(field, inner) for inner in held]
+                continue
+            made = visit(field, held)
+            if made is held:
+                continue
+            if descriptor.is_extension:
+                value.Extensions[descriptor] = made
             else:
-                made = visit(field, held)
-                if made is not held:
-                    setattr(value, descriptor.name, made)
+                setattr(value, descriptor.name, made)
 
-    def _walk_messages(self, descriptor: Any, held: Any, visit: Visit) -> None:
-        if descriptor.message_type.full_name.startswith(("google.protobuf.", "confluent.type.")):
-            return  # one value to whoever reads it, not a message with fields
+    def _walk_messages(self, field: Field, held: Any, visit: Visit) -> None:
+        descriptor = field.native
         if descriptor.message_type.GetOptions().map_entry:
-            if descriptor.message_type.fields_by_name["value"].message_type is not None:
+            inside = descriptor.message_type.fields_by_name["value"]
+            if inside.message_type is not None:
                 for key in list(held):
-                    self._walk(held[key], visit)
-        elif descriptor.is_repeated:
-            for inner in held:
-                self._walk(inner, visit)
+                    self._walk_message(field._replace(native=inside), held[key], visit)
+                return
+            field = field._replace(kind=_proto_kind(inside), native=inside)
+            for key in list(held):
+                made = visit(field, held[key])
+                if made is not held[key]:
+                    held[key] = made
         else:
-            self._walk(held, visit)
+            for inner in held if descriptor.is_repeated else (held,):
+                self._walk_message(field, inner, visit)
+
+    def _walk_message(self, field: Field, held: Any, visit: Visit) -> None:
+        """Messages of Google and Confluent that stand for one value are looked at as that value."""
+        name = held.DESCRIPTOR.full_name
+        if name in LEAVES:
+            made = visit(field._replace(kind=LEAVES[name]), held)
+            if made is not held:
+                held.CopyFrom(expressions.protobuf_leaf(made, field.native))
+        elif name in WRAPPERS:
+            inside = held.DESCRIPTOR.fields_by_name["value"]
+            made = visit(field._replace(kind=_proto_kind(inside), native=inside), held.value)
+            if made is not held.value:
+                held.value = made
+        elif name == ANY:
+            self._walk_any(field, held, visit)
+        else:
+            visit(
+                field._replace(kind="RECORD" if held.DESCRIPTOR.file.name not in OPAQUE else "MESSAGE"), held
+            )
+            if held.DESCRIPTOR.file.name not in OPAQUE:
+                self._walk(held, visit)
+
+    def _walk_any(self, field: Field, held: Any, visit: Visit) -> None:
+        """Raises BadExpression for a message that the schema does not know: nobody can tell what is in it."""
+        from google.protobuf import message_factory
+
+        try:
+            found = held.DESCRIPTOR.file.pool.FindMessageTypeByName(held.TypeName())
+        except KeyError:
+            raise expressions.BadExpression(
+                f"{field.full_name} holds a {held.TypeName() or 'message without a type'}, which the schema does not "
+                "know, and rules for fields cannot look into"
+            ) from None
+        inner = message_factory.GetMessageClass(found)()
+        held.Unpack(inner)
+        visit(field._replace(kind="RECORD"), inner)
+        self._walk_message(field._replace(tags=frozenset()), inner, visit)
+        held.Pack(inner, held.type_url.rpartition("/")[0] or "type.googleapis.com")
 
 
 PROTO_KINDS: Final = {
@@ -346,22 +284,19 @@ PROTO_KINDS: Final = {
     14: "ENUM",
 }
 """By the numbers that descriptor.proto gives the types of fields."""
-TAG_LIST: Final = re.compile(r"\btags\s*:\s*(\[[^\]]*\]|\"[^\"]*\"|'[^']*')")
-QUOTED: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'")
+LEAVES: Final = {"google.protobuf.Timestamp": "LONG", "confluent.type.Decimal": "BYTES"}
+"""Messages that CEL knows as one value."""
+WRAPPERS: Final = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64")
+)
+ANY: Final = "google.protobuf.Any"
+OPAQUE: Final = frozenset(
+    {f"google/protobuf/{name}.proto" for name in ("struct", "duration", "field_mask", "empty", "timestamp")}
+    | {"confluent/type/variant.proto"}
+)
+"""Files whose messages are not looked into."""
 
 
 def _proto_kind(descriptor: Any) -> str:
     return PROTO_KINDS.get(descriptor.type, "RECORD")
-
-
-def _proto_tags(options: Any) -> frozenset[str]:
-    """Of `(confluent.field_meta) = {tags: [...]}` or `(confluent.field_meta).tags = "..."`."""
-    found: set[str] = set()
-    for option in options.uninterpreted_option:
-        names = [part.name_part.lstrip(".") for part in option.name]
-        if names == ["confluent.field_meta"]:
-            for listed in TAG_LIST.findall(option.aggregate_value):
-                found.update(first or second for first, second in QUOTED.findall(listed))
-        elif names == ["confluent.field_meta", "tags"]:
-            found.add(option.string_value.decode())
-    return frozenset(found)

@@ -79,6 +79,7 @@ class Registry:
     def __init__(self, options: RegistryOptions) -> None:
         self.options = options
         self.store = Store(options.client, options.store)
+        self.store.begun_again = self._read_again
         self.library = Library(self.store.state)
         self.writer: str | None = None
         self.writing = False
@@ -154,6 +155,11 @@ class Registry:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _read_again(self) -> None:
+        """Nothing is decided before everything that is in the topic now has been read."""
+        self.writing = False
+        self._decided(Outcome(self.writer, self._elected_own))
+
     async def _announce(self) -> None:
         said = ""
         while self._elected_own and not self.writing:
@@ -194,8 +200,9 @@ class Registry:
         while True:
             if self.writing:
                 async with self._lock:
-                    if self.writing:
-                        return await self._write(decide, size)
+                    decision = await self._decide(decide, size) if self.writing else None
+                    if decision is not None and self.writing:  # not if the topic began elsewhere meanwhile
+                        return await self._write(decision)
             elif handed.forwarded:
                 await self._await_writer(min(deadline, time.monotonic() + 2), handed)
             elif self.writer is not None and not self._elected_own:
@@ -219,8 +226,7 @@ class Registry:
         if time.monotonic() >= deadline and not self.writing:
             raise RegistryError(Code.NO_LEADER, "No instance can write right now; try again in some seconds")
 
-    async def _write(self, decide: Callable[[], Decision], size: int) -> Any:
-        decision = await self._decide(decide, size)
+    async def _write(self, decision: Decision) -> Any:
         if not decision.entries:
             return decision.reply
         rows = [
@@ -233,18 +239,17 @@ class Registry:
             raise _too_large(total, limit)
         try:
             offset = await asyncio.shield(self._on_writer(lambda: self._appender.append(rows)))
+            if not self.store.take_own(decision.entries, offset):
+                await self.store.wait_for(offset + len(rows))
         except TooLarge:
             raise _too_large(total, limit) from None
         except (Fenced, ClientError) as error:
             # Whether the records are in the log is not known: nothing is decided before all of it has been read.
-            self.writing = False
-            self._decided(Outcome(self.writer, self._elected_own))
+            self._read_again()
             raise RegistryError(
                 Code.STORE_FAILED,
                 f"Register operation failed: {error}; what became of it is not known, ask again",
             ) from error
-        if not self.store.take_own(decision.entries, offset):
-            await self.store.wait_for(offset + len(rows))
         return decision.reply
 
     async def _decide(self, decide: Callable[[], Decision], size: int) -> Decision:

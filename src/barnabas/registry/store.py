@@ -10,8 +10,9 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
@@ -20,7 +21,7 @@ from barnabas.client.fetching import OffsetOutOfRange
 from barnabas.client.options import ClientOptions
 from barnabas.records.batch import Record, batches, build_batch, records_of
 from barnabas.registry.records import BadRecord, Entry, decode
-from barnabas.registry.state import State
+from barnabas.registry.state import Context, State
 from barnabas.wire.errors import ErrorCode
 
 log = logging.getLogger("barnabas.registry")
@@ -77,7 +78,9 @@ class Store:
         self.cluster_id = ""
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._held = 0
-        self._kept: list[tuple[list[Found], int, threading.Event]] = []
+        self.begun_again: Callable[[], None] = lambda: None
+        """Called on the event loop when all of the topic is read again: until that is done, the state is of a part of it."""
+        self._kept: list[Callable[[], None]] = []
         self._nothing_kept = asyncio.Event()
         self._stopping = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -98,7 +101,7 @@ class Store:
             await asyncio.to_thread(self._thread.join, 10)
 
     async def wait_for(self, offset: int) -> None:
-        """Returns once everything before `offset` has been replayed."""
+        """Returns once everything before `offset` has been replayed. Raises ClientError when the topic begins elsewhere."""
         if self.state.next_offset >= offset:
             return
         reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -119,9 +122,8 @@ class Store:
         self._held -= 1
         if not self._held:
             kept, self._kept = self._kept, []
-            for found, next_offset, taken in kept:
-                self._take(found, next_offset)
-                taken.set()
+            for work in kept:
+                work()
             self._nothing_kept.set()
 
     def take_own(self, entries: Sequence[Entry], base_offset: int) -> bool:
@@ -189,7 +191,7 @@ class Store:
                 # The topic was made anew, or records below its start were deleted: nothing that was read counts.
                 log.error("topic begins elsewhere: all of it is read again", extra={"reason": str(error)})
                 offset = max(error.log_start, 0)
-                self._call(self._begin_again, offset)
+                self._call(self._unless_held, partial(self._begin_again, offset))
             except ClientError as error:
                 self._note_trouble(str(error))
                 log.warning("topic cannot be read", extra={"reason": str(error)})
@@ -206,17 +208,21 @@ class Store:
         taken = threading.Event()
 
         def take() -> None:
-            if self._held:
-                self._kept.append((found, next_offset, taken))
-                self._nothing_kept.clear()
-                return
             self._take(found, next_offset)
             taken.set()
 
-        self._call(take)
+        self._call(self._unless_held, take)
         while not taken.wait(1.0):
             if self._stopping.is_set():
                 return
+
+    def _unless_held(self, work: Callable[[], None]) -> None:
+        """Changes the state now, or at the end of `hold`, in the order in which the changes came."""
+        if self._held:
+            self._kept.append(work)
+            self._nothing_kept.clear()
+        else:
+            work()
 
     def _call(self, work: object, *arguments: object) -> None:
         assert self._loop is not None
@@ -226,9 +232,19 @@ class Store:
             self._stopping.set()
 
     def _begin_again(self, offset: int) -> None:
+        """Ids that were given stay given: records elsewhere have them. Who waits for an offset of before waits no longer."""
         fresh = State()
         fresh.next_offset = offset
+        for name, id_max in self.state.ids_given().items():
+            fresh.contexts.setdefault(name, Context()).id_max = id_max
         self.state.__dict__.update(fresh.__dict__)
+        waiting, self._waiters = self._waiters, []
+        for _, reached in waiting:
+            if not reached.done():
+                reached.set_exception(
+                    ClientError(f"topic {self.options.topic} begins elsewhere, and is read again")
+                )
+        self.begun_again()
 
     def _note_trouble(self, reason: str | None) -> None:
         if self._loop is not None and (reason is None) != (self.trouble is None):

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 
+import pytest
+
+from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
+from barnabas.registry.records import noop_entry
 from barnabas.registry.store import Store, StoreOptions
 
 
@@ -31,5 +36,27 @@ def test_records_that_wait_come_before_the_next_hold() -> None:
         store.release()
         await store.hold()  # nothing waits: holds may overlap
         await asyncio.to_thread(reader.join)
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+
+
+def test_a_topic_that_begins_elsewhere_is_read_again_when_nobody_looks_at_the_state() -> None:
+    async def work() -> None:
+        store = Store(ClientOptions("127.0.0.1:1"), StoreOptions())
+        told: list[int] = []
+        store.begun_again = lambda: told.append(store.state.next_offset)
+        store.state.next_offset = 50
+        store.state.replay(noop_entry({".": 7}))
+        waiting = asyncio.create_task(store.wait_for(90))
+        await asyncio.sleep(0)
+        await store.hold()
+        store._unless_held(partial(store._begin_again, 3))
+        store._unless_held(partial(store._take, [], 4))
+        assert store.state.next_offset == 50
+        store.release()
+        assert (told, store.state.next_offset) == ([3], 4)
+        assert store.state.next_id(".") == 8  # records in other topics have the ids up to 7
+        with pytest.raises(ClientError, match="begins elsewhere"):
+            await waiting
 
     asyncio.run(asyncio.wait_for(work(), 60))

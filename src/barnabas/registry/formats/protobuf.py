@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from google.protobuf import descriptor_pb2 as pb
@@ -17,6 +17,13 @@ from google.protobuf.message import DecodeError
 
 from barnabas.registry.errors import InvalidSchema
 from barnabas.registry.formats.base import Dependency, Parsed, Problem
+from barnabas.registry.formats.proto_options import (
+    META,
+    META_FILE,
+    interpret,
+    tags_by_field,
+    uninterpret,
+)
 from barnabas.registry.formats.proto_parser import parse_proto
 from barnabas.registry.formats.proto_printer import UNINTERPRETED, print_proto
 
@@ -36,18 +43,17 @@ GOOGLE: Final = (
 )
 """Files below google/protobuf that every schema may import without a reference."""
 CONFLUENT: Final = {
-    "confluent/meta.proto": """
-        syntax = "proto3"; package confluent; import "google/protobuf/descriptor.proto";
-        message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
-        extend google.protobuf.FileOptions { Meta file_meta = 1088; }
-        extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
-        extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
-        extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
-        extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
-    """,
+    META_FILE: META,
     "confluent/type/decimal.proto": """
         syntax = "proto3"; package confluent.type;
         message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
+    """,
+    "confluent/type/variant.proto": """
+        syntax = "proto3"; package confluent.type;
+        message Variant { bytes metadata = 1; bytes value = 2; }
+    """,
+    "confluent/types/decimal.proto": """
+        syntax = "proto3"; package confluent.types; import public "confluent/type/decimal.proto";
     """,
 }
 
@@ -56,9 +62,10 @@ class ProtobufSchema:
     """A file that was read. held: as it was written. descriptor: with all names resolved."""
 
     def __init__(self, held: Any, dependencies: dict[str, Any]) -> None:
+        self.descriptor, self._imported = _resolved(held, dependencies)
+        uninterpret(held, self.descriptor.pool)
         self.held = held
         self.canonical = print_proto(held)
-        self.descriptor = _resolved(held, dependencies)
 
     def normalized(self) -> str:
         """Names in full, fields by number, imports and options by name."""
@@ -80,10 +87,33 @@ class ProtobufSchema:
         if style in ("", "default"):
             return self.canonical
         if style == "serialized":
-            return base64.b64encode(self.descriptor.serialized_pb).decode()
+            return base64.b64encode(self._with_options().SerializeToString()).decode()
         if style == "ignore_extensions":
             return print_proto(self.held, custom=False)
         raise InvalidSchema(f"format {style!r} is not one of Protobuf's: serialized, ignore_extensions")
+
+    def _with_options(self) -> Any:
+        """The descriptor with all names resolved and custom options as extensions, as protoc makes it."""
+        made = pb.FileDescriptorProto()
+        self.descriptor.CopyToProto(made)
+        _take_options(made, self.held)
+        interpret(made, self.descriptor.pool)
+        return made
+
+    def tags(self) -> dict[str, frozenset[str]]:
+        """Of fields of this file and of those that it imports, by their full names, Confluent's tags.
+
+        Raises InvalidSchema for an option that may hold some and cannot be understood."""
+        found: dict[str, frozenset[str]] = {}
+        for file in (self.held, *self._imported):
+            made = pb.FileDescriptorProto()
+            made.CopyFrom(file)
+            uninterpret(made, self.descriptor.pool)
+            for name in interpret(made, self.descriptor.pool):
+                if "field_meta" in name:
+                    raise InvalidSchema(f"the option ({name}) cannot be understood; it may hold tags")
+            found.update(tags_by_field(made))
+        return found
 
 
 def read_protobuf(text: str, dependencies: Sequence[Dependency] = ()) -> ProtobufSchema:
@@ -120,25 +150,44 @@ def _descriptor(text: str) -> Any | None:
         made = pb.FileDescriptorProto.FromString(base64.b64decode(stripped, validate=True))
     except (binascii.Error, ValueError, DecodeError):
         return None
-    return made if made.message_type or made.enum_type or made.dependency or made.service else None
+    is_file = made.message_type or made.enum_type or made.dependency or made.service or made.extension
+    return made if is_file else None
 
 
 def _unresolved(held: Any) -> Any:
-    """A descriptor that protoc made, with what only that knows taken out: it then equals what a text becomes."""
+    """A descriptor that protoc made, with what only that knows taken out: it then equals what a text becomes.
+
+    Raises InvalidSchema."""
     held.ClearField("source_code_info")
+    if held.syntax not in ("", "proto2", "proto3"):
+        raise InvalidSchema(f"syntax {held.syntax!r} is not known; proto2 and proto3 are")
+    if any(field.type == pb.FieldDescriptorProto.TYPE_GROUP for field in _fields(held)):
+        raise InvalidSchema("groups are not supported; use a message")
     if held.syntax == "proto2":
         held.ClearField("syntax")
     return held
 
 
-def _resolved(held: Any, dependencies: dict[str, Any]) -> Any:
+def _fields(held: Any) -> Iterator[Any]:
+    """All fields of a file or a message."""
+    yield from held.extension
+    if isinstance(held, pb.DescriptorProto):
+        yield from held.field
+    for message in held.message_type if isinstance(held, pb.FileDescriptorProto) else held.nested_type:
+        yield from _fields(message)
+
+
+def _resolved(held: Any, dependencies: dict[str, Any]) -> tuple[Any, list[Any]]:
+    """The file's descriptor, and the files that it imports as they were read."""
     pool = DescriptorPool()
-    added: set[str] = set()
+    added: dict[str, Any] = {}
     _add(pool, held, dependencies, added, ())
-    return pool.FindFileByName(held.name)
+    return pool.FindFileByName(held.name), [file for name, file in added.items() if name in dependencies]
 
 
-def _add(pool: Any, held: Any, dependencies: dict[str, Any], added: set[str], above: tuple[str, ...]) -> None:
+def _add(
+    pool: Any, held: Any, dependencies: dict[str, Any], added: dict[str, Any], above: tuple[str, ...]
+) -> None:
     for name in held.dependency:
         if name in added:
             continue
@@ -159,7 +208,7 @@ def _add(pool: Any, held: Any, dependencies: dict[str, Any], added: set[str], ab
     except (TypeError, KeyError, ValueError) as error:
         reason = str(error).rpartition("Error: ")[2].strip(" '\"") or "it cannot be resolved"
         raise InvalidSchema(f"the schema is not a valid .proto file: {reason}") from None
-    added.add(plain.name)
+    added[plain.name] = held
 
 
 RESOLVED: Final = ("type_name", "extendee", "input_type", "output_type")
@@ -173,6 +222,16 @@ def _take_names(held: Any, resolved: Any) -> None:
         elif field.message_type is not None and field.is_repeated and field.name != UNINTERPRETED:
             for child, other in zip(value, getattr(resolved, field.name), strict=False):
                 _take_names(child, other)
+
+
+def _take_options(resolved: Any, held: Any) -> None:
+    """Puts the uninterpreted options where they stood, on every level."""
+    if held.HasField("options"):
+        resolved.options.CopyFrom(held.options)
+    for field, value in held.ListFields():
+        if field.is_repeated and field.message_type and "options" in field.message_type.fields_by_name:
+            for child, other in zip(getattr(resolved, field.name), value, strict=True):
+                _take_options(child, other)
 
 
 def _known_file(name: str) -> Any | None:
