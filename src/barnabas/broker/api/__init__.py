@@ -1,1 +1,1 @@
-"""What a request meets: dispatch, quotas, conversion for old clients, and the handlers by area."""
+"""What a request passes through: dispatch, quotas, conversion for old clients, and the handlers by area."""

@@ -1,7 +1,7 @@
-"""Before a handler runs: what the table of APIs says about rights (wire/rights.py) is asked of the authorizer.
+"""Authorization before a handler runs: the rights that each API needs (wire/rights.py) are checked with the authorizer.
 
-Rows that are refused leave the request, the handler serves the others, and the refused ones join its answer with their
-error. A request that is refused as a whole never reaches its handler.
+Refused rows are removed from the request, the handler serves the rest, and the refused rows are added to its answer with
+their error. A request that is refused as a whole never reaches its handler.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ CODES: Final = {
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 CONFIG_TYPES: Final = {2: ResourceType.TOPIC, 32: ResourceType.GROUP}
-"""Resource types of the config APIs that are no part of the cluster."""
+"""Config resource types that are authorized as a resource of their own; all others belong to the cluster."""
 NAME_FIELDS: Final = ("name", "topic", "topic_name", "group_id", "transactional_id", "resource_name")
 NOTHING: Final = object()
 
 
 class Refused:
-    """The rows of one request that are refused."""
+    """The refused rows of one request."""
 
     def __init__(self, api: Api, version: int, need: Each) -> None:
         self._api, self._version, self._need = api, version, need
@@ -47,7 +47,7 @@ class Refused:
         return len(self._rows)
 
     def join(self, answer: Message) -> Message:
-        """The answer with the refused rows behind the others."""
+        """`answer` with the refused rows added at the end."""
         field = self._api.response.FIELDS[self._need.answers]
         rows = getattr(answer, self._need.answers)
         made = [self._answer(field.element, row, code) for row, code in self._rows]
@@ -104,14 +104,14 @@ def _text(code: ErrorCode) -> str:
 
 
 def refuse(code: ErrorCode) -> ApiError:
-    """The error of a request that is refused as a whole."""
+    """The error for a request that is refused as a whole."""
     return ApiError(code, _text(code))
 
 
 def check(api: Api, context: Context, request: Message) -> Refused | None:
-    """Take the rows that are refused out of the request. None when nothing is refused.
+    """Remove the refused rows from `request`; None when nothing is refused.
 
-    Raises ApiError for a request that is refused as a whole and whose answer has a place to say so.
+    Raises ApiError when the request is refused as a whole and its answer has an error code for that.
     """
     code = _whole(api, context, request)
     if code is not None and _exists(api.response, "error_code", context.version):
@@ -142,7 +142,7 @@ def check(api: Api, context: Context, request: Message) -> Refused | None:
 
 
 def nothing_left(api: Api, request: Message, version: int) -> bool:
-    """Whether every row that the request had was refused: an empty list often means all, and must not reach a handler."""
+    """Whether no row of the request is left. Handlers must not see such a request: an empty list often means "all"."""
     return not any(
         getattr(request, need.rows)
         for need in api.authorize
@@ -174,7 +174,7 @@ def _row_error(context: Context, need: Each, row: object) -> ErrorCode | None:
         kind = ResourceType[need.resource]
         name = row if isinstance(row, str) else name_of(context, row)
     if name is None:
-        return None  # an id that nobody has: the handler says so
+        return None  # no topic has this id: the handler answers that
     if need.or_cluster and context.allows(
         Operation[need.or_cluster], ResourceType.CLUSTER, CLUSTER_NAME, quietly=True
     ):
@@ -183,7 +183,7 @@ def _row_error(context: Context, need: Each, row: object) -> ErrorCode | None:
 
 
 def name_of(context: Context, row: object) -> str | None:
-    """What a row of a request is about; None for an id that nobody has."""
+    """The name of the resource that a row is about; None when it gives a topic id that no topic has."""
     topic_id = getattr(row, "topic_id", ZERO_UUID)
     if isinstance(topic_id, UUID) and topic_id != ZERO_UUID:
         return context.services.partitions.name_of(topic_id)

@@ -1,4 +1,4 @@
-"""The APIs and versions that a client learns of (ApiVersions), from the table in wire/apis.py."""
+"""The APIs and versions that ApiVersions announces to a client, from the table in wire/apis.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _range_of(api: Api) -> ApiVersion:
 
 
 class AnnouncedApis:
-    """What is announced to a client of some software."""
+    """Chooses what is announced, by the client's software."""
 
     def __init__(self, pushed_metrics: telemetry.Telemetry) -> None:
         self._telemetry = pushed_metrics
@@ -21,10 +21,10 @@ class AnnouncedApis:
         self._own = [_range_of(api) for api in OWN_APIS]
 
     def to(self, software: tuple[str, str] = ("", ""), *, own: bool = False) -> list[ApiVersion]:
-        """software: (name, version) of the client. own: with the APIs that only our own client should see."""
+        """The rows for one client. software: (name, version) of the client. own: include the APIs for our own client."""
         rows = self._all if self._telemetry.is_announced_to(software) else self._without_telemetry
         return rows + self._own if own else rows
 
     def of_key(self, key: int) -> list[ApiVersion]:
-        """The row of one API."""
+        """The row of one API, as a list; empty for an API that is not announced."""
         return [row for row in self._all if row.api_key == key]

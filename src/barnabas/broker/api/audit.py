@@ -1,8 +1,8 @@
-"""The audit log as a topic: what the authorizer denies, and what it allows if that is wanted, as records of JSON.
+"""The audit log as a topic: what the authorizer denies, and optionally what it allows, as JSON records.
 
-Nobody waits for it. Events queue up to a limit and are written a few times a second by one task; where the topic cannot
-be written they are tried again, and what finds no place in the queue is counted and reported in the topic itself. The
-records are appended by the broker itself and not by a request: writing the audit log is not audited.
+No request waits for it. Events are queued up to a limit, and one task writes them a few times a second. While the topic
+cannot be written, the task keeps trying; events that do not fit into the queue are counted, and the count is written to the
+topic. The broker appends these records itself, not through a request, so writing the audit log is not audited.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ log = logging.getLogger("barnabas.audit.topic")
 
 QUEUED_MAX: Final = 10_000
 BATCH_RECORDS_MAX: Final = 200
-"""A turn of the loop encodes and appends so many: some milliseconds."""
+"""Events encoded and appended in one turn of the loop: this takes a few milliseconds."""
 TEXT_MAX: Final = 256
-"""Clients choose names and ids: longer ones are cut, so that neither queue nor record grows with them."""
+"""Clients choose names and ids; longer ones are cut, to bound the memory of the queue and the size of records."""
 LINGER_S: Final = 0.1
 RETRY_S: Final = 1.0
 RETRY_S_MAX: Final = 30.0
@@ -53,7 +53,7 @@ class Event(NamedTuple):
 
 
 def check_name(config: BrokerConfig) -> None:
-    """Raises ConfigError where audit.topic names what no topic can be called."""
+    """Raises ConfigError when audit.topic is not a valid topic name."""
     name = config.get(broker_security.AUDIT_TOPIC)
     why = topic_names.refusal(name) if name else None
     if why is not None:
@@ -80,17 +80,17 @@ class AuditTopic:
         self._peers = peers
         self._queue: deque[Event] = deque()
         self._dropped = 0
-        """Events that found no place since the last record that said how many."""
+        """Events dropped since the last record that reported a count."""
         self._task: asyncio.Task[None] | None = None
         self._failure = ""
-        """Why the topic cannot be written, as far as the log says so already."""
+        """The last logged reason why the topic cannot be written."""
         self._turns = itertools.count()
         self._batch_records_max = BATCH_RECORDS_MAX
-        """Less where the topic takes small batches only."""
+        """Smaller when the topic takes only small batches."""
         self._is_closed = False
 
     def add(self, fields: Mapping[str, object]) -> None:
-        """Queue one event; it never waits and never fails."""
+        """Queue one event. Never waits and never fails."""
         if self._is_closed or len(self._queue) >= QUEUED_MAX:
             self._drop(1)
             return
@@ -101,7 +101,7 @@ class AuditTopic:
             self._task.add_done_callback(self._done)
 
     async def close(self) -> None:
-        """Write what is queued, unless that takes too long; later events are lost."""
+        """Write what is queued, for a limited time; later events are lost."""
         self._is_closed = True
         task = self._task
         if task is not None:
@@ -132,7 +132,7 @@ class AuditTopic:
             log.error("the audit topic met a bug", exc_info=task.exception())
 
     async def _run(self) -> None:
-        """Write until the queue is empty; the next event begins anew."""
+        """Write until the queue is empty; the next event starts a new task."""
         wait_s = RETRY_S
         await asyncio.sleep(LINGER_S)
         while self._queue:
@@ -171,7 +171,7 @@ class AuditTopic:
         self._failure = reason
 
     async def _write_some(self) -> None:
-        """Append the oldest events. Raises ApiError, PeerLost with nothing taken from the queue."""
+        """Append the oldest events. Raises ApiError or PeerLost, with the queue unchanged."""
         events = list(itertools.islice(self._queue, self._batch_records_max))
         dropped = self._dropped
         if dropped:
@@ -204,7 +204,7 @@ class AuditTopic:
 
 
 def _records(events: Sequence[Event], broker: int) -> list[Record]:
-    """One record for each event: its key is the principal, its value JSON, its timestamp when it was decided."""
+    """One record per event: the principal as key, JSON as value, the time of the decision as timestamp."""
     made = []
     for event in events:
         principal = event.fields.get("principal")

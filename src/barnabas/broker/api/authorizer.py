@@ -1,7 +1,7 @@
-"""Who may do what: asked by the dispatcher and by handlers; answers are kept by connection until rules change.
+"""Who may do what. Asked by the dispatcher and by handlers; results are cached per connection until access rules change.
 
-A connection whose rights were taken away is closed: so a long poll ends, and sessions and short ways that were allowed
-once do not live on. Its client connects again and reads why.
+A connection that has lost rights it used is closed: this ends its long polls, and drops sessions and produce lanes that were
+allowed earlier. Its client reconnects and receives the reason as an error.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Authorizer:
         self._connections = connections
         self._index = AclIndex()
         self.topic: AuditTopic | None = None
-        """Where denials and grants go beside the log."""
+        """Where denials and grants are written in addition to the log."""
 
     def set_rules(self, changed: Iterable[tuple[Resource, frozenset[Rule]]]) -> None:
-        """Take over the rules of resources; connections forget what these had to do with, or are closed."""
+        """Replace the rules of resources. Connections drop the results that these affect, or close if they lost rights."""
         resources = []
         for resource, rules in changed:
             self._index.set(resource, rules)
@@ -56,7 +56,7 @@ class Authorizer:
             self._review(connection, resources)
 
     def _review(self, connection: Connection, changed: list[Resource]) -> None:
-        connection.kept = None  # its short ways: they were learned from requests that were allowed
+        connection.kept = None  # its produce lanes, which were learned from allowed requests
         rights: dict[Key, bool] = connection.rights
         stale = [key for key in rights if any(applies_to(resource, key[1], key[2]) for resource in changed)]
         lost = None
@@ -76,7 +76,7 @@ class Authorizer:
         *,
         quietly: bool = False,
     ) -> bool:
-        """Whether the peer of a connection may do this. quietly: a denial only leaves out a row."""
+        """Whether the peer of a connection may do this. quietly: a denial is not logged: it only leaves out a row."""
         key = (operation, kind, name)
         rights: dict[Key, bool] = connection.rights
         found = rights.get(key)
@@ -97,14 +97,14 @@ class Authorizer:
         )
 
     def allows_some(self, connection: Connection, operation: Operation, kind: ResourceType) -> bool:
-        """Whether there may be a resource of this type that the peer may do this with."""
+        """Whether the peer may do this with at least one resource of this type."""
         principal = connection.principal
         return principal in self._super_users or self._index.allows_any(
             principal, connection.plain_host, operation, kind, if_none_found=self._if_none_found
         )
 
     def operations(self, connection: Connection, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """What the peer may do with a resource, as the bits of the protocol's `authorized operations`."""
+        """What the peer may do with a resource, as the bits of the protocol's `authorized operations` fields."""
         return sum(
             1 << operation
             for operation in SUPPORTED[kind]
@@ -138,7 +138,7 @@ class Authorizer:
             topic.add({"decision": "allowed" if allowed else "denied", **fields})
 
     def _rule(self, connection: Connection, operation: Operation, kind: ResourceType, name: str) -> str:
-        """What decided, in the words of Kafka's audit log."""
+        """What led to the decision, in the words of Kafka's audit log."""
         principal = connection.principal
         if principal in self._super_users:
             return "SuperUser"

@@ -1,4 +1,4 @@
-"""What a handler is given besides the request."""
+"""What a handler receives besides the request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class Context:
-    """One request's surroundings: the client, its connection and the version it speaks."""
+    """The context of one request: the client, its connection and the version it speaks."""
 
     __slots__ = (
         "begun_s", "client_id", "connection", "correlation_id", "services", "throttle_ms", "version",
@@ -35,9 +35,9 @@ class Context:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.begun_s = 0.0
-        """Since when the broker's thread works on it; 0 while it does not, and where nobody counts."""
+        """When the broker's thread began to work on the request, in s; 0 while it does not, and when time is not counted."""
         self.throttle_ms = 0
-        """How long the connection is left unread after the answer."""
+        """For how long the connection is not read after the answer."""
 
     @property
     def client_host(self) -> str:
@@ -46,22 +46,22 @@ class Context:
 
     @property
     def principal(self) -> str:
-        """Who asks, as quotas and access rules name them: "User:alice"."""
+        """The peer as quotas and access rules name it: "User:alice"."""
         return self.connection.principal
 
     def allows(self, operation: Operation, kind: ResourceType, name: str, *, quietly: bool = False) -> bool:
-        """Whether the peer may do this; always where there is no authorizer. quietly: a denial is nobody's mistake."""
+        """Whether the peer may do this; always true without an authorizer. quietly: a denial is not logged."""
         authorizer = self.services.authorizer
         return authorizer is None or authorizer.allows(
             self.connection, operation, kind, name, quietly=quietly
         )
 
     def allows_cluster(self, operation: Operation, *, quietly: bool = False) -> bool:
-        """The same for the cluster as a whole."""
+        """As `allows`, for the cluster as a whole."""
         return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME, quietly=quietly)
 
     def sees_topic(self, name: str) -> bool:
-        """Whether the peer may know of a topic."""
+        """Whether the peer may know that a topic exists."""
         return self.allows(Operation.DESCRIBE, ResourceType.TOPIC, name, quietly=True)
 
     def operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
@@ -72,7 +72,7 @@ class Context:
         return authorizer.operations(self.connection, kind, name)
 
     async def answer_of(self, waiter: ParkedFetch[R]) -> R:
-        """What a parked fetch finds. It is given up when its connection closes meanwhile."""
+        """The result of a parked fetch, which is cancelled when its connection closes."""
         self.connection.call_when_closed(waiter, waiter.give_up)
         try:
             return await waiter.future

@@ -1,11 +1,10 @@
 """Conversion between record formats for clients older than 0.11: off the loop, in bounded memory, counted.
 
-The log holds format 2 only. What an old producer sends is converted before it is appended; what an old consumer
-fetches is converted after it is read (records/message_set_convert.py does the work). New clients never come
-here.
+The log holds only format 2. Records of old producers are converted before they are appended; records for old consumers
+are converted after they are read (records/message_set_convert.py does the work). Newer clients never need this.
 
-One thread converts, so that however many old clients there are, one conversion's memory is in use and the
-loop goes on between its bytecodes. Small pieces are done in place: the way to the thread costs more.
+One thread converts, so that only one conversion's memory is in use at a time, and the loop keeps running beside it. Small
+pieces are converted directly on the loop, because handing them to the thread costs more than the conversion.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ if TYPE_CHECKING:
 
 INLINE_BYTES_MAX: Final = 4096
 UNFOLDED_BYTES_MAX: Final = 1 << 27
-"""What one request's message set, or one stored batch, may unfold to."""
+"""The size up to which one request's message set, or one stored batch, may be decompressed."""
 CLIENTS_MAX: Final = 1000
-"""Client ids that are counted apart; anybody can make up more, so the rest are counted together."""
+"""How many client ids are counted separately. Clients can invent any number of ids; the rest are counted together."""
 
 T = TypeVar("T")
 
 
 class Converting(NamedTuple):
-    """Who causes conversions, and which way: `up` for producers, `down` for consumers."""
+    """Whose records are converted, and in which direction: `up` for producers, `down` for consumers."""
 
     client_id: str
     software: str
@@ -62,11 +61,11 @@ class Count:
     requests: int = 0
     records: int = 0
     bytes: int = 0
-    """Of the converted data."""
+    """Size of the converted data."""
 
 
 class Conversions:
-    """Runs conversions and counts them by client. One for each broker; all calls come from its loop."""
+    """Runs conversions and counts them per client. One per broker; all calls come from the broker's loop."""
 
     def __init__(self) -> None:
         self.counts: dict[Converting, Count] = {}
@@ -81,7 +80,7 @@ class Conversions:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def count(self, who: Converting, records: int, size_bytes: int) -> None:
-        """One more conversion for a client."""
+        """Count one more conversion for a client."""
         if who not in self.counts and len(self.counts) >= CLIENTS_MAX:
             who = Converting(REST, "", who.direction)
         count = self.counts.setdefault(who, Count())
@@ -90,13 +89,13 @@ class Conversions:
         count.bytes += size_bytes
 
     def close(self) -> None:
-        """End the threads that convert."""
+        """End the conversion thread."""
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def batches_of(message_set: bytes, max_batch_bytes: int) -> tuple[list[bytes], int]:
-    """A producer's message set as record batches, and how many records they hold. Raises ApiError."""
+    """A producer's message set as record batches, and the number of records in them. Raises ApiError."""
     try:
         return convert_up(message_set, max_batch_bytes=max_batch_bytes, limit_bytes=UNFOLDED_BYTES_MAX)
     except InvalidTimestamp as error:
@@ -130,5 +129,5 @@ def message_set_of(stored: FileSlice | bytes, magic: int, from_offset: int, max_
 
 
 def known_to_old_clients(code: int) -> int:
-    """The error as clients get it from Kafka that were made before error 56: they look for the leader again."""
+    """The code that Kafka gives to clients that do not know error 56: one that makes them look for the leader again."""
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code == ErrorCode.KAFKA_STORAGE_ERROR else code

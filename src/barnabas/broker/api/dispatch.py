@@ -1,8 +1,7 @@
 """From a frame to its handler, and from the handler's answer back to the connection.
 
-What is wrong with a frame decides how it ends (Kafka's rules): an unknown API, a version that is not
-served or a body that cannot be read closes the connection with a log line that names the peer; only
-ApiVersions answers a version it does not know, because clients probe with it.
+A faulty frame is treated by Kafka's rules: an unknown API, an unsupported version or a body that cannot be read closes the
+connection, with a log line that names the peer. Only ApiVersions answers an unsupported version: clients probe with it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ API_VERSIONS_KEY: Final = 18
 PRODUCE_KEY: Final = 0
 
 Answer = Message | Encoded | None
-"""None: the request wants no response (Produce with acks=0)."""
+"""None: the client wants no response (Produce with acks=0)."""
 Handler = Callable[[Context, Any], Answer | Awaitable[Answer]]
 
 
@@ -53,13 +52,13 @@ class Dispatcher:
         self._handlers: dict[tuple[int, int], Handler] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self.quotas: Quotas | None = None
-        """None where no quota is set, so that nothing is counted."""
+        """None while no quota is set, so that nothing needs to be counted."""
         self.short_way = True
-        """Whether produce requests may take their short way, which counts and logs nothing (produce_lane)."""
+        """Whether produce requests may take the fast path (produce_lane), which counts and logs nothing."""
         self._logs_requests = False
 
     def enforce(self, quotas: Quotas) -> None:
-        """Obey quotas and log levels that were set or removed just now."""
+        """Apply quotas and log levels that have just been set or removed."""
         self.quotas = quotas if quotas.in_use else None
         self._logs_requests = REQUESTS.isEnabledFor(logging.DEBUG)
         self.short_way = not quotas.of_produce_in_use and not self._logs_requests
@@ -104,7 +103,7 @@ class Dispatcher:
             self._run_counted(self.quotas, api, context, request, len(frame))
 
     def _learn_allowed(self, context: Context, frame: memoryview, request: ProduceRequest) -> None:
-        """A short way for a producer that may write; it is forgotten when rules change (Authorizer)."""
+        """Learn a produce lane for a producer that may write; the authorizer drops it when access rules change."""
         if request.transactional_id is not None and not context.allows(
             Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id, quietly=True
         ):
@@ -127,7 +126,7 @@ class Dispatcher:
     def _run_counted(
         self, quotas: Quotas, api: Api, context: Context, request: Message, size_bytes: int
     ) -> None:
-        """As `_run`, where quotas are set. Time spent in a handler that waits is not counted against it."""
+        """Like `_run`, while quotas are set. Time that a handler spends waiting is not charged."""
         if api.key == PRODUCE_KEY:
             quotas.charge_produce(context, size_bytes)
         context.begun_s = time.perf_counter()
@@ -136,7 +135,7 @@ class Dispatcher:
         finally:
             quotas.charge_time(context, time.perf_counter() - context.begun_s)
             context.begun_s = 0.0
-            # Whoever waits for an answer is muted when it has it (`_finish_later`).
+            # A request that waits for its answer is muted when the answer is there (`_finish_later`).
             if context.throttle_ms and not context.connection.closed and not context.connection.is_waiting:
                 self._mute(context)
 
@@ -193,7 +192,7 @@ class Dispatcher:
         future.add_done_callback(lambda done: self._finish_later(api, context, request, done))
 
     def _run_allowed(self, api: Api, context: Context, request: Message) -> Answer | Awaitable[Answer]:
-        """The handler's answer to what is allowed of a request. Raises ApiError where nothing of it is."""
+        """The handler's answer to the allowed part of a request. Raises ApiError when the whole request is refused."""
         refused = access.check(api, context, request)
         if refused is None:
             return self._handler(api, context.version)(context, request)
@@ -206,7 +205,7 @@ class Dispatcher:
         if isinstance(answer, Message):
             return refused.join(answer)
         if answer is None:
-            # A producer that wants no answer notices only that its connection closes.
+            # A producer that wants no answer can notice the refusal only by the closed connection.
             context.connection.close("a produce request with acks=0 was refused")
             return None
         assert not isinstance(answer, Encoded), "no API with rows of its own answers with bytes"
@@ -215,7 +214,7 @@ class Dispatcher:
     def _finish_later(
         self, api: Api, context: Context, request: Message, future: asyncio.Future[Answer]
     ) -> None:
-        """Called by the loop when a handler that had to wait is done."""
+        """Called by the loop when a handler that had to wait has finished."""
         self._tasks.discard(future)
         if context.connection.closed or future.cancelled():
             return
@@ -235,7 +234,7 @@ class Dispatcher:
             self._answer(api, context, answer)
 
     def _failed(self, api: Api, context: Context, request: Message, error: BaseException) -> Answer:
-        """The answer to a request whose handler raised; None when the connection had to be closed."""
+        """The answer to a request whose handler raised; None when the connection had to be closed instead."""
         if isinstance(error, ApiError):
             code, text = error.code, error.message
         else:
@@ -260,7 +259,7 @@ class Dispatcher:
     def _answer(self, api: Api, context: Context, answer: Message | Encoded) -> None:
         if self.quotas is not None and isinstance(answer, Message):
             self.quotas.charge_answer(context, answer)
-            if context.begun_s:  # now, so that the answer can carry it; what is left to do counts afterwards
+            if context.begun_s:  # charged now, so that the answer can carry the throttle time; the rest is charged later
                 now_s = time.perf_counter()
                 self.quotas.charge_time(context, now_s - context.begun_s)
                 context.begun_s = now_s
@@ -279,7 +278,7 @@ class Dispatcher:
         context.connection.respond(parts)
 
     async def close(self) -> None:
-        """Cancel what is still being worked on; its clients see their connections close."""
+        """Cancel requests in progress; their clients see the connections close."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -293,7 +292,7 @@ async def _joined(answer: Awaitable[Answer], refused: access.Refused) -> Answer:
 def _encoded(answer: Message | Encoded, context: Context) -> list[Any]:
     """The answer's frame. Raises WireError.
 
-    An error's text that repeats a name of the greatest length does not fit a string of the protocol: it is cut.
+    Error texts are shortened when one is too long for a protocol string, as when it repeats a name of the maximum length.
     """
     try:
         return encode_response(answer, context.version, context.correlation_id)
@@ -315,7 +314,7 @@ def _shorten_texts(part: Struct) -> None:
 
 
 def _lanes_of(connection: Connection) -> ProduceLanes:
-    """The short ways that this connection has learned."""
+    """The produce lanes that this connection has learned."""
     if connection.kept is None:
         connection.kept = ProduceLanes()
     lanes: ProduceLanes = connection.kept

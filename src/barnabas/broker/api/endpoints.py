@@ -1,9 +1,9 @@
-"""The addresses of brokers as clients should use them.
+"""The broker addresses that clients receive.
 
-What is advertised goes before everything else. Without it a broker that stands alone tells each client the address that the
-client has connected to, which is right behind port forwarding, in containers and on laptops. Brokers of one cluster
-must agree on each other's addresses: a client that hears `localhost` of one and `127.0.0.1` of another takes that for a
-broker that has moved, drops its connection and sends again what was under way on it.
+Advertised addresses take precedence. Without one, a broker that stands alone gives each client the address that the client
+connected to, which is right behind port forwarding, in containers and on laptops. Brokers of one cluster must give the same
+addresses for each other: a client that receives `localhost` from one broker and `127.0.0.1` from another believes that a
+broker has moved, drops its connection and resends the requests in flight.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 ZOOKEEPER_PORT: Final = 2181
 ALL_ADDRESSES: Final = frozenset(("", "0.0.0.0", "::"))
-"""Hosts of a listener that takes connections on every address of its machine."""
+"""Hosts that make a listener accept connections on every address of its machine."""
 
 
 class Endpoint(NamedTuple):
-    """A broker's address for one connection."""
+    """A broker's address, as given to one connection."""
 
     node_id: int
     host: str
@@ -38,12 +38,12 @@ class Endpoint(NamedTuple):
 
 
 class Endpoints:
-    """Which address of a broker a peer receives."""
+    """Chooses the broker addresses that a peer receives."""
 
     def __init__(
         self, config: BrokerConfig, node_id: int, brokers: Callable[[], Mapping[int, Broker]]
     ) -> None:
-        """brokers: those that are alive, by id."""
+        """brokers: returns the live brokers, by id."""
         self._config = config
         self._brokers = brokers
         self._node_id = node_id
@@ -53,10 +53,10 @@ class Endpoints:
             listener.name for listener in config.listeners if listener.host in ALL_ADDRESSES
         }
         self._announced: dict[str, RegisteredEndpoint] = {}
-        """By listener: what this broker has registered, also while its session is lost and the cluster lacks it."""
+        """By listener: what this broker last registered. Still used while its session is lost."""
         self._others: dict[str, set[str]] = {listener.name: set() for listener in config.listeners}
-        """By listener: hosts of other brokers that were ever seen. They stay in mind when those die, so that what clients
-        are told does not change with it."""
+        """By listener: hosts of all other brokers ever seen. Dead brokers stay in the set, so that the addresses given to
+        clients do not change when a broker dies."""
 
     def own(self, connection: Connection) -> Endpoint:
         """This broker's address for one peer."""
@@ -69,7 +69,7 @@ class Endpoints:
         return Endpoint(self._node_id, announced.host, announced.port, self._rack)
 
     def of(self, broker_id: int, connection: Connection) -> Endpoint | None:
-        """A broker's address for one peer, on the listener that it uses here; None for one that is not alive."""
+        """A broker's address for one peer, on the listener that the peer uses here; None for a broker that is not alive."""
         return self._of(broker_id, connection, self._tells_address_used(connection.listener))
 
     def _of(self, broker_id: int, connection: Connection, tells_address_used: bool) -> Endpoint | None:
@@ -83,7 +83,7 @@ class Endpoints:
         return Endpoint(broker_id, host, found.port, broker.rack)
 
     def _tells_address_used(self, listener: str) -> bool:
-        """Whether a peer is told the host that it has connected to, for every broker of the cluster."""
+        """Whether peers receive, for every broker of the cluster, the host that they connected to."""
         others = self._others.setdefault(listener, set())
         for broker_id, broker in self._brokers().items():
             endpoint = broker.endpoint(listener)
@@ -93,7 +93,7 @@ class Endpoints:
             return False
         if not others:
             return True
-        # All on one machine, on all of its addresses: each of them leads to each broker.
+        # All brokers run on one machine and listen on all of its addresses, so any of these reaches every broker.
         own = self._announced.get(listener)
         return own is not None and listener in self._on_all_addresses and others == {own.host}
 
@@ -104,7 +104,7 @@ class Endpoints:
         return [endpoint for broker in ids if (endpoint := self._of(broker, connection, used)) is not None]
 
     def between_brokers(self, broker_id: int) -> tuple[str, int] | None:
-        """Where another broker listens for brokers; None for one that is not alive."""
+        """The (host, port) on which another broker accepts brokers; None when it is not alive."""
         broker = self._brokers().get(broker_id)
         if broker is None:
             return None
@@ -116,7 +116,7 @@ class Endpoints:
         return None
 
     def to_register(self, ports: Mapping[str, int], towards: AddressTowards) -> list[RegisteredEndpoint]:
-        """What this broker announces to the cluster. ports: of its listeners; towards: see runtime.machine."""
+        """The endpoints that this broker registers. ports: by listener name; towards: see runtime.machine."""
         for listener in self._config.listeners:
             told = self._advertised.get(listener.name)
             if told is None:
@@ -131,10 +131,10 @@ class Endpoints:
 
 
 def host_of_this_machine(config: BrokerConfig, towards: AddressTowards, *, v6: bool = False) -> str:
-    """What other brokers and clients call this machine where no option says it: the address from which it reaches
-    ZooKeeper, which the other brokers reach as well. localhost where everything is on one machine.
+    """The host by which other brokers and clients reach this machine when no option sets one: the address from which this
+    machine reaches ZooKeeper, since the other brokers reach ZooKeeper as well; localhost when everything is on one machine.
 
-    v6: whether an address of IPv6 will do.
+    v6: whether an IPv6 address is acceptable.
     """
     servers = (config.get(broker_zookeeper.ZOOKEEPER_CONNECT) or "").partition("/")[0]
     for server in servers.split(",") if servers else ():

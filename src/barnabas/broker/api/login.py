@@ -1,8 +1,8 @@
-"""Logging in on a SASL listener: which requests are let through, tokens with and without a request around them.
+"""Logging in on a SASL listener: which requests are let through, and tokens with and without a request around them.
 
-Frames of a SASL listener come to its `LoginGate` until their connection has logged in; then the connection's frames
-go straight to the dispatcher, so that a login costs later requests nothing. A session that has to be renewed
-(KIP-368) comes back to the gate when its time is over.
+Frames of a SASL listener go to its `LoginGate` until the connection has logged in; then they go straight to the
+dispatcher, so that later requests pay nothing for the login. When a session has to be renewed (KIP-368), its frames
+go to the gate again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BEFORE_LOGIN: Final = frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE
 SIZE: Final = struct.Struct(">i")
 USER_PREFIX: Final = "User:"
 TICKET: Final = 0x60
-"""How every first token of GSSAPI begins (RFC 2743), and no request: there is no API of 0x6000."""
+"""The first bytes of every initial GSSAPI token (RFC 2743). No request begins this way: there is no API 0x6000."""
 
 
 class LoginGate:
@@ -48,13 +48,13 @@ class LoginGate:
         self.clock = clock
 
     def welcome(self, connection: Connection) -> None:
-        """Called before the first frame of a connection is read: until the login only small ones are."""
+        """Called before the first frame of a connection is read. Until the login, only small frames are accepted."""
         connection.sasl = Login(self, connection)
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
         """See FrameHandler."""
         login: Login = connection.sasl
-        if login.is_open:  # the rest of what was read together with the login
+        if login.is_open:  # frames that were read together with the end of the login
             self.dispatcher().on_frame(connection, frame)
         elif login.has_failed:
             return
@@ -80,7 +80,7 @@ class LoginGate:
 
 
 class Login:
-    """How far one connection has come. Made by the gate; the handlers of SaslHandshake and SaslAuthenticate use it."""
+    """The login state of one connection. Made by the gate; the handlers of SaslHandshake and SaslAuthenticate use it."""
 
     __slots__ = (
         "_connection", "_exchange", "_expiry", "_frame_bytes_after", "_gate", "_mechanism", "by_token", "frame_bytes_max",
@@ -98,18 +98,18 @@ class Login:
             gate.listener.frame_bytes_max, connection.frame_bytes_max
         )
         self.user: str | None = None
-        """Who has logged in; kept while the login is renewed."""
+        """The user that has logged in; kept while the login is renewed."""
         self.by_token = False
-        """Whether the login is that of a delegation token."""
+        """Whether the user logged in with a delegation token."""
         self.is_open = False
-        """Whether requests go to the dispatcher."""
+        """Whether requests go straight to the dispatcher."""
         self.has_failed = False
         self.takes_raw_tokens = False
 
     # --- the handshake ---------------------------------------------------------------------------------
 
     def handshake(self, mechanism: str, version: int) -> tuple[ErrorCode, list[str]]:
-        """Choose a mechanism: (error, the mechanisms that there are)."""
+        """Choose a mechanism; returns (error, the available mechanisms)."""
         try:
             offered = list(self._gate.listener.mechanisms)
             if self.user is not None and (version == 0 or mechanism != self._mechanism):
@@ -128,7 +128,7 @@ class Login:
         return ErrorCode.NONE, offered
 
     def begins_raw(self, frame: memoryview) -> bool:
-        """Whether a client of 0.9, which knows of no handshake, begins with the token of a Kerberos ticket."""
+        """Whether a 0.9 client, which knows no handshake, begins with a Kerberos token."""
         if self._exchange is not None or self.user is not None or not frame or frame[0] != TICKET:
             return False
         try:
@@ -141,7 +141,7 @@ class Login:
     # --- tokens ----------------------------------------------------------------------------------------
 
     async def authenticate(self, token: bytes) -> tuple[ErrorCode, str | None, bytes, int]:
-        """One token: (error, its text, the answering token, lifetime of the session in ms or 0)."""
+        """Take one token; returns (error, its text, the token to answer with, the session's lifetime in ms or 0)."""
         if self._exchange is None:
             self._end("SaslAuthenticate came without a SaslHandshake before it")
             text = "SaslAuthenticate request received without a SaslHandshake request before it"
@@ -163,10 +163,10 @@ class Login:
         return outcome
 
     def take_raw(self, token: bytes) -> None:
-        """A token without a request around it: clients of handshake version 0."""
+        """Take a token without a request around it, as sent after version 0 of the handshake."""
         self._connection.wait()
         task = asyncio.ensure_future(self._taken_raw(token))
-        # Held by the connection, since the loop holds tasks weakly.
+        # The connection holds the task, since the loop holds tasks only weakly.
         self._connection.call_when_closed(self, partial(_cancel, task))
         task.add_done_callback(self._raw_done)
 
@@ -200,9 +200,9 @@ class Login:
     # --- the end of a login ----------------------------------------------------------------------------
 
     def _take(self, outcome: Outcome) -> int:
-        """Somebody has logged in, or has renewed the login; the session's lifetime in ms, 0 for no end.
+        """Accept a login or its renewal; returns the session's lifetime in ms, 0 for unlimited.
 
-        Raises SaslError for another user than before, and for credentials that have ended already.
+        Raises SaslError when the user differs from the previous login, and for credentials that have already expired.
         """
         assert outcome.user is not None
         if self.user is not None and outcome.user != self.user:
@@ -233,12 +233,12 @@ class Login:
         return max(lifetime_ms, 0)
 
     def _expire(self) -> None:
-        """From now on only a renewal is listened to."""
+        """From now on only a renewal is accepted."""
         self.is_open = False
         self._connection.handler = self._gate
 
     async def _fail(self, why: str) -> None:
-        """Wait, so that guessing is slow, and close behind the answer."""
+        """Wait, to slow down guessing, then close after the answer."""
         exchange, self.has_failed, self.is_open = self._exchange, True, False
         claimed = "" if exchange is None else exchange.claimed
         self._exchange = None
@@ -255,7 +255,7 @@ class Login:
         self._connection.close_after_answer(None)
 
     def _end(self, reason: str) -> None:
-        """Close behind the answer."""
+        """Close after the answer has been sent."""
         self.has_failed, self.is_open = True, False
         self._connection.close_after_answer(f"login refused: {reason}")
 

@@ -1,7 +1,7 @@
 """Which replica a consumer reads from (KIP-392): with `replica.selector.class`, one in its own rack.
 
-The leader answers a consumer's fetch that names its rack with the id of an in-sync follower there, and the consumer goes
-on with that one, up to the high watermark that the follower knows.
+When a consumer names its rack, the leader answers its fetch with the id of an in-sync follower there, and the consumer
+continues with that follower, up to the high watermark that the follower knows.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def sends_consumers_on(services: Services) -> bool:
-    """Whether consumers may read from followers, which then have to know of new high watermarks soon."""
+    """Whether consumers may read from followers, which must then learn of new high watermarks quickly."""
     selector = services.config.get(broker_replication.REPLICA_SELECTOR_CLASS)
     return selector in broker_replication.RACK_AWARE_SELECTOR
 
 
 def nearest(services: Services, rack: str) -> Prefer | None:
-    """What chooses the replica for a consumer in `rack`; None where all consumers read from leaders."""
+    """The function that chooses the replica for a consumer in `rack`; None when all consumers read from leaders."""
     if not rack or not sends_consumers_on(services):
         return None
     brokers = services.image.brokers

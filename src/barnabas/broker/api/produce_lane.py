@@ -1,10 +1,10 @@
-"""The short way for produce requests that look like the one before.
+"""The fast path for produce requests that look like the previous one.
 
 A producer sends the same bytes again and again: client id, acks, topic; only the correlation id, the partition and the
-records differ. What a connection's requests have in common is learned from one that went the general way
-(dispatch, decoder, handler); a request that begins with the very same bytes then goes straight to its partition,
-and its answer is a few numbers in a prepared frame. Whatever is unusual, an error above all, is left to the
-general way, which decides again and says why: a refused append has changed nothing.
+records differ. A lane holds what a connection's requests have in common, learned from one that took the general path
+(dispatch, decoder, handler). A request that begins with exactly the same bytes goes straight to its partition, and its
+answer is a few numbers written into a prepared frame. Everything unusual, errors above all, is left to the general path,
+which decides again and produces the error: a refused append has changed nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 13
 LANES_PER_CONNECTION_MAX: Final = 256
 PREFIX_AT: Final = 8
-"""Where in a frame the common bytes begin: behind API key, version and correlation id."""
+"""Where the common bytes begin in a frame: after API key, version and correlation id."""
 ATTRIBUTES_LOW_AT: Final = ATTRIBUTES_POS + 1
 NO_TAGS: Final = b"\0\0\0"
 INT32: Final = struct.Struct(">i")
@@ -59,7 +59,7 @@ class ProduceLane:
         request: ProduceRequest,
         served: Mapping[int, Partition],
     ) -> None:
-        """prefix: what the requests have in common. served: the topic's partitions, until lanes are stale."""
+        """prefix: the bytes that the requests have in common. served: the topic's partitions, until lanes become stale."""
         self._served = served
         self._acks_all = request.acks == -1
         self._timeout_s = max(request.timeout_ms, 0) / 1000
@@ -91,9 +91,9 @@ class ProduceLane:
         self.shape = ProduceShape(version, prefix, version >= FLEXIBLE_FROM, before, after, with_start)
 
     def take(self, connection: Connection, index: int, records: memoryview, correlation_id: int) -> bool:
-        """Append `records` to partition `index`, and answer; False leaves the frame to the general way.
+        """Append `records` to partition `index`, and answer; False leaves the frame to the general path.
 
-        That is also what happens with anything that goes wrong, as long as nothing was appended.
+        False is also returned when anything goes wrong before something was appended.
         """
         partition = self._served.get(index)
         if partition is None:
@@ -106,7 +106,7 @@ class ProduceLane:
         except Exception as error:
             if partition.log_end_offset == end:
                 return False
-            connection.fail(error)  # the batch is in the log: another append would double it
+            connection.fail(error)  # the batch is in the log: appending it again would duplicate it
             return True
         if appended.is_ready:
             connection.respond([self._answer(appended, index, correlation_id)])
@@ -117,9 +117,9 @@ class ProduceLane:
     def _answer_later(
         self, connection: Connection, appended: Acknowledgement, index: int, correlation_id: int
     ) -> None:
-        """Answer when the append holds, has failed, or takes longer than the producer waits.
+        """Answer when the append is committed, has failed, or takes longer than the producer's timeout.
 
-        Not part of `take`: variables that an inner function uses would slow down every request there.
+        Kept out of `take`, because variables that an inner function uses would slow down every request there.
         """
         connection.wait()
         timer = asyncio.get_running_loop().call_later(self._timeout_s, appended.time_is_up)
@@ -148,7 +148,7 @@ class ProduceLane:
 
 
 class ProduceLanes:
-    """The lanes of one connection, found by the bytes that a request begins with."""
+    """The lanes of one connection, found by the bytes at the beginning of a request."""
 
     __slots__ = ("_by_length", "_count", "_last", "_topology", "_version")
 
@@ -156,17 +156,17 @@ class ProduceLanes:
         self._by_length: dict[int, dict[bytes, ProduceLane]] = {}
         self._count = 0
         self._last: ProduceLane | None = None
-        """The lane that was found last: most connections have no other."""
+        """The lane that was found last; most connections have only one."""
         self._topology = -1
-        # The version lies before the common bytes. A connection speaks one; another takes the general way.
+        # The version comes before the common bytes. A connection uses one version; others take the general path.
         self._version: int | None = None
 
     def find(
         self, frame: memoryview, version: int, topology: int
     ) -> tuple[ProduceLane, int, memoryview] | None:
-        """(lane, partition, records) of a produce request; None where no lane was learned.
+        """(lane, partition, records) for a produce request; None if no lane matches.
 
-        topology: counts changes of which partitions there are; each makes all lanes stale.
+        topology: counts changes to the set of partitions; each change makes all lanes stale.
         """
         if topology != self._topology:
             self._by_length.clear()
@@ -193,7 +193,7 @@ class ProduceLanes:
         return None
 
     def learn(self, frame: memoryview, version: int, request: ProduceRequest, partitions: Partitions) -> None:
-        """Remember what `request` may have in common with the next ones, where it is of the plain kind."""
+        """Learn a lane from `request` if it is of the plain kind."""
         if version < BATCHES_FROM or request.acks not in (1, -1):
             return
         if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
@@ -206,7 +206,7 @@ class ProduceLanes:
             return
         if not data.records or self._count >= LANES_PER_CONNECTION_MAX:
             return
-        # Behind the common bytes follow the partition and the length of the records.
+        # The common bytes are followed by the partition and the length of the records.
         end = len(frame) - len(data.records) - INT32.size
         if version >= FLEXIBLE_FROM:
             end -= len(NO_TAGS) + _varint_bytes(len(data.records) + 1)

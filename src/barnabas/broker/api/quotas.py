@@ -1,4 +1,4 @@
-"""Client quotas at work: what a request costs, and for how long its connection is left unread afterwards.
+"""Client quotas: what a request costs, and for how long its connection is not read afterwards.
 
 A client over its quota gets its answer at once, with `throttle_time_ms` in it; then the broker reads nothing more
 from that connection for as long (KIP-219). Where no quota is set the dispatcher does not ask here at all.
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from barnabas.wire.schema import Message
 
 KINDS: Final = frozenset({"users", "clients", "ips"})
-"""Where quotas lie under /config."""
+"""Where quotas are stored under /config."""
 OF_REQUESTS: Final = (Quota.PRODUCE, Quota.FETCH, Quota.REQUEST, Quota.MUTATION)
 OF_PRODUCE_REQUESTS: Final = (Quota.PRODUCE, Quota.REQUEST)
 USER_PREFIX: Final = "User:"
 
 
 class Charged(Protocol):
-    """A request that is counted: whose it is, and how long its connection must pause for it."""
+    """A request that is charged: whose it is, and how long its connection must pause afterwards."""
 
     client_id: str | None
     throttle_ms: int
 
     @property
     def principal(self) -> str:
-        """The user's name, as quotas by user know it."""
+        """The user's name, as used in quotas by user."""
 
 
 class Quotas:
@@ -52,29 +52,29 @@ class Quotas:
         )
 
     def configure(self, configs: Mapping[tuple[str, str], Mapping[str, str]]) -> None:
-        """Take over the quotas among the cluster image's configs."""
+        """Take the quotas from the cluster image's configs."""
         self.core.configure(configs)
 
     @property
     def in_use(self) -> bool:
-        """Whether any quota is set that a request could go against."""
+        """Whether any quota is set that a request could exceed."""
         return any(self.core.limits(quota) for quota in OF_REQUESTS)
 
     @property
     def of_produce_in_use(self) -> bool:
-        """Whether any quota is set that a produce request could go against."""
+        """Whether any quota is set that a produce request could exceed."""
         return any(self.core.limits(quota) for quota in OF_PRODUCE_REQUESTS)
 
     def charge_produce(self, context: Charged, size_bytes: int) -> None:
-        """Count a produce request, all of whose bytes count."""
+        """Charge a produce request by its whole size."""
         self._charge(context, Quota.PRODUCE, size_bytes)
 
     def charge_time(self, context: Charged, seconds: float) -> None:
-        """Count the time that the broker's thread spent on a request."""
+        """Charge the time that the broker's thread spent on a request."""
         self._charge(context, Quota.REQUEST, seconds * 100)
 
     def charge_answer(self, context: Charged, answer: Message) -> None:
-        """Count the records in the answer to a fetch."""
+        """Charge the records in the answer to a fetch."""
         if isinstance(answer, FetchResponse | ShareFetchResponse) and self.core.limits(Quota.FETCH):
             size_bytes = sum(
                 partition.records.size if hasattr(partition.records, "size") else len(partition.records)
@@ -85,10 +85,10 @@ class Quotas:
             self._charge(context, Quota.FETCH, size_bytes)
 
     def charge_mutation(self, context: Charged, partitions: int, *, strict: bool) -> None:
-        """Count partitions that are about to be made or deleted.
+        """Charge partitions that are about to be created or deleted.
 
-        strict: the client knows THROTTLING_QUOTA_EXCEEDED; raises ApiError with it while an earlier change has
-        overdrawn the quota. Others are let through and wait afterwards (KIP-599).
+        strict: the client knows THROTTLING_QUOTA_EXCEEDED, and ApiError is raised with it while earlier changes have
+        overdrawn the quota. Other clients are let through and throttled afterwards (KIP-599).
         """
         if not self.core.limits(Quota.MUTATION):
             return

@@ -1,9 +1,8 @@
-"""Whether produced records name schemas of their topic's subjects, for topics that ask for it.
+"""Checks that produced records name schemas of their topic's subjects, for topics that demand it.
 
-The records of such a batch are walked over by compiled code, in a thread when there are many; what an id stands for is
-asked of the registry in threads and kept. A request waits while that is looked up, and nobody else does: a registry that
-does not answer costs those requests whose ids are not known yet, after a bounded time and with an error that producers
-try again after. Ids that are known are taken on while the registry is away.
+Compiled code walks over the records, in a thread when there are many; schema ids are looked up in the registry in threads,
+and the results are cached. Only requests with ids that are not yet known wait for the registry. While it does not answer,
+they fail after a bounded time with a retriable error; known ids are still accepted.
 """
 
 from __future__ import annotations
@@ -41,26 +40,26 @@ ANSWER_S: Final = 5.0
 WAIT_S: Final = 10.0
 """How long a produce request waits for all of its look-ups."""
 PAUSE_MS: Final = 1_000
-"""After a registry did not answer, nothing is asked for so long."""
+"""After a registry failed to answer, nothing is looked up for this long."""
 FRESH_MS: Final = 300_000
-"""What is known of an id is asked for again after this time; until the answer is there it holds on."""
+"""Known ids are looked up again after this time; the old result is used until the new one arrives."""
 KEPT_MAX: Final = 10_000
 ASKING_MAX: Final = 1_000
 THREADS: Final = 4
 NAMED_MAX: Final = 1_000
 BAD_MAX: Final = 20
-"""So many schemas of one batch that are not of the subject are looked for, and no more."""
+"""At most this many wrong schemas of one batch are searched for in its records."""
 REFUSED_MAX: Final = 200
-"""So many records of one batch are named; the batch is refused whole in any case."""
+"""At most this many records of one batch are named in the error; the whole batch is refused in any case."""
 UNFOLDED_BYTES: Final = 1 << 20
 DEFAULT_CONTEXT: Final = "."
 
 Reference = int | bytes
-"""What a record names its schema by: an id, or a GUID of 16 bytes."""
+"""How a record names its schema: by an id, or by a GUID of 16 bytes."""
 
 
 class Known(NamedTuple):
-    """What the registry says of a reference. names: of the schema's records."""
+    """What the registry knows of a reference. names: the names of the schema's records."""
 
     subjects: frozenset[str]
     names: frozenset[str]
@@ -72,14 +71,14 @@ NOT_THERE: Final = Known(frozenset(), frozenset(), 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a topic asks of its keys or of its values."""
+    """What a topic demands of its keys or of its values."""
 
     part: str
     topic: str
     strategy: str
 
     def subjects(self, known: Known) -> frozenset[str]:
-        """The subjects of which the schema has to be one's."""
+        """The subjects, one of which must have the schema."""
         if self.strategy == "TopicNameStrategy":
             return frozenset({f"{self.topic}-{self.part}"})
         if self.strategy == "RecordNameStrategy":
@@ -95,7 +94,7 @@ class Rule:
 
 
 def rules_of(topic: str, config: LogConfig) -> Iterator[Rule]:
-    """What a topic's options ask for."""
+    """What a topic's options demand."""
     if config.confluent_key_schema_validation:
         yield Rule("key", topic, config.confluent_key_subject_name_strategy.rpartition(".")[2])
     if config.confluent_value_schema_validation:
@@ -103,7 +102,7 @@ def rules_of(topic: str, config: LogConfig) -> Iterator[Rule]:
 
 
 class SchemaChecks:
-    """See the module. One for each broker; all calls come from its loop."""
+    """See the module. One per broker; all calls come from its loop."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, conversions: Conversions) -> None:
         self._clock = clock
@@ -112,7 +111,7 @@ class SchemaChecks:
         self.registries = tuple(
             Address(_with_user(url, user)) for url in config.get(broker_schemas.SCHEMA_REGISTRY_URL)
         )
-        """Empty where there is no registry."""
+        """Empty if there is no registry."""
         self._known: OrderedDict[Reference, Known] = OrderedDict()
         self._asking: dict[Reference, asyncio.Future[Known]] = {}
         self._threads: ThreadPoolExecutor | None = None
@@ -120,13 +119,13 @@ class SchemaChecks:
         self._failed_until_ms = 0.0
 
     def use(self, registry: Address) -> None:
-        """Ask this registry, unless the configuration names one."""
+        """Use this registry, unless the configuration names one."""
         self.registries = self.registries or (registry,)
 
     async def check(self, partition: Partition, records: memoryview) -> None:
-        """Raises RecordsRefused where a record names no schema of its subject, and ApiError where that cannot be found out.
+        """Raises RecordsRefused when a record names no schema of its subject, and ApiError when that cannot be determined.
 
-        records: one batch whose header was checked; not a view of a buffer that is borrowed.
+        records: one batch whose header has been checked; its buffer must not be a borrowed one.
         """
         try:
             async with asyncio.timeout(WAIT_S):
@@ -140,10 +139,10 @@ class SchemaChecks:
 
     async def _check(self, rules: tuple[Rule, ...], records: memoryview) -> None:
         header = check_batch(records)
-        # A few compressed bytes may unfold to many: that is for the thread.
+        # A few compressed bytes may decompress to many: those go to the thread.
         size_bytes = UNFOLDED_BYTES if header.attributes & CODEC_MASK else len(records)
 
-        # Unpacked again where a record is refused: what a batch unfolds to is not held while the registry is asked.
+        # Decompressed again when a record is refused: the decompressed batch is not held while the registry is asked.
         def names() -> list[set[int | bytes | None]]:
             block = records_block(records, 0, header)
             return [schemas_named(block, header.record_count, rule.part == "key") for rule in rules]
@@ -160,13 +159,13 @@ class SchemaChecks:
             raise _refusal(rule, bad, await self._conversions.run(size_bytes, numbers))
 
     async def _strangers(self, rule: Rule, found: set[int | bytes | None]) -> set[int | bytes | None]:
-        """What is no schema of the rule's subject. Raises ApiError."""
+        """The references that are not schemas of the rule's subject. Raises ApiError."""
         if len(found) > NAMED_MAX:
             raise ApiError(
                 ErrorCode.INVALID_RECORD, f"the batch names {len(found)} schemas; {NAMED_MAX} are looked up"
             )
         bad: set[int | bytes | None] = set()
-        # One after the other: a batch with a thousand ids that nobody knows does not keep all others waiting.
+        # One after the other: a batch with a thousand unknown ids does not delay all others.
         for reference in found:
             if reference is None or not await self._belongs(rule, reference):
                 bad.add(reference)
@@ -181,14 +180,14 @@ class SchemaChecks:
             if known.subjects & rule.subjects(known):
                 if known.until_ms <= self._clock.monotonic_ms():
                     with suppress(ApiError):
-                        self._ask(reference)  # for the next time
+                        self._ask(reference)  # refresh for the next time
                 return True
-        # It may have come to the subject since.
+        # The schema may have been added to the subject meanwhile.
         known = await asyncio.shield(self._ask(reference))
         return bool(known.subjects & rule.subjects(known))
 
     def _ask(self, reference: Reference) -> asyncio.Future[Known]:
-        """What the registry says of a reference now; who asks at the same time shares the answer. Raises ApiError."""
+        """Look up a reference now; concurrent callers share the answer. Raises ApiError."""
         asking = self._asking.get(reference)
         if asking is not None:
             return asking
@@ -226,9 +225,9 @@ class SchemaChecks:
     def _answered(self, reference: Reference, asking: asyncio.Future[Known]) -> None:
         self._asking.pop(reference, None)
         if asking.cancelled() or asking.exception() is not None:
-            return  # whoever waits has the error
+            return  # the callers that wait receive the error
         known = asking.result()
-        if not known.subjects:  # it may be registered a moment later
+        if not known.subjects:  # not cached: it may be registered a moment later
             self._known.pop(reference, None)
             return
         self._known[reference] = known
@@ -263,7 +262,7 @@ def _refusal(rule: Rule, bad: set[int | bytes | None], numbers: list[int]) -> Re
 
 
 def shown(reference: Reference) -> str:
-    """A reference in an error."""
+    """A reference as shown in error messages."""
     return str(UUID(bytes=reference)) if isinstance(reference, bytes) else str(reference)
 
 
@@ -279,7 +278,7 @@ def _with_user(url: str, user: str | None) -> str:
 
 
 def _look_up(registries: tuple[Address, ...], reference: Reference) -> Known:
-    """Asks one registry after the other until one answers. Raises RegistryError."""
+    """Ask one registry after the other until one answers. Raises RegistryError."""
     from barnabas.client.registry import RegistryError
 
     failure: RegistryError | None = None
@@ -297,7 +296,7 @@ def _look_up_at(registry: Address, reference: Reference) -> Known:
 
     if isinstance(reference, bytes):
         owners = _ask_for(registry, f"/schemas/guids/{UUID(bytes=reference)}/ids") or ()
-        # Subjects of other contexts may be called as those of the default one.
+        # Subjects of other contexts may have the same names as those of the default context.
         ids = [int(row["id"]) for row in owners if row["context"] == DEFAULT_CONTEXT]
         if not ids:
             return NOT_THERE
@@ -311,7 +310,7 @@ def _look_up_at(registry: Address, reference: Reference) -> Known:
 
 
 def _ask_for(registry: Address, path: str) -> Any:
-    """None for what the registry does not have. Raises RegistryError."""
+    """The registry's answer as parsed JSON; None when it has no such item. Raises RegistryError."""
     from barnabas.client.registry import NoRegistry, RegistryError, request
 
     try:

@@ -1,4 +1,4 @@
-"""What handlers find at the broker: its parts, put together once at start (server.py)."""
+"""The parts of the broker that handlers use, assembled once at start (server.py)."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class Services:
     replication: Replication
     in_sync: InSync
     authorizer: Authorizer | None
-    """None where everybody may do everything."""
+    """None when everybody may do everything."""
     fetch_bytes_max: int
-    """fetch.max.bytes: read for every fetch."""
+    """fetch.max.bytes; held here because every fetch reads it."""
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster's metadata as of now."""
+        """The cluster's current metadata."""
         return self.controller.image

@@ -1,7 +1,7 @@
-"""What clients push of their own metrics (KIP-714): subscriptions, and the newest values for whoever asks for them.
+"""Metrics that clients push about themselves (KIP-714): subscriptions, and the newest values for display.
 
-Metrics come as OTLP; what reads them is the library opentelemetry-proto, an extra of the installation. Without it there
-is nobody to receive metrics, and like a Kafka without a receiver the broker does not announce the two APIs.
+Metrics arrive as OTLP, read by the library opentelemetry-proto, an extra of the installation. Without it nothing can
+receive metrics, and like a Kafka broker without a receiver, this one does not announce the two APIs.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.telemetry")
 
 KIND: Final = "client-metrics"
-"""Where subscriptions lie under /config."""
+"""Where subscriptions are stored under /config."""
 APIS: Final = frozenset({71, 72})
 UNPACKED_BYTES_MAX: Final = 16 << 20
 VALUES_BYTES_MAX: Final = 1 << 20
-"""Of one client."""
+"""Per client."""
 ALL_VALUES_BYTES_MAX: Final = 64 << 20
 SERIES_BYTES: Final = 200
-"""About what a series takes in memory beside its texts."""
+"""Approximate memory of a series in addition to its texts."""
 DELTA: Final = 1
 LOUD: Final = "rdkafka"
 
 
 def can_receive() -> bool:
-    """Whether what reads pushed metrics is installed."""
+    """Whether the library that reads pushed metrics is installed."""
     try:
         return importlib.util.find_spec("opentelemetry.proto.metrics.v1") is not None
     except ModuleNotFoundError:
@@ -52,7 +52,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Point(NamedTuple):
-    """One value of a push. is_delta: since the push before."""
+    """One value of a push. is_delta: the change since the previous push."""
 
     name: str
     labels: Labels
@@ -62,7 +62,7 @@ class Point(NamedTuple):
 
 @dataclass(slots=True)
 class Values:
-    """The newest values of one client. What comes as deltas is summed up."""
+    """The newest values of one client. Deltas are summed up."""
 
     client: Client
     received_ms: int = 0
@@ -71,7 +71,7 @@ class Values:
     series: dict[tuple[str, Labels], float] = field(default_factory=dict)
 
     def take(self, points: list[Point], now_ms: int) -> None:
-        """Note one push of a client; now_ms: when it came."""
+        """Store one push of a client; now_ms: when it arrived."""
         self.received_ms = now_ms
         self.pushes += 1
         for point in points:
@@ -96,21 +96,21 @@ class Telemetry:
         self._size_bytes = 0
 
     def configure(self, configs: Mapping[tuple[str, str], Mapping[str, str]]) -> None:
-        """Take over the subscriptions among the cluster image's configs."""
+        """Take the subscriptions from the cluster image's configs."""
         self.core.configure([_subscription(texts) for (kind, _), texts in configs.items() if kind == KIND])
 
     def is_announced_to(self, software: tuple[str, str]) -> bool:
-        """Whether a client should know that it can push metrics.
+        """Whether a client should be told that it can push metrics.
 
-        librdkafka writes a line to standard error when it is given an instance id, so where nobody wants its metrics
-        it is not bothered; it learns of a new subscription with its next connection. Others ask now and then.
+        librdkafka prints a line to standard error when it receives an instance id, so the APIs are hidden from it while
+        there is no subscription; it learns of a new one with its next connection. Other clients ask again from time to time.
         """
         if not self.receives:
             return False
         return self.core.has_subscriptions or LOUD not in " ".join(software)
 
     def client_of(self, connection: Connection, instance_id: UUID) -> Client:
-        """Who pushes or asks. Raises ApiError where nothing receives metrics."""
+        """The client that pushes or asks. Raises ApiError when nothing receives metrics."""
         if not self.receives:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "this broker does not receive metrics of clients")
         name, version = connection.client_software
@@ -118,7 +118,7 @@ class Telemetry:
         return Client(instance_id, connection.client_id or "", name, version, host, int(port))
 
     async def receive(self, connection: Connection, instance_id: UUID, codec: int, data: bytes) -> None:
-        """Keep what a client pushed. Raises ApiError(INVALID_RECORD) when it cannot be read."""
+        """Store what a client pushed. Raises ApiError(INVALID_RECORD) when it cannot be read."""
         try:
             points = await asyncio.get_running_loop().run_in_executor(None, read_points, codec, data)
         except ValueError as error:
@@ -126,9 +126,9 @@ class Telemetry:
         self.keep(self.client_of(connection, instance_id), points)
 
     def keep(self, client: Client, points: list[Point]) -> None:
-        """Take over new values. Beyond the bound those go that are the oldest, however many clients push."""
+        """Store new values. Above the limit the oldest values are dropped, however many clients push."""
         values = self.values.pop(client.instance_id, None) or Values(client)
-        self.values[client.instance_id] = values  # the last in the order of pushes
+        self.values[client.instance_id] = values  # moves to the end: ordered by last push
         before_bytes = values.size_bytes
         values.take(points, self._clock.now_ms())
         self._size_bytes += values.size_bytes - before_bytes
@@ -139,7 +139,7 @@ class Telemetry:
         self._size_bytes -= self.values.pop(instance_id).size_bytes
 
     def expire(self) -> None:
-        """Forget clients that were silent for too long."""
+        """Drop clients that have been silent for too long."""
         self.core.expire(int(self._clock.monotonic_ms()))
         for gone in self.values.keys() - self.core.instances.keys():
             self._drop(gone)
@@ -160,7 +160,7 @@ def _subscription(texts: Mapping[str, str]) -> Subscription:
 
 
 def read_points(codec: int, data: bytes) -> list[Point]:
-    """The points of one push. Raises ValueError when it is damaged or unfolds to too much."""
+    """The points of one push. Raises ValueError when it is damaged or decompresses to too much."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
@@ -189,7 +189,7 @@ def _points(metric: Any) -> Iterator[Point]:
             which = point.WhichOneof("value")
             if which is not None:
                 yield Point(metric.name, labels, float(getattr(point, which)), is_delta)
-        else:  # histograms and summaries, by what can be shown in a line
+        else:  # histograms and summaries: only their count and sum
             yield Point(f"{metric.name}.count", labels, float(point.count), is_delta)
             yield Point(f"{metric.name}.sum", labels, float(point.sum), is_delta)
 

@@ -1,4 +1,4 @@
-"""Topics and partitions that a request names more than once are answered once, as Kafka does."""
+"""Topics and partitions that a request names more than once are answered only once, as in Kafka."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Final, TypeVar
 
 TOPIC_TWICE: Final = "the request names this topic more than once"
-"""The text of the error where a change names a topic twice."""
+"""Error text when a change names a topic twice."""
 
 T = TypeVar("T")
 P = TypeVar("P")
 
 
 def once(rows: Iterable[T], key: Callable[[T], Hashable]) -> list[T]:
-    """The rows without repetitions: of those with the same key the last, where the first stood."""
+    """The rows without duplicates: the last row of each key, at the place of the first."""
     return list({key(row): row for row in rows}.values())
 
 
@@ -23,7 +23,7 @@ def by_topic(
     partitions: Callable[[T], Iterable[P]],
     index: Callable[[P], Hashable],
 ) -> list[tuple[T, list[P]]]:
-    """Each topic once, with the partitions that all its rows name, each once."""
+    """Each topic once, with all partitions that its rows name, each of them once."""
     found: dict[Hashable, tuple[T, list[P]]] = {}
     for topic in topics:
         found.setdefault(key(topic), (topic, []))[1].extend(partitions(topic))

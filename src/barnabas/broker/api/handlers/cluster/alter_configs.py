@@ -1,6 +1,6 @@
 """AlterConfigs (key 33), versions 0 to 2: replace all of a resource's own options.
 
-What is not named falls back to its default; IncrementalAlterConfigs, which names changes only, is newer.
+Options that the request does not name return to their default; the newer IncrementalAlterConfigs names only changes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""AlterReplicaLogDirs (key 34), versions 0 to 2: move partitions to other log dirs of this services.
+"""AlterReplicaLogDirs (key 34), versions 0 to 2: move partitions to other log dirs of this broker.
 
-The answer says that a move has begun; DescribeLogDirs shows how far it is. Naming the dir in which a partition
-lies calls a move of it off. A partition that is not here yet will be made in the dir that was named.
+The answer says that a move has begun; DescribeLogDirs shows its progress. Naming the dir that a partition is in
+cancels its move. A partition that does not exist here yet will be created in the named dir.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ async def handle(
 
 
 def _altered(user: str, changes: list[Change]) -> Callable[[dict[str, str]], dict[str, str]]:
-    """What makes a user's new texts of the old ones. Raises ApiError, and so does what it returns."""
+    """A function from a user's stored texts to the changed ones. Both this and the returned function raise ApiError."""
     if not user:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if any(times > 1 for times in Counter(change.mechanism for change in changes).values()):

@@ -1,7 +1,7 @@
 """ApiVersions (key 18), versions 0 to 4: what this broker serves.
 
-A version it does not know is answered in version 0 with UNSUPPORTED_VERSION (dispatch.py): clients probe
-with their newest. Since 3 the client names its software, which `barnabas clients` shows.
+A request in a version that is not supported is answered in version 0 with UNSUPPORTED_VERSION (dispatch.py): clients probe
+with their newest version. Since version 3 the client names its software, which `barnabas clients` shows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
                 error_code=ErrorCode.INVALID_REQUEST, api_keys=context.services.apis.to()
             )
         context.connection.client_software = (name, version)
-    # What no other client knows is announced to our own client only: a surprise could upset an old one.
+    # Our own APIs are announced to our own client only: unknown entries could confuse others.
     own = context.connection.client_software[0] == OWN_SOFTWARE
     features = context.services.features
     return ApiVersionsResponse(

@@ -1,4 +1,4 @@
-"""CreateAcls (key 30), versions 0 to 3: add access rules. Since 1 for prefixes."""
+"""CreateAcls (key 30), versions 0 to 3: add access rules. Since 1 with prefixed resource names."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _added(rules: Rules, wanted: list[tuple[Resource, Rule]]) -> Mapping[Resourc
 
 
 def _checked(row: AclCreation) -> tuple[Resource, Rule]:
-    """Raises ApiError INVALID_REQUEST."""
+    """The resource and the rule of one row. Raises ApiError INVALID_REQUEST."""
     kind, pattern = known(ResourceType, row.resource_type), known(Pattern, row.resource_pattern_type)
     operation, permission = known(Operation, row.operation), known(Permission, row.permission_type)
     if kind is ResourceType.ANY or pattern in (Pattern.ANY, Pattern.MATCH):

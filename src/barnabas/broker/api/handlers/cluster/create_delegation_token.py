@@ -1,4 +1,4 @@
-"""CreateDelegationToken (key 38), versions 0 to 3: a token for oneself or, since 3, for another user (KIP-373)."""
+"""CreateDelegationToken (key 38), versions 0 to 3: issue a token to the requester or, since 3, to another user (KIP-373)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _answer(code: ErrorCode, owner: str, requester: str) -> CreateDelegationToke
 
 
 def require_known_peer(context: Context) -> None:
-    """Raises ApiError for peers that tokens must not be shown to: those without a login, and those with a token."""
+    """Raises ApiError for peers that must not see tokens: those without a login, and those that logged in with a token."""
     connection = context.connection
     by_token = connection.sasl is not None and connection.sasl.by_token
     if by_token or context.principal == ANONYMOUS:

@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31), versions 0 to 3: remove the access rules that match filters. Since 1 of prefixes."""
+"""DeleteAcls (key 31), versions 0 to 3: remove the access rules that match filters. Since 1 with prefixed resource names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResp
 
 
 async def _delete(context: Context, wanted: Filter) -> Found:
-    """Delete what a filter matches; what that was. Raises ApiError."""
+    """Delete the rules that a filter matches, and return them. Raises ApiError."""
     found: Found = []
 
     def without(rules: Rules) -> Mapping[Resource, frozenset[Rule]]:

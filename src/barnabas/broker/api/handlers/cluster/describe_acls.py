@@ -1,4 +1,4 @@
-"""DescribeAcls (key 29), versions 0 to 3: the access rules that match a filter. Since 1 prefixes."""
+"""DescribeAcls (key 29), versions 0 to 3: the access rules that match a filter. Since 1 with prefixed resource names."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def handle(context: Context, request: DescribeAclsRequest) -> DescribeAclsRespon
 
 
 def require_authorizer(context: Context) -> None:
-    """Raises ApiError SECURITY_DISABLED where nobody would obey a rule."""
+    """Raises ApiError SECURITY_DISABLED when the broker has no authorizer that would apply access rules."""
     if context.services.authorizer is None:
         raise ApiError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
 
 
 def filter_of(request: Any) -> Filter:
-    """The filter of a DescribeAcls or of one row of DeleteAcls. Raises ApiError INVALID_REQUEST."""
+    """The filter in a DescribeAcls request or in one row of DeleteAcls. Raises ApiError INVALID_REQUEST."""
     pattern = getattr(request, "pattern_type_filter", None)
     return Filter(
         known(ResourceType, request.resource_type_filter),
@@ -69,7 +69,7 @@ def filter_of(request: Any) -> Filter:
 
 
 def known(kind: type[E], value: int) -> E:
-    """The member of that number. Raises ApiError INVALID_REQUEST."""
+    """The member of an enum by its number. Raises ApiError INVALID_REQUEST."""
     try:
         return kind(value)
     except ValueError:

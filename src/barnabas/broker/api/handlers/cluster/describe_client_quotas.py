@@ -14,7 +14,7 @@ from barnabas.wire.messages.describe_client_quotas import (
 
 
 def handle(context: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """Raises ApiError for a filter that makes no sense; it becomes the answer's error."""
+    """Raises ApiError for a contradictory filter; it becomes the answer's error."""
     components = [
         Component(component.entity_type, component.match_type, component.match)
         for component in request.components

@@ -32,7 +32,7 @@ def _describe(
         result.error_code = error.code
         result.error_message = error.message
         return result
-    # An empty list of keys means all, as null does: so Kafka reads it too.
+    # An empty list of keys means all, as null does; Kafka reads it the same way.
     wanted = set(resource.configuration_keys or ())
     result.configs = [
         DescribeConfigsResourceResult(

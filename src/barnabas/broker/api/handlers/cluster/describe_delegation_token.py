@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (key 41), versions 0 to 3: the tokens that one may see, with what they are renewed by."""
+"""DescribeDelegationToken (key 41), versions 0 to 3: the tokens that the requester may see, with their HMACs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""DescribeLogDirs (key 35), versions 0 to 5: each log dir with the sizes of the logs in it. A partition
-that is being moved has two: in its new dir one that `is_future_key` marks, with the records that it still lacks.
+"""DescribeLogDirs (key 35), versions 0 to 5: each log dir with the sizes of the logs in it. A partition that is being
+moved appears twice: in its new dir `is_future_key` marks it, with the number of records that are still missing there.
 
-Since 3 an error for the whole request, 4 the size of the disk and what is free.
+Since 3 an error code for the whole request, since 4 the size and the free space of the disk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeQuorum (key 55), versions 0 to 2: who leads the cluster's metadata, and who votes.
 
-There is no KRaft quorum here. The controller answers as a quorum of one: it leads, in its controller epoch, and is the
-only voter. Offsets count the changes of metadata that this broker has seen since it started.
+There is no KRaft quorum here. The controller answers as a quorum of one: it leads, with its controller epoch as the leader
+epoch, and is the only voter. Offsets count the metadata changes that this broker has seen since it started.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumRe
 
 
 def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Only the metadata's own partition has a quorum."""
+    """The answer for partitions other than the metadata partition, the only one that has a quorum."""
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return DescribeQuorumResponse(
         error_message=None,

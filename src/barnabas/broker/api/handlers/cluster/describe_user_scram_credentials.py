@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (key 50), version 0: which users have credentials of which mechanism; never the keys."""
+"""DescribeUserScramCredentials (key 50), version 0: which users have credentials for which mechanisms; never the keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (key 40), versions 0 to 2: another end for a token; a period below 0 ends it at once."""
+"""ExpireDelegationToken (key 40), versions 0 to 2: change when a token expires; a negative period ends it at once."""
 
 from __future__ import annotations
 

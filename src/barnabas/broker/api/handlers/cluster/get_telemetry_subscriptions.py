@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71), version 0: a client asks which of its metrics are wanted, and how often."""
+"""GetTelemetrySubscriptions (key 71), version 0: which of its metrics a client should push, and how often."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""ListConfigResources (key 74), versions 0 and 1: what has options that can be described.
+"""ListConfigResources (key 74), versions 0 and 1: the resources that have options.
 
-Version 0 was ListClientMetricsResources and knows that one type only; since 1 the request names types, none
-meaning all.
+Version 0 was ListClientMetricsResources and covers only that type. Since 1 the request names types; an empty list
+means all types.
 """
 
 from __future__ import annotations

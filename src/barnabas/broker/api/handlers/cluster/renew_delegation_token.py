@@ -1,4 +1,4 @@
-"""RenewDelegationToken (key 39), versions 0 to 2: a later end for a token, by its owner or one of its renewers."""
+"""RenewDelegationToken (key 39), versions 0 to 2: extend a token, at the request of its owner or one of its renewers."""
 
 from __future__ import annotations
 

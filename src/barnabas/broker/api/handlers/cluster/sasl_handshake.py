@@ -1,6 +1,6 @@
 """SaslHandshake (key 17), versions 0 and 1: the client chooses a mechanism.
 
-After version 0 its tokens come without a request around them (broker/api/login.py).
+After version 0 the client sends its SASL tokens without a request around them (broker/api/login.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe (key 69), versions 0 and 1: KIP-848 groups with what each member has and should have.
+"""ConsumerGroupDescribe (key 69), versions 0 and 1: KIP-848 groups, with each member's current and target assignment.
 
-Since 1 a member that still speaks the classic protocol is marked as such.
+Since 1, members that still use the classic protocol are marked.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _member(context: Context, member: DescribedConsumer) -> Member:
 
 
 def _assignment(context: Context, partitions: Iterable[tuple[UUID, int]]) -> Assignment:
-    """Topics that were deleted since have no name any more and are left out."""
+    """Topics that have been deleted meanwhile no longer have a name and are left out."""
     named = ((context.services.partitions.name_of(t), t, indexes) for t, indexes in by_topic(partitions))
     return Assignment(
         topic_partitions=[

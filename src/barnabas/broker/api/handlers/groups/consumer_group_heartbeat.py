@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat (key 68), versions 0 and 1: all that a member of a KIP-848 group says.
+"""ConsumerGroupHeartbeat (key 68), versions 0 and 1: the one request by which members take part in a KIP-848 group.
 
-Since 1 the member makes up its own id and may subscribe with a regular expression.
+Since 1 the member chooses its own id and may subscribe with a regular expression.
 """
 
 from __future__ import annotations

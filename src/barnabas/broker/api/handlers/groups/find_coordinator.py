@@ -1,6 +1,6 @@
-"""FindCoordinator (key 10), versions 0 to 6: which broker keeps a group, a transaction or a share.
+"""FindCoordinator (key 10), versions 0 to 6: the broker that coordinates a group, transactional id or share partition.
 
-The first request for a kind of coordinator creates its internal topic. Since 4 many keys at once.
+The first request for a kind of coordinator creates its internal topic. Since 4 a request may name many keys.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoord
 
 
 async def _prepare_share(context: Context, key: str) -> None:
-    """A share partition's key is group:topic id:partition. Raises ApiError."""
+    """Prepare the share coordinator. key: group:topic id:partition. Raises ApiError."""
     group_id, _, rest = key.partition(":")
     topic_id, _, index = rest.partition(":")
     if not (group_id and topic_id and index.isdecimal()):
@@ -53,7 +53,7 @@ async def _prepare_share(context: Context, key: str) -> None:
 
 
 def _leader(context: Context, topic: str, key: str) -> Endpoint:
-    """The broker that leads the partition which keeps `key`. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
+    """The leader of the partition that stores `key`. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
     services = context.services
     known = services.image.topics.get(topic)
     if known is not None and known.partitions:

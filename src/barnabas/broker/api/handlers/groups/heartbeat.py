@@ -1,4 +1,4 @@
-"""Heartbeat (key 12), versions 0 to 4: a member is alive, and learns of a rebalance."""
+"""Heartbeat (key 12), versions 0 to 4: keeps a member alive, and tells it about rebalances."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """JoinGroup (key 11), versions 0 to 9: enter or re-enter a group of the classic protocol.
 
-Since 1 a rebalance timeout of its own, 4 new members come twice (MEMBER_ID_REQUIRED), 5 static members,
-7 protocol type in the answer, 8 a reason, 9 an answer may let the leader skip the assignment.
+Since 1 a separate rebalance timeout; since 4 new members join twice (MEMBER_ID_REQUIRED); since 5 static members; since 7
+the protocol type in the answer; since 8 a reason; since 9 an answer may tell the leader to skip the assignment.
 """
 
 from __future__ import annotations

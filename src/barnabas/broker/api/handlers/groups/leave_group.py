@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13), versions 0 to 5. Since 3 several members at once, also static ones by instance id."""
+"""LeaveGroup (key 13), versions 0 to 5. Since 3 several members at once, static members also by instance id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def handle(context: Context, request: LeaveGroupRequest) -> LeaveGroupResp
         lambda token, now_ms: LeaveGroup(token, now_ms, request.group_id, leaving), request.group_id
     )
     if context.version >= MANY_FROM and reply.error is ErrorCode.UNKNOWN_MEMBER_ID and not reply.members:
-        # There is no such group: since version 3 that is an error of each member.
+        # The group does not exist: since version 3 every member gets its own error for that.
         gone = tuple(
             LeftMember(member.member_id, member.group_instance_id, reply.error) for member in leaving
         )

@@ -1,4 +1,4 @@
-"""ListGroups (key 16), versions 0 to 5. Since 4 filtered by state, 5 by type."""
+"""ListGroups (key 16), versions 0 to 5. Since 4 filtered by state, since 5 also by type."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """OffsetCommit (key 8), versions 0 to 10.
 
-Version 0 wrote to ZooKeeper in its day; here it is a commit from outside the group. Since 1 members commit and
-name a time per partition, 2 a retention time (until 4), 9 member epochs, 10 topic ids.
+Version 0 once wrote to ZooKeeper; here it is a commit from outside the group. Since 1 members commit, with a
+timestamp per partition (version 1 only); 2 to 4 carry a retention time; since 9 member epochs; since 10 topic ids.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RETENTION_VERSIONS: Final = range(2, 5)
 
 
 async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """Unknown topics and partitions are answered here; the group decides about the rest."""
+    """Unknown topics and partitions are answered here; the group coordinator decides about the rest."""
     asked = by_topic(
         request.topics, lambda t: (t.name, t.topic_id), lambda t: t.partitions, lambda p: p.partition_index
     )

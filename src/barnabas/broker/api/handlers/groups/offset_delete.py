@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47), version 0: forget a group's offsets of topics that it does not read now."""
+"""OffsetDelete (key 47), version 0: delete a group's offsets for topics that it is not subscribed to."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """OffsetFetch (key 9), versions 0 to 10: what a group has committed.
 
-Version 0 asked ZooKeeper in its day: there, an offset that was never committed is an error. Since 2 null
-topics mean all, 7 only stable offsets on demand, 8 many groups, 9 member epochs, 10 topic ids.
+Version 0 once asked ZooKeeper; there, an offset that was never committed is an error. Since 2 null topics mean all; since 7
+a request may insist on stable offsets; since 8 many groups; since 9 member epochs; since 10 topic ids.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _refused(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
 def _names(
     context: Context, group: OffsetFetchRequestGroup
 ) -> tuple[list[str | None], list[OffsetFetchResponseTopics]]:
-    """Each asked topic's name, and the answers for topic ids that nobody has."""
+    """The name of each requested topic, and the answers for topic ids that no topic has."""
     if group.topics is None:
         return [], []
     if context.version < TOPIC_IDS_FROM:
@@ -196,8 +196,8 @@ def _topic(context: Context, name: str, rows: list[FetchedOffset]) -> OffsetFetc
 def _by_topic(
     offsets: tuple[FetchedOffset, ...], asked: list[tuple[str, int]] | None
 ) -> list[tuple[str, list[FetchedOffset]]]:
-    """Offsets by topic. asked: the topics of the request, each with its number of partitions; the offsets are in their
-    order, and as with Kafka every one has its answer, also one that is named twice or without partitions."""
+    """Offsets by topic. asked: the topics of the request, each with its number of partitions, in the order of `offsets`. As
+    in Kafka, every row gets its answer, including topics that are named twice or without partitions."""
     if asked is not None:
         rows = iter(offsets)
         return [(name, list(islice(rows, count))) for name, count in asked]

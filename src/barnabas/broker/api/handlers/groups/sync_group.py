@@ -1,4 +1,4 @@
-"""SyncGroup (key 14), versions 0 to 5: the leader gives the assignment, every member receives its part."""
+"""SyncGroup (key 14), versions 0 to 5: the leader sends the assignment, every member receives its part."""
 
 from __future__ import annotations
 

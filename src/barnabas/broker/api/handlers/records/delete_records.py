@@ -1,6 +1,6 @@
-"""DeleteRecords (key 21), versions 0 to 2: move the start of partitions up to an offset; -1 means all there is.
+"""DeleteRecords (key 21), versions 0 to 2: move the log start offset of partitions forward; -1 means to the end.
 
-The files go when retention next looks at the log; until then the records are only out of reach.
+The records become unreachable at once; the files are deleted by the next run of retention.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _delete(context: Context, topic: str, asked: DeleteRecordsPartition) -> Dele
 
 
 def _move_start(context: Context, topic: str, index: int, offset: int) -> int:
-    """The log start offset afterwards, which is above `offset` where the log began above it already."""
+    """The new log start offset, which is higher than `offset` if the log already started beyond it."""
     partition = context.services.partitions.require_leader(topic, index)
     if topic in INTERNAL_TOPICS:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")

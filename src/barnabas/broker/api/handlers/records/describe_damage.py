@@ -16,7 +16,7 @@ from barnabas.wire.messages.describe_damage import (
 )
 
 STEP_BYTES: Final = 64 << 20
-"""A request reads segments until it has read so much."""
+"""One request stops reading segments once it has read this much."""
 PLACES_MAX: Final = 10_000
 
 
@@ -32,7 +32,7 @@ async def handle(context: Context, request: DescribeDamageRequest) -> DescribeDa
 
 
 async def _known(context: Context) -> DescribeDamageResponse:
-    """What was met since the start, of all partitions."""
+    """The damage met in all partitions since the start."""
     services = context.services
     found: list[DamagedPlace] = []
     for name, log in list(services.partitions.logs.logs.items()):
@@ -44,7 +44,7 @@ async def _known(context: Context) -> DescribeDamageResponse:
 
 
 async def _checked(context: Context, topic: str, index: int, base_offset: int) -> DescribeDamageResponse:
-    """Some segments of one partition, read now. Raises ApiError, OSError."""
+    """Check some segments of one partition by reading them now. Raises ApiError, OSError."""
     services = context.services
     partition = services.partitions.require(topic, index)
     if partition.offline is not None:
@@ -75,11 +75,11 @@ def _check(view: View, compacted: bool) -> list[Place]:
             check(view.path, view.size_bytes, view.segment.base_offset, view.ceiling, compacted=compacted)
         )
     except FileNotFoundError:
-        return []  # retention or compaction took it meanwhile
+        return []  # retention or compaction has removed it meanwhile
 
 
 def _above(places: Iterable[Place], log: Log) -> list[Place]:
-    """What lies below the log's start is missed by nobody."""
+    """The places that are not entirely below the log's start, where damage affects nobody."""
     start = log.log_start_offset
     return [
         place._replace(first_offset=max(place.first_offset, start))

@@ -1,8 +1,8 @@
 """Fetch (key 1), versions 4 to 18; legacy_fetch.py handles older ones.
 
 Since 7 sessions (KIP-227), 10 topics whose `compression.type` is zstd (KIP-110), 11 reading from the nearest replica
-(KIP-392), 12 epochs of the last fetched record and divergence (KIP-595), 13 topic ids, 16 node endpoints. Records leave as
-slices of the log's files.
+(KIP-392), 12 the epoch of the last fetched record and divergence (KIP-595), 13 topic ids, 16 node endpoints. Records are
+sent as slices of the log's files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ READ_COMMITTED = 1
 PARTITIONS_AT_ONCE_MAX = 2_000
 WAIT_IN_PIECES_MS_MAX = 500
 SESSION_IDS = (1 << 31) - 1
-"""How many ids of fetch sessions there are: positive ones of 31 bits."""
+"""The number of possible fetch session ids: positive 31-bit integers."""
 
 
 def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
@@ -89,7 +89,7 @@ def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable
 
 
 def _limits(throttle: Throttle, follower: int) -> Limits | None:
-    """What the leaders' throttle says of a fetch of `follower`; None where nothing is throttled."""
+    """What the leader throttle allows for a fetch by `follower`; None when nothing is throttled."""
     if not throttle.is_on:
         return None
     limit = Limit.HELD_BACK if throttle.wait_ms() else Limit.COUNTED
@@ -99,7 +99,7 @@ def _limits(throttle: Throttle, follower: int) -> Limits | None:
 async def _in_pieces(
     services: Services, plan: FetchPlan, reading: Reading, wait_ms: int, by_topic_id: bool
 ) -> FetchResponse:
-    """A fetch from so many partitions that others must have their turn in between; it waits by the clock alone."""
+    """A fetch from so many partitions that other work must run in between. It waits for its time-out, not for records."""
     if not await reading.read_in_pieces() and wait_ms > 0:
         await asyncio.sleep(min(wait_ms, WAIT_IN_PIECES_MS_MAX) / 1000)
         await reading.read_in_pieces()
@@ -135,7 +135,7 @@ Find = Callable[[FetchPartition], tuple["Partition | None", ErrorCode]]
 
 
 def _note_follower(plan: FetchPlan, find: Find, replica_id: int) -> None:
-    """What a follower asks for says what it has. Before reading, so that the answer carries the new high watermark."""
+    """Learn from a follower's request how far it has copied. Before reading, so the answer has the new high watermark."""
     for asked in plan.partitions:
         partition, error = find(asked)
         if partition is not None and not error:
@@ -143,7 +143,7 @@ def _note_follower(plan: FetchPlan, find: Find, replica_id: int) -> None:
 
 
 def _finder(context: Context, replica_id: int, *, zstd: bool) -> Find:
-    """What finds the partitions of one request. replica_id: of the follower that asks, -1 for a consumer."""
+    """The function that finds partitions for one request. replica_id: the follower that asks, -1 for a consumer."""
     services = context.services
     if replica_id < 0:
         return consumers_finder(context, zstd=zstd)
@@ -160,12 +160,12 @@ def _finder(context: Context, replica_id: int, *, zstd: bool) -> Find:
 
 
 def _is_follower(services: Services, partition: Partition, replica_id: int) -> bool:
-    """Whether a broker is one that copies the partition from this one."""
+    """Whether `replica_id` is a replica that copies the partition from this broker."""
     return replica_id in partition.image.replicas and replica_id != services.controller.node_id
 
 
 def consumers_finder(context: Context, *, zstd: bool) -> Find:
-    """What finds partitions for a consumer. Its right to read each is looked at in every fetch, also in a session's."""
+    """The function that finds partitions for a consumer. Every fetch, also within a session, checks the right to read."""
     services = context.services
     if services.authorizer is None:
         return lambda asked: find_partition(services, asked, zstd=zstd)
@@ -184,7 +184,7 @@ def consumers_finder(context: Context, *, zstd: bool) -> Find:
 def find_partition(
     services: Services, asked: FetchPartition, *, zstd: bool
 ) -> tuple[Partition | None, ErrorCode]:
-    """zstd: whether the reader's version promises that it can read it."""
+    """The partition to read, or an error. zstd: whether the reader's version supports zstd."""
     if isinstance(asked.topic, UUID):
         name = services.partitions.name_of(asked.topic)
         if name is None:

@@ -1,7 +1,7 @@
 """Produce since version 12: the first write to a partition adds it to the producer's transaction (KIP-890).
 
-The coordinator answers before the records are appended; on a single node that is in the same turn. A partition in which
-the transaction is open already was added before.
+The coordinator answers before the records are appended; on a single node it does so in the same turn of the loop. Partitions
+in which the transaction is already open need not be added.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ AS_PRODUCE_KNOWS_IT: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
 }
-"""A producer tries again what says that replicas are missing; a coordinator's own errors mean nothing to it."""
+"""Producers retry when replicas are missing, but do not understand the coordinator's own errors."""
 
 Refusals = dict[TopicPartition, ApiError]
 
 
 class Adding:
-    """The partitions of one produce request that its transaction lacks."""
+    """The partitions of one produce request that are not yet in its transaction."""
 
     def __init__(self, context: Context, transactional_id: str, *, verify_only: bool = False) -> None:
-        """verify_only: the producer adds partitions itself, and only the coordinator knows whether it did."""
+        """verify_only: the producer adds partitions by itself; the coordinator is only asked whether it did."""
         self._verify_only = verify_only
         self._transactions = context.services.transactions
         self._transactional_id = transactional_id
         self._missing: dict[Producer, set[TopicPartition]] = {}
 
     def look_at(self, partition: Partition, records: memoryview | None) -> None:
-        """Note the partition unless it does not matter: no transaction, or one that is open there."""
+        """Note the partition, unless the batch is not transactional or its transaction is already open there."""
         header = transactional_header(records)
         if header is None:
             return
@@ -59,7 +59,7 @@ class Adding:
         return self._transactions.add_partitions_anywhere(self._transactional_id, producer, partitions)
 
     def ask(self) -> asyncio.Future[Refusals] | Refusals:
-        """Why partitions were not added; empty when all were. A future where the coordinator needs time."""
+        """The refusals, empty when all partitions were added; a future if a coordinator needs time."""
         asked = [
             (partitions, self._ask(producer, frozenset(partitions)))
             for producer, partitions in self._missing.items()
@@ -70,7 +70,7 @@ class Adding:
 
 
 def transactional_header(records: memoryview | None) -> BatchHeader | None:
-    """The header of a batch that belongs to a transaction; None for another one, or where none can be read."""
+    """The header of a transactional batch; None for other batches and for unreadable ones."""
     if records is None or len(records) < HEADER_BYTES:
         return None
     header = read_header(records)

@@ -1,7 +1,7 @@
 """InitProducerId (key 22), versions 0 to 5: an id under which a producer's sequences are checked.
 
-With a transactional id it is that one's id, with a new epoch that fences earlier producers; since 3 a producer may ask to
-go on with the id and epoch that it has (KIP-360).
+With a transactional id, the answer is that id's producer id with a new epoch, which fences earlier producers. Since 3 a
+producer may ask to continue with its current id and epoch (KIP-360).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
 
 
 def _may_write(context: Context) -> bool:
-    """An idempotent producer must be allowed to be one, or to write to some topic (KIP-679)."""
+    """An idempotent producer needs the right to be one, or to write to some topic (KIP-679)."""
     authorizer = context.services.authorizer
     return (
         authorizer is None

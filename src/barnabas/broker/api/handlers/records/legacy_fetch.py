@@ -1,8 +1,8 @@
 """Fetch (key 1), versions 0 to 3: stored batches as message sets, magic 0 before version 2 and magic 1 from then on.
 
-Such consumers know no sessions and no transactions: they see aborted records, as with Kafka. At least one
-message comes back wherever there is one, even if it is larger than was asked for; Kafka is stricter before
-version 3 and leaves a consumer of small fetches stuck.
+These consumers know no sessions and no transactions: they see aborted records, as in Kafka. If there is a message, at
+least one is returned, even when it is larger than the requested size; Kafka is stricter before version 3, and a consumer
+with a small fetch size gets stuck there.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from barnabas.wire.messages.fetch import FetchableTopicResponse, FetchRequest, F
 
 MAGIC_1_FROM: Final = 2
 CONVERTED_BYTES_MAX: Final = 8 << 20
-"""Converted records that one response may hold in memory; requests before version 3 set no such bound. As much
-is read for one partition at a time."""
+"""Limit on converted records that one response holds in memory, since requests before version 3 set none. The same
+amount is read from one partition at a time."""
 
 
 class Answer(NamedTuple):
-    """What one partition answers; `next_offset` is where reading goes on when `data` is empty."""
+    """The answer for one partition; `next_offset` is where reading continues when `data` is empty."""
 
     read: PartitionRead
     error: int
@@ -46,8 +46,8 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
         for topic in request.topics
         for asked in topic.partitions
     ]
-    # Old consumers name their partitions in the same order each time, and bytes run out before the end of
-    # a long list. So each request begins with another partition.
+    # Old consumers always name their partitions in the same order, and the bytes run out before the end of a
+    # long list. So each request starts with another partition.
     first = context.correlation_id % max(len(wanted), 1)
     wanted = wanted[first:] + wanted[:first]
     loop = context.services.loop
@@ -62,9 +62,9 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
         if not hidden or any(answer.data or answer.error for answer in answers):
             as_asked = len(answers) - first
             return _response(request, answers[as_asked:] + answers[:as_asked])
-        # All that was read are transaction markers and what compaction emptied. The consumer cannot learn
-        # that it may go on behind them: answered with nothing, it would ask for the same again at once,
-        # and for ever. So its fetch goes on from there.
+        # Everything that was read was transaction markers and batches emptied by compaction. The consumer has no way to
+        # learn that it should continue behind them: after an empty answer it would ask for the same offset again, forever.
+        # So the fetch continues from there on its behalf.
         wanted = [replace(answer.read.asked, fetch_offset=answer.next_offset) for answer in answers]
 
 

@@ -1,7 +1,7 @@
 """ListOffsets (key 2), version 0: offsets at segments' starts, by the time the segment was last written.
 
-Clients before 0.10.1 ask -1 (the end) or -2 (the start) with one offset each; a time gives the newest segment
-that was complete by then, and those before it, newest first. Source: Kafka's legacyFetchOffsetsBefore.
+Clients before 0.10.1 ask for -1 (the end) or -2 (the start) and want one offset; a time returns the newest segment
+that was complete by then and all before it, newest first. Source: Kafka's legacyFetchOffsetsBefore.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Produce (key 0), versions 0 to 2: message sets of producers older than 0.11, appended as record batches.
 
-0 and 1 bring magic 0 (no timestamps), 2 brings magic 1 and is answered with the append time. Some clients send either
-magic in any of them, so the magic of each message is what counts.
+Versions 0 and 1 use magic 0 (no timestamps), 2 uses magic 1 and its answer has the append time. Some clients send either
+magic in any version, so only the magic of each message counts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def handle(context: Context, request: ProduceRequest) -> Awaitable[ProduceRespon
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
-                # The frame is borrowed; conversion goes on after this call has returned.
+                # The frame is borrowed, and conversion continues after this call has returned.
                 data.records = bytes(data.records)
     return _append_all(context, request)
 
@@ -68,14 +68,14 @@ async def _append(
     acks: int,
     pending: Pending,
 ) -> PartitionProduceResponse:
-    """Raises ApiError. A set that is too large for one batch becomes several, acknowledged together."""
+    """Raises ApiError. A message set too large for one batch becomes several, which are acknowledged together."""
     if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; 0, 1 and -1 (all) are allowed")
     max_bytes = find_partition(context, topic, data.index).config.max_message_bytes
     message_set: bytes = data.records or b""
     conversions = context.services.conversions
     batches, records = await conversions.run(len(message_set), lambda: batches_of(message_set, max_bytes))
-    # Found anew: while the thread converted, the partition may have gone.
+    # Looked up again: the partition may have gone while the thread converted.
     partition = find_partition(context, topic, data.index)
     if partition.config.checks_schemas:
         for batch in batches:

@@ -1,7 +1,7 @@
 """ListOffsets (key 2), versions 1 to 11: offsets by time, and the special times below zero.
 
--1 latest, -2 earliest, -3 the record of the greatest timestamp (since 7), -4 earliest kept locally (since 8),
--5 last tiered (since 9), -6 earliest not yet tiered (since 11). Without tiers -4 is -2 and -5 is none.
+-1 latest, -2 earliest, -3 the record with the greatest timestamp (since 7), -4 earliest local (since 8), -5 latest
+tiered (since 9), -6 earliest not yet tiered (since 11). Without tiered storage -4 equals -2, and -5 finds nothing.
 legacy_list_offsets.py handles version 0.
 """
 
@@ -36,7 +36,7 @@ SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_
 
 
 def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """A partition that is named twice is an error, as with Kafka: each row may ask for another time."""
+    """A partition that is named twice is an error, as in Kafka, because each row may ask for another time."""
     named = Counter(
         (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
     )
@@ -92,7 +92,7 @@ def _answer(
 
 
 def _is_known(version: int, timestamp_ms: int) -> bool:
-    """Whether a time below zero means something in this version."""
+    """Whether a negative time has a meaning in this version."""
     return version >= SINCE.get(timestamp_ms, 0) and timestamp_ms >= EARLIEST_PENDING_UPLOAD
 
 

@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (key 23), versions 0 to 4: where a leader epoch ended in a partition's log.
+"""OffsetForLeaderEpoch (key 23), versions 0 to 4: the offset at which a leader epoch ended in a partition's log.
 
-A consumer asks after a change of leader, to learn whether what it has read still holds. Since 1 the epoch is
-answered too, 2 the client says which leader epoch it knows, 3 which replica it is that asks.
+A consumer asks after a change of leader, to find out whether the records it has read are still valid. Since 1 the answer
+also has the epoch, since 2 the client sends the leader epoch that it knows, since 3 the replica id of the asking broker.
 """
 
 from __future__ import annotations

@@ -37,12 +37,12 @@ ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
 ADMIN_CLIENT_ID = "__admin_client"
-"""Whoever calls itself so may write to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID)."""
+"""A client with this client id may write to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID)."""
 
 Pending = list[tuple[PartitionProduceResponse, Acknowledgement]]
-"""What is answered when the append beside it may be acknowledged."""
+"""Rows of the answer, each with the acknowledgement that it waits for."""
 Unchecked = list[tuple[TopicProduceData, PartitionProduceData, PartitionProduceResponse]]
-"""Records whose schemas have to be looked up before they are appended, with their place in the answer."""
+"""Records whose schemas must be looked up before the append, each with its row in the answer."""
 
 
 def handle(
@@ -58,7 +58,7 @@ def handle(
         return _handle(context, request, refusals, transactional=True)
     for topic in request.topic_data:
         for data in topic.partition_data:
-            if data.records:  # they lie in a buffer that is borrowed for this turn only
+            if data.records:  # their buffer is borrowed for this turn only
                 data.records = memoryview(bytearray(data.records))
     return _handle_later(context, request, refusals)
 
@@ -66,11 +66,11 @@ def handle(
 def _add_partitions(
     context: Context, request: ProduceRequest, *, verify_only: bool
 ) -> asyncio.Future[Refusals] | Refusals:
-    """Why the coordinator refuses to add partitions to the transaction, or does not know that they were added."""
+    """Why the coordinator refuses to add partitions to the transaction, or does not confirm that they were added."""
     adding = Adding(context, request.transactional_id or "", verify_only=verify_only)
     for topic in request.topic_data:
         for data in topic.partition_data:
-            with contextlib.suppress(ApiError):  # it is refused when the records are to be appended
+            with contextlib.suppress(ApiError):  # it is refused later, when the records would be appended
                 adding.look_at(find_partition(context, topic, data.index), data.records)
     return adding.ask()
 
@@ -124,14 +124,14 @@ def _answer(
     if request.acks != ACKS_NONE:
         return acknowledged(answer, pending, request.timeout_ms) if pending else answer
     if failed:
-        # A producer with acks=0 notices an error in the only way left: its connection closes and it
-        # asks for metadata again. So does Kafka.
+        # As in Kafka: the only way to report an error to a producer with acks=0 is to close its connection, which makes
+        # it ask for metadata again.
         context.connection.close("a produce request with acks=0 failed")
     return None
 
 
 def _topics(request: ProduceRequest) -> Iterable[tuple[TopicProduceData, list[PartitionProduceData]]]:
-    """The batches by topic; a partition that is named twice counts with its last batch, as with Kafka."""
+    """The batches by topic. When a partition is named twice, its last batch counts, as in Kafka."""
     if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
         return ((request.topic_data[0], request.topic_data[0].partition_data),)
     return by_topic(
@@ -140,7 +140,7 @@ def _topics(request: ProduceRequest) -> Iterable[tuple[TopicProduceData, list[Pa
 
 
 async def acknowledged(answer: ProduceResponse, pending: Pending, timeout_ms: int) -> ProduceResponse:
-    """The answer once every append in it holds, or has failed."""
+    """The answer, once every append in it is committed or has failed."""
     await all_ready([acknowledgement for _, acknowledgement in pending], timeout_ms)
     for result, acknowledgement in pending:
         if acknowledgement.error is not None:
@@ -151,7 +151,7 @@ async def acknowledged(answer: ProduceResponse, pending: Pending, timeout_ms: in
 
 
 def refused(data: PartitionProduceData, code: ErrorCode, message: str | None) -> PartitionProduceResponse:
-    """The answer for a partition that takes nothing, with the error and its message."""
+    """The answer for a partition that refuses the records, with the error and its message."""
     return PartitionProduceResponse(
         index=data.index, error_code=code, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1,
         error_message=message,
@@ -161,9 +161,9 @@ def refused(data: PartitionProduceData, code: ErrorCode, message: str | None) ->
 def _put_off(
     topic: TopicProduceData, data: PartitionProduceData, unchecked: Unchecked
 ) -> PartitionProduceResponse:
-    """A place in the answer that is filled once the schemas of the records are known."""
+    """A row of the answer that is filled once the schemas of the records are known."""
     result = refused(data, ErrorCode.NONE, None)
-    # They lie in a buffer that is borrowed for this turn only.
+    # The frame's buffer is borrowed for this turn only.
     data.records = memoryview(bytearray(data.records or b""))
     unchecked.append((topic, data, result))
     return result
@@ -178,8 +178,8 @@ async def _append_checked(
     *,
     failed: bool,
 ) -> ProduceResponse | None:
-    """Append what had to wait for the registry, and answer. Other requests of this connection wait meanwhile, so that a
-    producer's batches stay in their order."""
+    """Append the records that waited for the registry, and answer. Other requests of this connection wait meanwhile, so
+    that a producer's batches stay in order."""
     verdicts = await asyncio.gather(*(_verdict(context, topic, data) for topic, data, _ in unchecked))
     for (topic, data, result), verdict in zip(unchecked, verdicts, strict=True):
         if verdict is None:
@@ -193,7 +193,7 @@ async def _append_checked(
 
 
 async def _verdict(context: Context, topic: TopicProduceData, data: PartitionProduceData) -> ApiError | None:
-    """Why records are refused for their schemas, or because that cannot be found out."""
+    """Why the schema check refuses the records or cannot be made; None when they are accepted."""
     try:
         assert data.records is not None
         partition = find_partition(context, topic, data.index)
@@ -253,7 +253,7 @@ def _refused_for(data: PartitionProduceData, error: ApiError) -> PartitionProduc
 def accepted(
     data: PartitionProduceData, appended: Acknowledgement, pending: Pending
 ) -> PartitionProduceResponse:
-    """The answer to an append that was carried out; noted in `pending` when it cannot be given yet."""
+    """The answer for an append that was made; noted in `pending` if it must wait for the acknowledgement."""
     result = PartitionProduceResponse(
         index=data.index,
         error_code=ErrorCode.NONE,

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (key 91), version 0: move where a share group without members begins."""
+"""AlterShareGroupOffsets (key 91), version 0: move the start offsets of a share group without members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (key 92), version 0: let a share group without members forget topics."""
+"""DeleteShareGroupOffsets (key 92), version 0: make a share group without members forget topics."""
 
 from __future__ import annotations
 

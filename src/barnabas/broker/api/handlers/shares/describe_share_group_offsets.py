@@ -1,6 +1,6 @@
-"""DescribeShareGroupOffsets (key 90), versions 0 and 1: where share groups begin, and since 1 how far behind.
+"""DescribeShareGroupOffsets (key 90), versions 0 and 1: the start offsets of share groups, and since 1 their lag.
 
-The lag is what lies from the start offset on and is not done with. A partition whose state has no start offset
+The lag counts the offsets from the start offset on that are not finished. A partition whose state has no start offset
 yet has offset and lag -1.
 """
 
@@ -88,7 +88,7 @@ async def _fill(
     rows: Mapping[int, DescribeShareGroupOffsetsResponsePartition],
     keys: Mapping[int, ShareKey],
 ) -> None:
-    """Put in what the share coordinators have stored, and how far the partitions' ends are from there."""
+    """Fill in what the share coordinators have stored, and the lag up to the partitions' ends."""
     persister = context.services.shares.persister
     asked = {index: persister.summary(key) for index, key in keys.items()}
     begun: dict[int, ShareState] = {}

@@ -1,6 +1,6 @@
-"""ShareAcknowledge (key 79), versions 1 and 2: accept, release, reject or (since 2) keep longer what is locked.
+"""ShareAcknowledge (key 79), versions 1 and 2: accept, release, reject or (since 2) renew locked records.
 
-Session epoch -1 ends the session: what the member still holds goes to others.
+Session epoch -1 ends the session: records that the member still holds become available to others.
 """
 
 from __future__ import annotations

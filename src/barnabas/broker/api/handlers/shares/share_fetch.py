@@ -1,7 +1,7 @@
-"""ShareFetch (key 78), versions 1 and 2: records for a member of a share group, and acknowledgements on the way.
+"""ShareFetch (key 78), versions 1 and 2: records for a member of a share group, with piggybacked acknowledgements.
 
-Since 2 the member says whether whole batches may be locked for it or not more than it asked for (KIP-1206),
-and may prolong its locks (KIP-1222). Records leave as slices of the log's files.
+Since 2 the member chooses between locking whole batches and locking no more records than it asked for (KIP-1206), and may
+renew its locks (KIP-1222). Records are sent as slices of the log's files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Acks = dict[ShareTopicPartition, list[AckBatch]]
 
 
 class Acked:
-    """What became of a request's acknowledgements: an error or None for each partition, and which are being stored."""
+    """The results of a request's acknowledgements: an error or None for each partition, and those still being stored."""
 
     def __init__(self) -> None:
         self.errors: dict[ShareTopicPartition, ApiError | None] = {}
@@ -101,7 +101,7 @@ def handle(
 
 
 async def _slowly(refusal: ShareFetchResponse, wait_ms: int) -> ShareFetchResponse:
-    """A member that is refused comes back at once: it is held as long as it said that it would wait."""
+    """A refused member would retry at once, so the refusal is held back for as long as the member was willing to wait."""
     await asyncio.sleep(max(wait_ms, 0) / 1000)
     return refusal
 
@@ -109,7 +109,7 @@ async def _slowly(refusal: ShareFetchResponse, wait_ms: int) -> ShareFetchRespon
 def _answer(
     context: Context, reading: ShareReading, acked: Acked
 ) -> ShareFetchResponse | Awaitable[ShareFetchResponse]:
-    """At once, unless acknowledgements are still being stored."""
+    """The answer: at once, unless acknowledgements are still being stored."""
     return _when_stored(context, reading, acked) if acked.pending else _respond(context, reading, acked)
 
 
@@ -125,14 +125,14 @@ async def _later(context: Context, waiter: ShareWaiter, acked: Acked) -> ShareFe
 
 
 def session_key(request: Any) -> SessionKey:
-    """Raises ApiError."""
+    """The group id and the member id. Raises ApiError."""
     if not request.group_id or not request.member_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, "the group id and the member id must be given")
     return SessionKey(request.group_id, request.member_id)
 
 
 def acks_of(topics: Any) -> Acks:
-    """The acknowledgements of a ShareFetch or ShareAcknowledge."""
+    """The acknowledgements in a ShareFetch or ShareAcknowledge request."""
     return {
         (topic.topic_id, partition.partition_index): [
             AckBatch(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
@@ -145,7 +145,7 @@ def acks_of(topics: Any) -> Acks:
 
 
 def acknowledge(context: Context, key: SessionKey, acks: Acks) -> Acked:
-    """Settle what a member says of its records; each partition for itself."""
+    """Apply a member's acknowledgements, each partition separately."""
     shares = context.services.shares
     now_ms = shares.lock_now_ms()
     acked = Acked()

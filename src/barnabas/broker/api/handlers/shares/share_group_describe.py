@@ -50,7 +50,7 @@ async def handle(context: Context, request: ShareGroupDescribeRequest) -> ShareG
 
 
 async def describe(context: Context, group_id: str) -> ShareDescribeReply:
-    """What the group's coordinator says; a refusal is the group's, not the request's."""
+    """The answer of the group's coordinator; a refusal concerns only this group, not the request."""
     try:
         reply: ShareDescribeReply = await context.services.groups.ask(partial(event, group_id), group_id)
     except ApiError as error:
@@ -59,12 +59,12 @@ async def describe(context: Context, group_id: str) -> ShareDescribeReply:
 
 
 def event(group_id: str, token: Any, now_ms: int) -> DescribeShareGroup:
-    """The event that asks a coordinator for one group's description."""
+    """The event that requests one group's description from a coordinator."""
     return DescribeShareGroup(token, now_ms, group_id)
 
 
 def _member(context: Context, member: DescribedSharer) -> Member:
-    """Topics that were deleted since have no name any more and are left out."""
+    """Topics that have been deleted meanwhile no longer have a name and are left out."""
     named = (
         (context.services.partitions.name_of(t), t, indexes) for t, indexes in by_topic(member.assignment)
     )

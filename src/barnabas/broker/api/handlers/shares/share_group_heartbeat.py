@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (key 76), version 1: join, keep alive and leave a share group; the member names itself."""
+"""ShareGroupHeartbeat (key 76), version 1: join, keep alive and leave a share group; the member chooses its own id."""
 
 from __future__ import annotations
 

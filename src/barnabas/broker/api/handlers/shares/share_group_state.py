@@ -1,8 +1,8 @@
-"""The share coordinator's requests, by leaders of partitions and by group coordinators (KIP-932):
+"""The share coordinator's requests, sent by partition leaders and by group coordinators (KIP-932):
 
 InitializeShareGroupState (key 83) version 0, ReadShareGroupState (84) version 0, WriteShareGroupState (85) and
-ReadShareGroupStateSummary (87) versions 0 and 1, DeleteShareGroupState (86) version 0. One handler, since they differ only
-in the event that is asked for each share partition. What is changed is answered when it is committed.
+ReadShareGroupStateSummary (87) versions 0 and 1, DeleteShareGroupState (86) version 0. One handler serves them all, since
+they differ only in the event for each share partition. Changes are answered once they are committed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (key 45), versions 0 and 1: move replicas to other brokers, or call a move off.
+"""AlterPartitionReassignments (key 45), versions 0 and 1: move replicas to other brokers, or cancel a move.
 
 Only the controller moves replicas. Version 1 can refuse to change the number of replicas (KIP-860).
 """

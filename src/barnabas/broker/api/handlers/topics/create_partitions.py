@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37), versions 0 to 3: let a topic grow. It cannot shrink."""
+"""CreatePartitions (key 37), versions 0 to 3: add partitions to a topic. A topic cannot shrink."""
 
 from __future__ import annotations
 

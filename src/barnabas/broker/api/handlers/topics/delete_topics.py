@@ -1,4 +1,4 @@
-"""DeleteTopics (key 20), versions 0 to 6. Since 6 topics may be named by their id."""
+"""DeleteTopics (key 20), versions 0 to 6. Since 6 topics may be given by id."""
 
 from __future__ import annotations
 

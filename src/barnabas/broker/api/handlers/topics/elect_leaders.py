@@ -1,7 +1,7 @@
-"""ElectLeaders (key 43), versions 0 to 2: give leadership back to preferred replicas, or to any that is left.
+"""ElectLeaders (key 43), versions 0 to 2: move leadership back to preferred replicas, or to any replica that is left.
 
-Partitions that lack nothing are ELECTION_NOT_NEEDED where they are named, and left out where all are asked for. Only the
-controller elects.
+Partitions that need no election are answered with ELECTION_NOT_NEEDED if the request names them, and left out if it asks for
+all partitions. Only the controller elects leaders.
 """
 
 from __future__ import annotations

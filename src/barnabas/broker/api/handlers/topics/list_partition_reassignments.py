@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46), version 0: replicas that are on their way; the controller knows them."""
+"""ListPartitionReassignments (key 46), version 0: replicas that are being moved. Only the controller knows them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnabas.wire.messages.list_partition_reassignments import (
 def handle(
     context: Context, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Of the partitions that are named, or of all; those that stay where they are are left out."""
+    """Of the named partitions, or of all partitions, those that are being moved."""
     try:
         context.services.controller.require_office()
     except ApiError as error:

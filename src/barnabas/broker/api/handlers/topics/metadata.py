@@ -1,7 +1,7 @@
-"""Metadata (key 3), versions 0 to 13: brokers, topics, who leads what.
+"""Metadata (key 3), versions 0 to 13: brokers, topics, and the leaders of partitions.
 
-In version 0 an empty list means all topics; from 1 on null does. Since 4 the client says whether an unknown
-topic may be created, 10 topics have ids, 12 they may be asked for by id alone.
+In version 0 an empty list means all topics; from 1 on null does. Since 4 the client says whether an unknown topic may be
+created, since 10 topics have ids, since 12 topics may be requested by id alone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OPERATIONS_UNKNOWN: Final = -(1 << 31)
 
 
 class Key(NamedTuple):
-    """What an answer depends on that is kept or made in a thread. asked: names and ids, None for all topics."""
+    """What a cached answer depends on. asked: names and ids, None for all topics."""
 
     asked: tuple[tuple[str | None, UUID], ...] | None
     changes: int
@@ -57,11 +57,11 @@ class Key(NamedTuple):
 
 
 class Answers:
-    """Answers that are encoded once: about all topics, and about topics with thousands of partitions.
+    """Caches encoded answers about all topics, and about topics with thousands of partitions.
 
-    With 10,000 partitions one takes 20 ms and more to make, in a thread, since nothing else runs on the loop meanwhile.
-    The last few are kept while nothing changes. Where there is an authorizer, each principal at each address has answers
-    of its own; `changes` grows with every change of access rules.
+    With 10,000 partitions an answer takes 20 ms or more to make, so it is made in a thread and not on the loop. The last few
+    answers are kept while nothing changes. With an authorizer, each principal at each address has separate answers;
+    `changes` grows with every change of access rules.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Answers:
     def get(
         self, context: Context, request: MetadataRequest, asked: list[MetadataRequestTopic] | None
     ) -> Encoded | Awaitable[Encoded]:
-        """The encoded answer: a kept one, or one that is made now and kept while the cluster does not change."""
+        """The encoded answer: a cached one, or a new one that is cached while the cluster does not change."""
         services = context.services
         key = Key(
             None if asked is None else tuple((topic.name, topic.topic_id) for topic in asked),
@@ -98,9 +98,9 @@ class Answers:
         return self._made_in_thread(key, make, services)
 
     async def _made_in_thread(self, key: Key, make: Callable[[], Encoded], services: Services) -> Encoded:
-        """One thread makes it for all who ask for the same at once.
+        """Make an answer in a thread; all requests for the same answer share the result.
 
-        What changes meanwhile is either in the answer or not, topic by topic, as with an answer that crosses a change.
+        A change made meanwhile is visible or not, topic by topic, as in any answer that crosses a change on its way.
         """
         making = self._making.get(key)
         if making is None:
@@ -143,7 +143,7 @@ def handle(
         ]
         if absent:
             return _create_and_answer(context, request, asked, absent)
-    # With quotas the answer says how long the client is throttled, so that it cannot be shared.
+    # With quotas, the answer contains the client's throttle time and cannot be shared.
     if not services.quotas.in_use and (
         asked is None or _partitions_asked(services, asked) > LARGE_ANSWER_PARTITIONS
     ):
@@ -158,7 +158,7 @@ def _asked(context: Context, request: MetadataRequest) -> list[MetadataRequestTo
 
 
 def _may_create(context: Context, name: str) -> bool:
-    """Whether an unknown topic may be made for the peer, who then must be allowed to know of it as well."""
+    """Whether an unknown topic may be created for the peer, which must also have the right to see it."""
     return context.sees_topic(name) and (
         context.allows_cluster(Operation.CREATE, quietly=True)
         or context.allows(Operation.CREATE, ResourceType.TOPIC, name, quietly=True)
@@ -168,7 +168,7 @@ def _may_create(context: Context, name: str) -> bool:
 async def _create_and_answer(
     context: Context, request: MetadataRequest, asked: list[MetadataRequestTopic], absent: list[str]
 ) -> MetadataResponse:
-    """Wait until the topics are made, but not for long: other requests of this connection wait behind this one."""
+    """Wait for a limited time until the topics are created: other requests of this connection wait behind this one."""
     charge = partial(context.services.quotas.charge_mutation, context, strict=False)
     making = {
         name: asyncio.ensure_future(_refusal(context.services.controller.auto_create(name, charge)))
@@ -177,7 +177,7 @@ async def _create_and_answer(
     await asyncio.wait(making.values(), timeout=CREATION_WAIT_S)
     refused: dict[str, ErrorCode] = {}
     for name, task in making.items():
-        # Who asks too early asks again, as clients of Kafka always have to; the topic is made meanwhile.
+        # The creation goes on; the client retries, as clients of Kafka always have to.
         code = task.result() if task.done() else ErrorCode.LEADER_NOT_AVAILABLE
         if code is not None:
             refused[name] = code

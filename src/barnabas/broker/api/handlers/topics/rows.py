@@ -1,4 +1,4 @@
-"""What clients learn of a topic's partitions: the one place where Metadata and DescribeTopicPartitions get it."""
+"""A topic's partitions as clients see them. Both Metadata and DescribeTopicPartitions get their rows here."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def partition_rows(
 ) -> list[Row]:
     """One row for each partition from the number `first` on, at most `limit`.
 
-    row: the message's class, called with its fields. A partition whose leader has died, or whose log dir has failed here,
-    has no leader, so that producers without keys go to the others.
+    row: the message's class, called with its fields. A partition whose leader has died, or whose log dir has failed on this
+    broker, has no leader, so that producers without keys use the other partitions.
     """
     node_id, live = services.controller.node_id, services.image.brokers.keys()
     offline = services.partitions.offline_of(topic.name)

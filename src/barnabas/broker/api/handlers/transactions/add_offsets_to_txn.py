@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (key 25), versions 0 to 4: the transaction is about to commit offsets of a group."""
+"""AddOffsetsToTxn (key 25), versions 0 to 4: announces that the transaction will commit offsets of a group."""
 
 from __future__ import annotations
 

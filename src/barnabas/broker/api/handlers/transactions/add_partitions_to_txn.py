@@ -1,6 +1,7 @@
-"""AddPartitionsToTxn (key 24), versions 0 to 5: the partitions that a transaction is about to write to.
+"""AddPartitionsToTxn (key 24), versions 0 to 5: announces the partitions that a transaction will write to.
 
-Up to 3 by clients, for one transaction; since 4 by brokers, for many, and perhaps only to ask whether they were added.
+Versions up to 3 are sent by clients, for one transaction. Since 4 brokers send it for many transactions, and may only ask
+whether partitions were added.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartitio
 
 
 def _unknown(context: Context, wanted: list[TopicPartition]) -> Errors:
-    """All or nothing is added: one partition that does not exist keeps the others out."""
+    """Adding is all or nothing: one partition that does not exist keeps the others out."""
     topics = context.services.image.topics
     missing = {
         (name, index) for name, index in wanted if name not in topics or index not in topics[name].partitions

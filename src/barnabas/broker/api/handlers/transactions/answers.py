@@ -1,4 +1,4 @@
-"""What the handlers of transactions have in common: error codes by version, and requests that came too late."""
+"""Shared by the handlers of transactions: error codes by version, and requests that arrived too late."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ FENCED_FROM: Final = 2
 
 
 def code_for(context: Context, error: ErrorCode) -> ErrorCode:
-    """The error as the client's version knows it."""
+    """The error code, replaced by an older one if the client's version does not know it."""
     if error is ErrorCode.PRODUCER_FENCED and context.version < FENCED_FROM:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
 
 
 def closed_as_stale(context: Context, reply: TxnReply) -> bool:
-    """Close the connection of a request that its client has given up; whoever still reads there connects again.
+    """Close the connection of a request that its client has given up; a client that still reads there reconnects.
 
-    An answer would mislead: the request may be one of an earlier transaction, or of this one.
+    An answer would mislead, since the request may belong to an earlier transaction or to the current one.
     """
     if reply.is_stale:
         context.connection.close(

@@ -1,4 +1,4 @@
-"""EndTxn (key 26), versions 0 to 5: commit or abort. Since 5 every end raises the epoch, which the answer carries."""
+"""EndTxn (key 26), versions 0 to 5: commit or abort. Since 5 each one raises the producer epoch, and returns it."""
 
 from __future__ import annotations
 

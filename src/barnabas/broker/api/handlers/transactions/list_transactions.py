@@ -1,6 +1,6 @@
 """ListTransactions (key 66), versions 0 to 2: the transactional ids of this broker, filtered.
 
-Since 1 by how long a transaction runs, since 2 by a regular expression of RE2 that the whole id must match.
+Since 1 filtered by a transaction's duration, since 2 by a regular expression (RE2) that must match the whole id.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """TxnOffsetCommit (key 28), versions 0 to 5: offsets that become visible when the transaction commits.
 
-Since 3 with the member that commits, since 5 the group's offsets are added to the transaction by this request.
+Since 3 it names the member that commits; since 5 it also adds the group's offsets to the transaction.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffset
 async def _commit(
     context: Context, request: TxnOffsetCommitRequest, known: tuple[OffsetToCommit, ...]
 ) -> Errors:
-    """Hold the offsets back until the transaction ends. Raises ApiError where all are refused."""
+    """Hold the offsets back until the transaction ends. Raises ApiError when all are refused."""
     if not request.transactional_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, "offsets of a transaction need a transactional id")
     services = context.services
@@ -92,7 +92,7 @@ async def _commit(
         raise ApiError(added.error, added.message or "")
 
     def make_event(token: object, now_ms: int) -> CommitOffsets:
-        # Asked in the turn in which the offsets are held: nothing can end the transaction in between.
+        # Checked in the same turn in which the offsets are stored: nothing can end the transaction in between.
         services.transactions.check_added(request.transactional_id, producer, offsets)
         return CommitOffsets(
             token=token,

@@ -1,7 +1,7 @@
-"""WriteTxnMarkers (key 27), versions 0 to 2: the ends of transactions, by other brokers or by an administrator.
+"""WriteTxnMarkers (key 27), versions 0 to 2: ends of transactions, sent by other brokers or by an administrator.
 
-An administrator ends a transaction that hangs in a partition: one that its coordinator does not know any more.
-Since 2 with the version of the transaction, which says how strictly its epoch is compared.
+An administrator ends a transaction that hangs in a partition, that is, one that its coordinator no longer knows. Since 2
+it carries the transaction version, which determines how strictly the epoch is compared.
 """
 
 from __future__ import annotations
