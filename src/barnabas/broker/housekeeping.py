@@ -1,6 +1,6 @@
-"""What a broker does beside serving: retention, checkpoints, flushes, idle connections, offset expiry.
+"""A broker's periodic jobs: retention, checkpoints, flushes, idle connections, offset expiry.
 
-Each job runs at its own interval. Jobs that touch disks run in threads; jobs that touch cores run on the loop.
+Each job has its own interval. Jobs that access disks run in threads; jobs that use cores run on the loop.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Housekeeping:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin all jobs, each after its first interval."""
+        """Start all jobs; each runs first after its interval."""
         config = self._services.config
         idle_ms = config.get(broker_network.CONNECTIONS_MAX_IDLE_MS)
         recovery_points_ms = config.get(broker_log.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS)

@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.main")
 
 SLOW_TURN_VARIABLE: Final = "BARNABAS_SLOW_TURN_MS"
-"""Environment variable: from how many milliseconds on a turn of the loop is noted in the log."""
+"""Environment variable: turns of the loop that take at least this many milliseconds are logged."""
 
 
 class Companion(Protocol):
-    """Services beside a broker in its process. Both calls block and run in a thread."""
+    """Services that run beside a broker in its process. `start` and `stop` block and run in a thread."""
 
     def start(self) -> None:
-        """Returns once they answer. Raises an exception with one sentence when they cannot."""
+        """Return once the services answer. Raises an exception with a one-sentence message when they cannot start."""
 
     def stop(self) -> None:
-        """Returns once they have ended."""
+        """Return once the services have ended."""
 
     def registry(self) -> Address | None:
-        """Where the schema registry among them answers, once they have started."""
+        """The address of the schema registry, if the services include one and have started."""
 
 
 MakeCompanion = Callable[[Callable[[str], str]], Companion]
-"""From what tells the broker's address by the security protocol that is wanted there; that may raise StartError."""
+"""Makes a companion from a function: security protocol -> the broker's address; the function may raise StartError."""
 
 
 def run(
@@ -54,15 +54,15 @@ def run(
     is_worker: bool = False,
     companion: MakeCompanion | None = None,
 ) -> int:
-    """Run a broker until SIGTERM or SIGINT; 0 after a clean stop, 1 when it could not start or go on.
+    """Run a broker until SIGTERM or SIGINT; 0 after a clean stop, 1 when it could not start or continue.
 
-    workers: commands of the other processes of `barnabas start --workers`. is_worker: this is one of them.
-    companion: services beside it.
+    workers: command lines of the other processes of `barnabas start --workers`. is_worker: this is such a process.
+    companion: services to run beside the broker.
     """
     logs.set_up(log_settings)
     _allow_all_files()
     for name, level in config.logger_levels.items():
-        # Before anything is read: the metadata may say more later.
+        # Set before anything is read; the metadata may change levels later.
         logging.getLogger("" if name == "root" else name).setLevel(level)
     for warning in config.warnings:
         log.warning(warning)
@@ -72,7 +72,7 @@ def run(
 
 
 def _allow_all_files() -> None:
-    """As many open files as this process may have (the soft limit exists for programs that use select)."""
+    """Raise the limit of open files to the hard limit (the soft limit exists for programs that use select)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard if soft < hard else soft, hard))
@@ -116,8 +116,8 @@ async def _serve(
         call_when_input_ends(lambda: end(0))
     dumps = stacks.StackDumps(loop, config.log_dirs[0] / stacks.FILE)
     broker = BrokerServer(config, on_fatal=lambda: end(1))
-    # What start-up allocates stays, millions of objects where there are many partitions: the collector need not look
-    # at them again and again while they are made, nor ever afterwards.
+    # The objects allocated at start-up, millions when there are many partitions, live as long as the process: the garbage
+    # collector need not examine them again and again while they are created, nor ever afterwards.
     gc.disable()
     stacks.answer_on_standard_error()
     try:

@@ -1,4 +1,4 @@
-"""Changes of options, quotas, credentials and access rules: decided over the image, made in the executor's turn."""
+"""Changes of options, quotas, credentials and access rules: decided over the image, made by the executor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.cores.znode_ops import Op
 
 AlteredConfig = tuple[str, str, dict[str, str]]
-"""Kind, entity, and its own texts as they are to be."""
+"""Kind, entity, and the entity's own texts after the change."""
 
 
 class ConfigChanges:
@@ -28,7 +28,7 @@ class ConfigChanges:
         config_changed: Callable[[str, str], None],
         acls_changed: Callable[[Iterable[Resource]], None],
     ) -> None:
-        """config_changed, acls_changed: called when a change has been made."""
+        """config_changed, acls_changed: called after a change has been made."""
         self._executor = executor
         self._image = executor.image
         self._configs = configs
@@ -43,7 +43,7 @@ class ConfigChanges:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Change a resource's own options; (option, operation, value). Raises ApiError."""
+        """Change a resource's own options. changes: (option, operation, value). Raises ApiError."""
         await self._change_config(lambda: self._configs.altered(resource_type, name, changes), validate_only)
 
     async def replace_configs(
@@ -54,7 +54,7 @@ class ConfigChanges:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Give a resource exactly these options of its own. Raises ApiError."""
+        """Replace all of a resource's own options. Raises ApiError."""
 
         def altered() -> AlteredConfig:
             changes = self._configs.replacing(resource_type, name, texts)
@@ -74,7 +74,7 @@ class ConfigChanges:
         await self._change_config(altered, validate_only)
 
     async def alter_credentials(self, user: str, alter: Callable[[dict[str, str]], dict[str, str]]) -> None:
-        """Change the SCRAM credentials among a user's texts; its quotas stay. Raises ApiError, as `alter` may."""
+        """Change a user's SCRAM credentials; its quotas are kept. Raises ApiError, as `alter` may."""
         kind, name = entity_config({"user": user})
 
         def altered() -> AlteredConfig:
@@ -83,7 +83,7 @@ class ConfigChanges:
         await self._change_config(altered, validate_only=False)
 
     async def alter_acls(self, alter: Callable[[Rules], Mapping[Resource, frozenset[Rule]]]) -> None:
-        """Change access rules. alter: which resources have which rules afterwards, of the rules of now. Raises ApiError."""
+        """Change access rules. alter: from all current rules to the new rules of the changed resources. Raises ApiError."""
         changed: Mapping[Resource, frozenset[Rule]] = {}
 
         def decide() -> Iterable[Op]:
@@ -98,11 +98,11 @@ class ConfigChanges:
         await self._executor.run(change)
 
     async def change(self, decide: Callable[[], Iterable[Op]]) -> None:
-        """Change nodes that nothing but the image follows. decide: the changes, by the image of now. Raises ApiError."""
+        """Change nodes that affect nothing but the image. decide: the changes, from the current image. Raises ApiError."""
         await self._executor.run(lambda: self._executor.change(decide))
 
     async def _change_config(self, altered: Callable[[], AlteredConfig], validate_only: bool) -> None:
-        """altered: (kind, entity, its texts after the change), decided anew each time."""
+        """altered: (kind, entity, its texts after the change), evaluated again for every attempt."""
         changed: tuple[str, str] | None = None
 
         def decide() -> Iterable[Op]:

@@ -45,32 +45,32 @@ RESOURCE_FOLDERS: Final[Mapping[int, str]] = {
     Resource.GROUP: "groups",
     Resource.CLIENT_METRICS: "client-metrics",
 }
-"""Where the options of each type of resource lie under /config."""
+"""Where the options of each type of resource are stored under /config."""
 
 
 class Configs:
-    """Reads the image and the broker's own configuration; changes neither (the controller does)."""
+    """Reads the image and the broker's own configuration; changes neither (the controller does that)."""
 
     def __init__(self, broker: BrokerConfig, image: ClusterImage) -> None:
         self._broker = broker
         self._image = image
 
     def refresh_broker(self, node_id: int) -> None:
-        """Take over the dynamic broker options that the image holds."""
+        """Take the dynamic broker options from the image."""
         self._broker.set_dynamic(
             default=self._image.config("brokers", DEFAULT_ENTITY),
             broker=self._image.config("brokers", str(node_id)),
         )
 
     def log_config(self, topic: str) -> LogConfig:
-        """What a topic's logs obey."""
+        """The options that apply to a topic's logs."""
         effective = TopicConfig(self._broker, self._image.config("topics", topic))
         return LogConfig.of(
             {name: effective[name] for name in TOPIC.names()}, is_internal=topic in INTERNAL_TOPICS
         )
 
     def check_new_topic(self, configs: Mapping[str, str | None]) -> dict[str, str]:
-        """Raises ApiError INVALID_CONFIG."""
+        """The options of a new topic, checked. Raises ApiError INVALID_CONFIG."""
         return new_topic_configs(self._broker, configs)
 
     # --- describing ------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class Configs:
         raise _unknown_resource(resource_type)
 
     def describe_topic(self, name: str) -> list[Entry]:
-        """The options of a topic with their values and where these come from."""
+        """The options of a topic, with their values and sources."""
         return describe_topic(self._broker, self._image.config("topics", name))
 
     def _require_this_broker(self, name: str) -> None:
@@ -115,7 +115,7 @@ class Configs:
     def altered(
         self, resource_type: int, name: str, changes: Sequence[tuple[str, int, str | None]]
     ) -> tuple[str, str, dict[str, str]]:
-        """(kind, entity, its texts after the changes), checked. Raises ApiError."""
+        """(kind, entity, the entity's texts after the changes), checked. Raises ApiError."""
         lines = [Change(*change) for change in changes]
         if not name and resource_type in (Resource.TOPIC, Resource.GROUP, Resource.CLIENT_METRICS):
             raise ApiError(ErrorCode.INVALID_REQUEST, "the resource has no name")
@@ -143,7 +143,7 @@ class Configs:
     def replacing(
         self, resource_type: int, name: str, texts: Mapping[str, str | None]
     ) -> list[tuple[str, int, str | None]]:
-        """The changes that leave a resource with exactly `texts` of its own."""
+        """The changes after which a resource has exactly `texts` as its own options."""
         kind = RESOURCE_FOLDERS.get(resource_type)
         if kind is None:
             raise _unknown_resource(resource_type)
@@ -164,7 +164,7 @@ class Configs:
         texts = altered_broker_configs(self._broker, current, lines, whole_cluster=not name)
         before = self._broker.dynamic_default, self._broker.dynamic_broker
         try:
-            # A trial: values that contradict each other are refused before anything is written.
+            # Try the new values first: contradictory values are refused before anything is written.
             if name:
                 self._broker.set_dynamic(default=before[0], broker=texts)
             else:

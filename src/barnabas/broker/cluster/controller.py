@@ -1,7 +1,7 @@
 """The cluster's metadata as this broker knows it, and the requests that change it.
 
-Each request is a function that decides (a pure core) and changes the tree through the executor, in its turn. The image
-is what every handler reads; only the executor changes it.
+Each request is a pure function that decides, and a change of the tree through the executor, which runs one request at a
+time. Every handler reads the image; only the executor changes it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ log = logging.getLogger("barnabas.controller")
 
 T = TypeVar("T")
 Charge = Callable[[int], None]
-"""Counts partitions that a client has made or deleted; raises ApiError when it must wait."""
+"""Charges partitions that a client has created or deleted; raises ApiError when the client must wait."""
 
 HEARD_OF_MS_MAX: Final = 10_000
 LARGE_TOPIC_PARTITIONS: Final = 1_000
@@ -91,7 +91,7 @@ class Controller:
         *,
         patience_s: float = 20.0,
     ) -> None:
-        """patience_s: how long a request, or the registration, waits for a tree that is not as it should be."""
+        """patience_s: how long a request or the registration waits for a tree that is not ready."""
         self.config = config
         self.image = ClusterImage()
         self.node_id = config.node_id
@@ -114,11 +114,11 @@ class Controller:
         self.reassigning = Reassigning(self._executor, self.require_office)
         self._registration: Registration | None = None
         self._has_taken_up = False
-        """Whether the partitions that the metadata give to this broker are served."""
+        """Whether the partitions that the metadata assign to this broker are being served."""
         self.create_elsewhere: Callable[[str, int, int, Mapping[str, str | None]], Awaitable[None]] | None = (
             None
         )
-        """Asks the controller to create a topic, where that is another broker: (name, partitions, replicas, options)."""
+        """Asks the controller, when it is another broker, to create a topic: (name, partitions, replicas, options)."""
         self._levels = loggers.Levels(config.logger_levels)
 
     @classmethod
@@ -126,7 +126,7 @@ class Controller:
         """Open the tree and load the image. Raises OSError when the tree cannot be used."""
         open_tree, session_timeout_s = tree_opener(config, machine)
         controller = cls(config, machine, partitions, open_tree, patience_s=patience_s(session_timeout_s))
-        wanted_id = formatted_cluster_id(config)  # before the tree's file lies beside the logs
+        wanted_id = formatted_cluster_id(config)  # before the tree's file is created beside the logs
         try:
             await controller._executor.open()
         except TreeError as error:
@@ -139,9 +139,9 @@ class Controller:
         return controller
 
     async def _load(self, wanted_id: str | None = None) -> None:
-        """wanted_id: of a cluster that is made now; None for a fresh one."""
+        """wanted_id: the cluster id to use if the cluster is new; None for a random one."""
         cluster_id = wanted_id or uuid_text(self._entropy.uuid())
-        # Others may make the same nodes at this moment: what is missing then is looked up again.
+        # Other brokers may be creating the same nodes right now: whatever is missing then is looked up again.
         for attempt in range(BOOTSTRAP_ATTEMPTS):
             nodes = await self.tree.subtree("/")
             missing = decide_bootstrap(nodes.keys(), cluster_id)
@@ -158,20 +158,21 @@ class Controller:
 
     @property
     def tree(self) -> ZnodeTree:
-        """The session with the tree; another object after a session was lost."""
+        """The session with the tree; a different object after a session was lost."""
         return self._executor.tree
 
     @property
     def cluster_id(self) -> str:
-        """The id that the cluster was given when its tree was made."""
+        """The id that the cluster got when its tree was created."""
         return self.image.cluster_id
 
     # --- registration ----------------------------------------------------------------------------------
 
     async def register(self, endpoints: Sequence[Endpoint], rack: str | None) -> None:
-        """Become a live broker, and the controller where there is none; take up the partitions that are to be here.
+        """Register as a live broker, become the controller if there is none, and take up the partitions assigned to this
+        broker.
 
-        Raises OSError: somebody else is registered under this node's id, or the tree cannot be used.
+        Raises OSError when another broker is registered under this node id, or the tree cannot be used.
         """
         broker = Broker(self.node_id, tuple(endpoints), rack, self._clock.now_ms())
         self._registration = Registration(self._executor, self._clock, broker, self._patience_s)
@@ -191,11 +192,11 @@ class Controller:
 
     @property
     def in_office(self) -> bool:
-        """Whether this broker is the controller, as far as it knows; the tree refuses one that was replaced."""
+        """Whether this broker believes that it is the controller; the tree refuses changes by one that was replaced."""
         return self.image.controller_id == self.node_id
 
     async def settle(self) -> None:
-        """Be registered, be the controller where there is none; the controller gives partitions live leaders.
+        """Make sure that this broker is registered and that there is a controller; as controller, elect live leaders.
 
         Called at start, and whenever the session, the controller or the live brokers may have changed. Raises OSError.
         """
@@ -205,7 +206,7 @@ class Controller:
             await self._executor.change(self._controller_ops)
             if self.in_office:
                 log.info("this broker is the controller", extra={"epoch": self.image.controller_epoch})
-                if self._has_taken_up:  # what the one before left half done is finished
+                if self._has_taken_up:  # finish what the previous controller left half done
                     self._executor.reload_soon()
         if self.in_office:
             await self.change_states(lambda: decide_elections(self.image, self._unclean_topics()))
@@ -213,7 +214,7 @@ class Controller:
             await self.reassigning.advance()
 
     async def change_states(self, decide: Callable[[], Iterable[Op | None]]) -> None:
-        """Change leaders and in-sync replicas, in the executor's turn. Raises ApiError."""
+        """Change leaders and in-sync replicas, in one turn of the executor. Raises ApiError."""
         touched: dict[tuple[str, int], None] = {}
 
         def noting() -> Iterator[Op | None]:
@@ -232,17 +233,17 @@ class Controller:
             log.info("leaders or in-sync replicas changed", extra={"partitions": len(touched)})
 
     def _look_at_moves(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """A partition whose in-sync set has changed may have all replicas that it was to get."""
+        """When the in-sync set of a moving partition has changed, all of its new replicas may be in sync."""
         if self.in_office and any(self.reassigning.may_end(*partition) for partition in partitions):
             self._executor.settle_soon()
 
     async def hand_over(self) -> None:
-        """Controlled shutdown: before this broker stops, others lead what it leads, and it leaves the in-sync sets."""
+        """Controlled shutdown: move leadership to other brokers, and leave the in-sync sets."""
         if self.config.get(broker_identity.CONTROLLED_SHUTDOWN_ENABLE) and len(self.image.brokers) > 1:
             await self.run(lambda: self.change_states(lambda: decide_shutdown(self.image, self.node_id)))
 
     async def balance(self) -> None:
-        """The controller gives leadership back to preferred replicas. Raises ApiError."""
+        """Move leadership back to preferred replicas; done by the controller only. Raises ApiError."""
         if self.in_office and self.config.get(broker_replication.AUTO_LEADER_REBALANCE_ENABLE):
             await self.run(lambda: self.change_states(lambda: decide_balance(self.image)))
 
@@ -251,7 +252,7 @@ class Controller:
         partitions: Sequence[tuple[str, int]],
         decide_one: Callable[[ClusterImage, str, int], Iterable[Op]],
     ) -> dict[tuple[str, int], ApiError]:
-        """Elect leaders as an administrator asks; why not, by partition. Raises ApiError NOT_CONTROLLER and others."""
+        """Elect leaders for an administrator; returns refusals by partition. Raises ApiError NOT_CONTROLLER and others."""
         refused: dict[tuple[str, int], ApiError] = {}
         elected: set[tuple[str, int]] = set()
 
@@ -262,7 +263,7 @@ class Controller:
                 try:
                     ops = tuple(decide_one(self.image, *partition))
                 except ApiError as error:
-                    if partition not in elected:  # else it was elected before others were overtaken
+                    if partition not in elected:  # otherwise elected in an earlier attempt of this change
                         refused[partition] = error
                     continue
                 elected.add(partition)
@@ -274,14 +275,14 @@ class Controller:
 
     def _give_roles(self, partitions: Iterable[tuple[str, int]]) -> None:
         if not self._has_taken_up:
-            return  # they get their roles when they are taken up
+            return  # partitions get their roles when they are taken up
         for topic, index in partitions:
             image = self.image.partition(topic, index)
             if image is not None:
                 self._partitions.update(topic, index, image)
 
     def _unclean_topics(self) -> Collection[str]:
-        """The topics that may be led by a replica that is not in sync."""
+        """The topics that allow unclean leader election."""
         default = self.config.get(broker_log.UNCLEAN_LEADER_ELECTION_ENABLE)
         name = broker_log.UNCLEAN_LEADER_ELECTION_ENABLE.name
         return {
@@ -291,7 +292,7 @@ class Controller:
         }
 
     def require_office(self) -> None:
-        """Raises ApiError NOT_CONTROLLER; the client asks for the controller's address and tries there."""
+        """Raises ApiError NOT_CONTROLLER unless this broker is the controller; the client then tries the right one."""
         if not self.in_office:
             raise ApiError(
                 ErrorCode.NOT_CONTROLLER,
@@ -302,24 +303,24 @@ class Controller:
 
     def _controller_ops(self) -> tuple[Op, ...]:
         if self.image.controller_id >= 0:
-            return ()  # another was quicker
+            return ()  # another broker was quicker
         return decide_controller(self.image, self.node_id, self._clock.now_ms())
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """The result of `work`, called when nothing else changes metadata. Raises ApiError."""
+        """The result of `work`, which runs while nothing else changes metadata. Raises ApiError."""
         return await self._executor.run(work)
 
     # --- what the executor calls -----------------------------------------------------------------------
 
     def partitions_changed(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """Others have changed leaders or in-sync replicas."""
+        """Other brokers have changed leaders or in-sync replicas."""
         self._give_roles(partitions)
         if self.in_office and any(self._wants_election(*partition) for partition in partitions):
             self._executor.settle_soon()
         self._look_at_moves(partitions)
 
     def _wants_election(self, topic: str, index: int) -> bool:
-        """Whether a partition was given to a broker that has died meanwhile."""
+        """Whether a partition was assigned a leader that has died meanwhile."""
         image = self.image.partition(topic, index)
         return image is not None and elect(image, self.image.brokers.keys(), False) is not image
 
@@ -363,7 +364,7 @@ class Controller:
         self.on_acls_changed(resources)
 
     async def keep_copies(self) -> None:
-        """Keep a checked copy of the tree in every log dir, where the tree is a file of ours."""
+        """Store a verified copy of the tree in every log dir, if the tree is a local file."""
         tree = self.tree
         if not isinstance(tree, LocalTree):
             return
@@ -373,7 +374,7 @@ class Controller:
             log.warning("the metadata's copies are not up to date", extra={"reason": str(error)})
 
     async def close(self) -> None:
-        """Copy the tree into the log dirs a last time and end the session with it."""
+        """Copy the tree into the log dirs a last time, and end the session with it."""
         try:
             await self.keep_copies()
         finally:
@@ -382,7 +383,7 @@ class Controller:
     # --- topics ----------------------------------------------------------------------------------------
 
     def name_error(self, name: str) -> ErrorCode | None:
-        """INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
+        """INVALID_TOPIC_EXCEPTION if `name` is not a valid topic name."""
         return ErrorCode.INVALID_TOPIC_EXCEPTION if topic_names.refusal(name) is not None else None
 
     async def create_topic(
@@ -397,7 +398,7 @@ class Controller:
         clamp_replication: bool = False,
         charge: Charge = no_charge,
     ) -> TopicImage:
-        """The topic as it was (or, with validate_only, would be) created. Raises ApiError."""
+        """The topic as created (with validate_only: as it would be created). Raises ApiError."""
         topic_id = self._entropy.uuid()
         charge = _once(charge)
         decided: TopicImage | None = None
@@ -406,7 +407,7 @@ class Controller:
             nonlocal decided
             self.require_office()
             if topic_id not in self.image.by_id:
-                require_new_name(self.image, name)  # of two mistakes, Kafka names this one
+                require_new_name(self.image, name)  # checked first, as in Kafka
             event = CreateTopic(
                 name,
                 topic_id,
@@ -438,7 +439,7 @@ class Controller:
         return await self._executor.run(create)
 
     async def auto_create(self, name: str, charge: Charge = no_charge) -> None:
-        """Create a topic with the broker's defaults, because a client asked about it. Raises ApiError."""
+        """Create a topic with the broker's defaults, because a client asked for it. Raises ApiError."""
         if name in self.image.topics:
             return
         if name in INTERNAL:
@@ -454,7 +455,7 @@ class Controller:
                 raise
 
     async def ensure_internal_topic(self, name: str) -> int:
-        """Create an internal topic unless it is there; returns its partition count. Raises ApiError."""
+        """Create an internal topic unless it exists; returns its partition count. Raises ApiError."""
         topic = self.image.topics.get(name)
         if topic is None:
             partitions, replicas, configs, may_clamp = creation(
@@ -470,7 +471,7 @@ class Controller:
 
     @property
     def _is_in_cluster(self) -> bool:
-        """Whether other brokers may come, so that a topic does not get fewer replicas than it should have."""
+        """Whether other brokers may join, so that a topic must not be created with fewer replicas than configured."""
         return bool(self.config.get(broker_zookeeper.ZOOKEEPER_CONNECT))
 
     async def _create_here_or_elsewhere(
@@ -483,7 +484,7 @@ class Controller:
         clamp: bool,
         charge: Charge = no_charge,
     ) -> None:
-        """Create a topic that this broker wants itself; the controller does it, wherever it is. Raises ApiError."""
+        """Create a topic that this broker needs, through the controller wherever it is. Raises ApiError."""
         if self.in_office or self.create_elsewhere is None:
             await self.create_topic(
                 name, partitions, replicas, {}, configs, clamp_replication=clamp, charge=charge
@@ -497,7 +498,7 @@ class Controller:
         await self._await_topic(name)
 
     async def _await_topic(self, name: str) -> TopicImage:
-        """A topic that was made on another broker, once this one has heard of it. Raises ApiError LEADER_NOT_AVAILABLE."""
+        """Wait until this broker has learned of a topic created on another one. Raises ApiError LEADER_NOT_AVAILABLE."""
         deadline_ms = self._clock.monotonic_ms() + HEARD_OF_MS_MAX
         while name not in self.image.topics:
             if self._clock.monotonic_ms() > deadline_ms:
@@ -519,7 +520,7 @@ class Controller:
             nonlocal topic
             self.require_office()
             if topic is not None and name not in self.image.topics:
-                return ()  # the mark was made, and only the answer lost
+                return ()  # the mark was made, only the answer was lost
             topic = require_topic(self.image, name)
             charge(len(topic.partitions))
             return decide_deletion(self.image, name)
@@ -530,7 +531,7 @@ class Controller:
             try:
                 await self._executor.remove_topic(name)
             except TreeError as error:
-                # It is gone for clients, and its mark stays: what is left goes once the tree answers.
+                # Clients no longer see the topic, and its mark stays: the rest is removed once the tree answers.
                 log.warning(
                     "a deleted topic's nodes stay for now", extra={"topic": name, "reason": str(error)}
                 )
@@ -548,7 +549,7 @@ class Controller:
         validate_only: bool = False,
         charge: Charge = no_charge,
     ) -> None:
-        """Let a topic grow. Raises ApiError."""
+        """Add partitions to a topic. Raises ApiError."""
         charge = _once(charge)
         wanted = CreatePartitions(name, count, assignments)
         decided = False
@@ -558,7 +559,7 @@ class Controller:
             self.require_office()
             topic = self.image.topics.get(name)
             if decided and topic is not None and len(topic.partitions) == count:
-                return ()  # the change was made, and only the answer lost
+                return ()  # the change was made, only the answer was lost
             decision = decide_create_partitions(self.image, wanted)
             charge(count - len(require_topic(self.image, name).partitions))
             decided = True
@@ -575,7 +576,7 @@ class Controller:
 
 
 def _once(charge: Charge) -> Charge:
-    """The same charge, however often a request is decided."""
+    """A charge that is made only once, however often a request is decided."""
     charged = False
 
     def charge_once(partitions: int) -> None:

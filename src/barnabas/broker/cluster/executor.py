@@ -1,16 +1,16 @@
-"""One queue for everything that changes what this broker knows of its cluster.
+"""One queue for everything that changes this broker's view of the cluster.
 
-Requests to change metadata, changes that others made in the tree, and the fate of the session with the tree are
-handled one after the other, by one task. A request goes through four steps: decide (a pure function over the
-image), change the tree, replay onto the image, notify the partitions. When the tree refuses because somebody else was
-quicker, what changed is read and the request decided again.
+One task handles requests to change metadata, changes that others made in the tree, and the state of the session with
+the tree, one after the other. A request takes four steps: decide (a pure function over the image), change the tree,
+replay onto the image, notify the partitions. When the tree refuses a change because somebody else was quicker, the executor
+reads what changed and decides again.
 
-What others change arrives as watch events. They are hints: the executor reads the entity that an event belongs to
+Changes by others arrive as watch events. They are only hints: the executor reads the entity that an event belongs to
 (a topic, a broker, an entity's options, the controller) and goes by what it reads. This broker's own changes cause
-events as well; they are counted off against the changes, so that nothing is read for them.
+events as well; these are counted and ignored, so that nothing is read because of them.
 
-A topic becomes visible as a whole. Its nodes are replayed onto a draft, its partitions are made, and only then
-the image takes it over, in one turn of the loop.
+A topic becomes visible as a whole. Its nodes are replayed onto a draft, its partitions are created, and only then
+is it added to the image, in one turn of the loop.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ OTHERS_WERE_QUICKER: Final = (BadVersion, NodeExists, NoNode, NotEmpty)
 
 
 class _Request:
-    """Work that waits for its turn; `result` is what the caller waits for."""
+    """Queued work; the caller waits for `result`."""
 
     __slots__ = ("begun", "result", "work")
 
@@ -75,7 +75,7 @@ class _Request:
 
 
 class Executor:
-    """See the module. `open`, then `start`; `run` queues work; `close`."""
+    """See the module. Call `open`, then `start`; `run` queues work; `close` ends it."""
 
     tree: ZnodeTree
 
@@ -88,8 +88,8 @@ class Executor:
         patience_s: float = 20.0,
         in_office: Callable[[], bool] = lambda: True,
     ) -> None:
-        """open_tree: a new session. patience_s: how long requests wait for a tree that does not answer. in_office: whether
-        this broker is the controller, which completes and removes topics."""
+        """open_tree: opens a new session. patience_s: how long requests wait for a tree that does not answer. in_office:
+        whether this broker is the controller, which completes and removes topics."""
         self.image = image
         self._in_office = in_office
         self.followers: Followers | None = None
@@ -97,7 +97,7 @@ class Executor:
         self._fresh_uuid = fresh_uuid
         self._patience_s = patience_s
         self._requests: deque[_Request] = deque()
-        # By path: changes heard of less changes made here. Above 0, somebody else made some.
+        # By path: reported changes minus our own changes. Above 0, somebody else has changed the node.
         self._unexplained: dict[str, int] = {}
         self._heard: set[str] = set()
         self._away = False
@@ -111,7 +111,7 @@ class Executor:
     # --- start and stop --------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Begin a session and watch. Raises TreeError."""
+        """Open a session and watch the tree. Raises TreeError."""
         self.tree = await self._open_tree()
         await self._watch()
 
@@ -120,11 +120,11 @@ class Executor:
             await self.tree.watch(path, self._on_event)
 
     def start(self) -> None:
-        """Handle what is queued from now on."""
+        """Start the task that handles the queue."""
         self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def close(self) -> None:
-        """End the session; what still waits for its turn is refused."""
+        """End the session; work that is still queued is refused."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -137,9 +137,9 @@ class Executor:
     # --- what comes in ---------------------------------------------------------------------------------
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """The result of `work`, called when its turn has come: nothing else changes metadata meanwhile.
+        """Run `work` in its turn, while nothing else changes metadata, and return its result.
 
-        Raises ApiError REQUEST_TIMED_OUT when the tree does not answer for so long that its turn does not come.
+        Raises ApiError REQUEST_TIMED_OUT when its turn does not come because the tree does not answer.
         """
         request = _Request(work, asyncio.get_running_loop().create_future())
         self._requests.append(request)
@@ -156,18 +156,18 @@ class Executor:
         return result
 
     def settle_soon(self) -> None:
-        """Have the followers settle when the current work is done."""
+        """Let the followers settle once the current work is done."""
         self._settles = True
         self._woken.set()
 
     def reload_soon(self) -> None:
-        """Read everything again, and finish what was interrupted, when the current work is done."""
+        """Read everything again and finish interrupted work, once the current work is done."""
         self._reload = True
         self._woken.set()
 
     def _on_event(self, event: Event) -> None:
-        """Called by the tree, on the loop: note what is to be done and return."""
-        # Events of the session come once for each path that is watched.
+        """Called by the tree, on the loop: note the event and return."""
+        # Session events arrive once for each watched path.
         if event.kind is EventKind.EXPIRED:
             if not self._lost:
                 log.error("the session with the metadata tree has ended; a new one is opened")
@@ -203,7 +203,7 @@ class Executor:
                 while await self._step():
                     pass
             except (TreeError, OSError, ApiError) as error:
-                # What was heard is lost with the attempt: read everything again once the tree answers.
+                # The events of this attempt are lost, so everything is read again once the tree answers.
                 log.warning(
                     "the broker could not follow the metadata tree; it tries again",
                     extra={"reason": str(error)},
@@ -216,7 +216,7 @@ class Executor:
                 asyncio.get_running_loop().call_later(REOPEN_PAUSE_S, self._woken.set)
 
     async def _step(self) -> bool:
-        """Handle one thing; False when there is nothing left."""
+        """Handle one item; False when nothing is left."""
         if self._lost or self._reload:
             await self.recover()
         elif self._heard:
@@ -232,7 +232,7 @@ class Executor:
 
     async def _carry_out(self, request: _Request) -> None:
         if request.result.done():
-            return  # its caller has gone
+            return  # its caller has given up
         request.begun = True
         try:
             result = await request.work()
@@ -250,7 +250,7 @@ class Executor:
                 request.result.set_result(result)
 
     async def _follow_others(self) -> None:
-        """Read again what others have changed. Of a topic that is shown, only the states that have changed."""
+        """Read again what others have changed. For a visible topic, only the changed states are read."""
         heard, self._heard = self._heard, set()
         changed: set[str] = set()
         states: list[tuple[str, int]] = []
@@ -265,7 +265,7 @@ class Executor:
             entity = layout.entity_of(path)
             if entity is not None:
                 changed.add(entity)
-        # Brokers before partitions: a partition's new leader may have come just now.
+        # Brokers before partitions: a partition's new leader may have registered just now.
         for entity in sorted(changed):
             await self.refresh(entity)
         if states:
@@ -276,7 +276,7 @@ class Executor:
         return partition is not None and partition.partition_epoch >= 0
 
     async def _refresh_states(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """Read the leaders and in-sync replicas of single partitions."""
+        """Read the leaders and in-sync replicas of some partitions."""
         for begin in range(0, len(partitions), STATES_PER_READ):
             part = partitions[begin : begin + STATES_PER_READ]
             paths = [layout.state_path(*partition) for partition in part]
@@ -303,14 +303,14 @@ class Executor:
     # --- changing --------------------------------------------------------------------------------------
 
     async def change(self, decide: Decide) -> None:
-        """Make the changes that `decide` returns, in chunks, and replay them; decide again when the tree refuses.
+        """Make the changes that `decide` returns, in chunks, and replay them; decide again when the tree refuses them.
 
         Raises ApiError: what `decide` raises, and REQUEST_TIMED_OUT when the tree does not answer.
         """
         await self._made(decide, lambda: self.image)
 
     async def change_topic(self, name: str, decide: Decide) -> None:
-        """The same for one topic, which is shown to clients, with its partitions, once all changes are made."""
+        """As `change`, for one topic, which becomes visible with its partitions once all changes are made."""
         draft = self.image
 
         def fresh_draft() -> ClusterImage:
@@ -328,7 +328,7 @@ class Executor:
         for _ in range(DECISIONS_MAX):
             ops = decide()
             image = onto()
-            await asyncio.sleep(0)  # the changes of a large topic are made as they are sent, piece by piece
+            await asyncio.sleep(0)  # let others run: a large topic takes many chunks
             try:
                 for chunk in chunks(ops):
                     if chunk:
@@ -351,7 +351,7 @@ class Executor:
         )
 
     async def _apply(self, chunk: Sequence[Op], image: ClusterImage) -> None:
-        """Change the tree, replay, and expect the events of it. Raises TreeError."""
+        """Change the tree, replay the changes, and expect the events that they cause. Raises TreeError."""
         results = await self.tree.multi(chunk)
         for op in chunk:
             if not isinstance(op, Check):
@@ -365,7 +365,7 @@ class Executor:
             await self._await_tree(error)
 
     async def _await_tree(self, error: TreeError) -> None:
-        """Wait until the tree answers and everything is read again. Raises ApiError REQUEST_TIMED_OUT."""
+        """Wait until the tree answers and everything has been read again. Raises ApiError REQUEST_TIMED_OUT."""
         self._reload = True
         try:
             async with asyncio.timeout(self._patience_s):
@@ -380,7 +380,7 @@ class Executor:
     # --- following -------------------------------------------------------------------------------------
 
     async def recover(self) -> None:
-        """After a lost connection or session: a session that lives, and an image that is the tree's. Raises TreeError."""
+        """Get a live session after a lost connection or session, and make the image match the tree. Raises TreeError."""
         if self._lost:
             await self.tree.close()
             while True:
@@ -401,7 +401,7 @@ class Executor:
             raise
 
     async def load(self) -> None:
-        """Read the whole tree and take over what differs from the image. Raises TreeError."""
+        """Read the whole tree and apply all differences to the image. Raises TreeError."""
         self._unexplained.clear()
         self._heard.clear()
         fresh = await self._replayed(await self.tree.subtree("/"))
@@ -426,7 +426,7 @@ class Executor:
                 await self.show(topic)
 
     async def finish_interrupted(self) -> None:
-        """Complete topics whose making, and remove those whose deletion was interrupted: the controller's work."""
+        """As controller, complete topics whose creation was interrupted, and remove those whose deletion was."""
         if not self._in_office():
             return
         for name in sorted(self.image.deleting):
@@ -446,7 +446,7 @@ class Executor:
         return image
 
     async def refresh(self, entity: str) -> None:
-        """Read one entity (layout.entity_of) and take over what differs. Raises TreeError."""
+        """Read one entity (layout.entity_of) and apply the differences. Raises TreeError."""
         if entity.startswith(layout.TOPICS + "/"):
             await self._refresh_topic(entity.rpartition("/")[2])
         elif entity.startswith("/config/"):
@@ -464,7 +464,7 @@ class Executor:
             self.image.changes += 1
             now = fresh.brokers.get(broker_id)
             if was is not None and (now is None or now.epoch != was.epoch):
-                await self._settle()  # also where it came back at once: it may have lost records
+                await self._settle()  # also when it is back already: it may have lost records
             if now is not None:
                 self.image.brokers[broker_id] = now
                 self.image.changes += 1
@@ -486,7 +486,7 @@ class Executor:
         self.image.changes += 1
 
     async def _settle(self) -> None:
-        """Unless this is called while settling: a change made there was overtaken, and is decided again anyway."""
+        """Let the followers settle. Nested calls do nothing, since an overtaken change is decided again anyway."""
         if self.followers is not None and not self._settling:
             self._settling = True
             try:
@@ -537,7 +537,7 @@ class Executor:
         if not topic.is_complete and self._in_office():
             topic = await self._completed(topic, nodes)
         elif not topic.is_complete and was is None:
-            return  # whoever makes it, or the controller, comes to the end, and that is heard of
+            return  # its creator or the controller will complete it, which causes another event
         if topic != was:
             await self.show(topic)
 
@@ -545,7 +545,7 @@ class Executor:
         await self.refresh(layout.config_path(kind, name))
 
     async def _completed(self, topic: TopicImage, nodes: Nodes) -> TopicImage:
-        """The topic with the nodes that it lacked. When others are quicker with that, their events come here again."""
+        """Create the nodes that a topic lacks. If others are quicker, the events of their changes lead here again."""
         draft = ClusterImage()
         draft.adopt(topic)
         try:
@@ -561,7 +561,7 @@ class Executor:
         return draft.topics[topic.name]
 
     async def show(self, topic: TopicImage) -> None:
-        """Make a topic's partitions, then show it to clients in place of what was known of its name."""
+        """Create a topic's partitions, then make it visible in place of what was known under its name."""
         was = self.image.topics.get(topic.name)
         if was is not None and was.topic_id != topic.topic_id:
             await self._hide(was)
@@ -577,7 +577,7 @@ class Executor:
     async def remove_topic(self, name: str) -> None:
         """Hide a topic that is marked for deletion, then remove its nodes, the mark last. Raises TreeError.
 
-        A crash leaves the mark, by which the next start goes on.
+        After a crash the mark is still there, and the next start continues.
         """
         topic = self.image.topics.get(name)
         if topic is not None:

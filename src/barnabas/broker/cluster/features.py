@@ -1,7 +1,7 @@
-"""The cluster features that ApiVersions announces: which newer protocols clients may speak here.
+"""The cluster features that ApiVersions announces: the newer protocols that clients may use.
 
-A level of 0 says that a feature is known and switched off. Source: KIP-584; KIP-848 for
-group.version, KIP-932 for share.version, KIP-890 for transaction.version.
+Level 0 means that a feature is known and switched off. Source: KIP-584; KIP-848 for group.version, KIP-932 for
+share.version, KIP-890 for transaction.version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TRANSACTION_VERSION: Final = "transaction.version"
 
 
 class Feature(NamedTuple):
-    """One feature: the levels that this broker knows, and the one that holds."""
+    """One feature: the levels that this broker supports, and the level in effect."""
 
     name: str
     min_level: int
@@ -29,7 +29,7 @@ class Feature(NamedTuple):
 
 
 class Features:
-    """What a configuration makes of the features."""
+    """The features, as determined by a configuration."""
 
     def __init__(self, config: BrokerConfig) -> None:
         protocols = config.get(broker_groups.GROUP_COORDINATOR_REBALANCE_PROTOCOLS)
@@ -50,7 +50,7 @@ class Features:
         ]
 
     def finalized(self) -> list[FinalizedFeatureKey]:
-        """Features at level 0 are left out, as Kafka leaves them out."""
+        """The levels in effect. Features at level 0 are left out, as in Kafka."""
         return [
             FinalizedFeatureKey(
                 name=feature.name, max_version_level=feature.level, min_version_level=feature.level

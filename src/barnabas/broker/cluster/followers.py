@@ -1,4 +1,4 @@
-"""What the executor calls when metadata have changed."""
+"""The interface that the executor notifies of metadata changes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from barnabas.cores.cluster_image import TopicImage
 
 
 class Followers(Protocol):
-    """Those who act on what the image says."""
+    """Acts on the contents of the image."""
 
     async def topic_changed(self, topic: TopicImage) -> None:
-        """A topic is about to be shown: make the partitions that it has, give them their roles."""
+        """A topic is about to become visible: create its partitions on this broker and give them their roles."""
 
     async def topic_gone(self, topic: TopicImage) -> None:
-        """A topic is no longer shown: drop its partitions."""
+        """A topic is no longer visible: drop its partitions."""
 
     def config_changed(self, kind: str, name: str) -> None:
         """The options of an entity have changed."""
 
     def partitions_changed(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """Partitions of topics that are shown have other leaders or in-sync replicas."""
+        """Partitions of visible topics have other leaders or in-sync replicas."""
 
     def acls_changed(self, resources: Iterable[acl.Resource]) -> None:
         """The access rules of resources have changed."""
 
     async def settle(self) -> None:
-        """The session, the controller or the live brokers may have changed: be registered, be the controller, elect."""
+        """The session, the controller or the live brokers may have changed: register, become controller, elect as needed."""

@@ -1,8 +1,8 @@
-"""Which followers are in sync: what the leaders of this broker find, written to the partitions' states.
+"""Which followers are in sync: the leaders of this broker determine it and write it to the partitions' states.
 
-A leader changes the in-sync set of its partition itself, as leaders did before AlterPartition: the state's version lets its
-change through only if nobody else has changed the partition since. What happened to a change that was not
-answered is unknown: it stays wanted, and so counts for the high watermark, until the tree has answered.
+A leader changes the in-sync set of its partition itself, as leaders did before AlterPartition. The version of the state
+makes the change fail if anybody else has changed the partition meanwhile. When a change got no answer, its outcome is
+unknown: the new set stays wanted, and therefore counts for the high watermark, until the tree has answered.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARTITIONS_PER_TURN: Final = 1_000
 
 
 class _Wish(NamedTuple):
-    """What a leader wants of its partition, and the epochs that it knows."""
+    """The in-sync set that a leader wants for its partition, and the epochs that it knows."""
 
     partition: Partition
     in_sync: tuple[int, ...]
@@ -39,7 +39,7 @@ class _Wish(NamedTuple):
 
 
 class InSync:
-    """See the module. `change_soon` for a partition that wants another set; `start`, `close`."""
+    """See the module. `change_soon` requests a change of a partition's in-sync set; `start`, `close`."""
 
     def __init__(self, config: BrokerConfig, controller: Controller, partitions: Partitions) -> None:
         self._config = config
@@ -50,22 +50,22 @@ class InSync:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Look after the followers from now on."""
+        """Start watching the followers."""
         self._tasks = [asyncio.ensure_future(self._change()), asyncio.ensure_future(self._look())]
 
     async def close(self) -> None:
-        """Change nothing any more."""
+        """Stop; no more changes are made."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def change_soon(self, partition: Partition) -> None:
-        """The partition's `wanted_in_sync` is to be written."""
+        """Request that the partition's `wanted_in_sync` be written."""
         self._waiting[partition] = None
         self._woken.set()
 
     async def _look(self) -> None:
-        """From time to time, look for followers that have stayed behind."""
+        """Periodically look for followers that have fallen behind."""
         while True:
             lag_ms = self._config.get(broker_replication.REPLICA_LAG_TIME_MAX_MS)
             await asyncio.sleep(max(lag_ms / 2, 10) / 1000)

@@ -1,4 +1,4 @@
-"""How the broker's own topics are made: partitions, replicas and options of each, from the configuration."""
+"""How the broker's own topics are created: their partitions, replicas and options, from the configuration."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ INTERNAL: Final[Mapping[str, InternalTopic]] = {
         broker_groups.OFFSETS_TOPIC_SEGMENT_BYTES,
         {"cleanup.policy": "compact", "compression.type": "producer"},
     ),
-    # Not compacted: the deltas of a share partition share one key and every one since the snapshot counts. Old
-    # records go when snapshots have overtaken them (shares.states).
+    # Not compacted: all deltas of a share partition have the same key, and each one since the snapshot counts. Records
+    # are deleted once newer snapshots replace them (shares.states).
     SHARE_STATE_TOPIC: InternalTopic(
         broker_share.SHARE_STATE_TOPIC_NUM_PARTITIONS,
         broker_share.SHARE_STATE_TOPIC_REPLICATION_FACTOR,
@@ -53,10 +53,10 @@ INTERNAL: Final[Mapping[str, InternalTopic]] = {
 
 
 def creation(config: BrokerConfig, name: str, brokers: int) -> tuple[int, int, dict[str, Any], bool]:
-    """(partitions, replication factor, options, whether fewer replicas will do) that an internal topic is created with.
+    """How to create an internal topic: (partitions, replication factor, options, whether fewer replicas are acceptable).
 
-    Fewer replicas than configured will do on a broker without ZooKeeper, which is alone, and where the factor was not set.
-    brokers: how many are alive.
+    Fewer replicas than configured are acceptable on a broker without ZooKeeper, which is alone, and if the replication
+    factor was not set explicitly. brokers: the number of live brokers.
     """
     topic = INTERNAL[name]
     is_alone = not config.get(broker_zookeeper.ZOOKEEPER_CONNECT)
@@ -65,7 +65,7 @@ def creation(config: BrokerConfig, name: str, brokers: int) -> tuple[int, int, d
     configs = {**topic.configs, "segment.bytes": str(config.get(topic.segment_bytes))}
     if topic.min_in_sync is not None:
         replicas = min(factor, brokers) if may_clamp else factor
-        # What nobody has asked for does not stop everything when the first replica is lost.
+        # A default must not make the topic unwritable as soon as the first replica is lost.
         most = replicas if config.is_set(topic.min_in_sync) else max(replicas - 1, 1)
         configs["min.insync.replicas"] = str(min(config.get(topic.min_in_sync), most))
     return config.get(topic.partitions), factor, configs, may_clamp

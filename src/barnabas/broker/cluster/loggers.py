@@ -1,8 +1,8 @@
-"""Broker loggers (config resource type 8): what is logged in how much detail, seen and changed while the broker runs.
+"""Broker loggers (config resource type 8): log levels that can be seen and changed while the broker runs.
 
-The loggers are Python's, under their names here ("barnabas.storage", "root"); the levels have Kafka's names. Those that
-are set are kept in the metadata (/config/broker-loggers), and win over those of server.properties (`logger.NAME`).
-Source: Kafka's LoggingController and LogLevelConfig, which forget what was set when the broker ends.
+The loggers are Python's, under the names used here ("barnabas.storage", "root"); the levels have Kafka's names. Levels set
+through the API are stored in the metadata (/config/broker-loggers) and override those of server.properties
+(`logger.NAME`). Source: Kafka's LoggingController and LogLevelConfig, which lose such levels when the broker ends.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from barnabas.wire.errors import ApiError, ErrorCode
 KIND: Final = "broker-loggers"
 ROOT: Final = "root"
 ALL: Final = logging.getLogger("barnabas")
-"""Above all others of the broker."""
+"""The parent of all other loggers of the broker."""
 REQUESTS: Final = logging.getLogger("barnabas.requests")
-"""One line for each request, at DEBUG."""
+"""Logs one line per request, at DEBUG."""
 
 
 def describe() -> list[Entry]:
-    """Every logger with the level that it has by itself or from above it."""
+    """Every logger with its effective level, its own or inherited."""
     return [
         Entry(
             name,
@@ -43,7 +43,7 @@ def describe() -> list[Entry]:
 
 
 def _names() -> list[str]:
-    known = [name for name, one in logging.root.manager.loggerDict.items() if isinstance(one, logging.Logger)]
+    known = [name for name, logger in logging.root.manager.loggerDict.items() if isinstance(logger, logging.Logger)]
     return [ROOT, *sorted(known)]
 
 
@@ -52,9 +52,9 @@ def _level_name(level: int) -> str:
 
 
 def checked(changes: Sequence[Change]) -> dict[str, str | None]:
-    """Names of levels by logger that `changes` ask for; None puts a logger back to what server.properties says.
+    """The requested levels by logger; None resets a logger to the level in server.properties.
 
-    Raises ApiError: INVALID_CONFIG for a logger or level that there is not, INVALID_REQUEST for another operation.
+    Raises ApiError: INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for another operation.
     """
     known = set(_names())
     levels: dict[str, str | None] = {}
@@ -87,21 +87,21 @@ def checked(changes: Sequence[Change]) -> dict[str, str | None]:
 
 
 def altered(current: Mapping[str, str], levels: Mapping[str, str | None]) -> dict[str, str]:
-    """What is kept after a change: `current` with the levels that `checked` gave."""
+    """The stored levels after a change: `current` updated with the result of `checked`."""
     merged = {**current, **levels}
     return {name: level for name, level in merged.items() if level is not None}
 
 
 class Levels:
-    """The levels that one broker has set in this process, so that those that are no longer wanted are taken back."""
+    """The levels that one broker has set in this process, to reset those that are no longer wanted."""
 
     def __init__(self, static: Mapping[str, int]) -> None:
-        """static: those of server.properties."""
+        """static: the levels of server.properties."""
         self._static = dict(static)
         self._set: set[str] = set()
 
     def apply(self, kept: Mapping[str, str]) -> None:
-        """Set the levels of server.properties and over them those that are kept in the metadata."""
+        """Set the levels of server.properties, overridden by those stored in the metadata."""
         wanted = {**self._static, **{name: LEVELS[text] for name, text in kept.items() if text in LEVELS}}
         for name in self._set - wanted.keys():
             _logger(name).setLevel(logging.NOTSET)

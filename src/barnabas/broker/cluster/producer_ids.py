@@ -1,6 +1,6 @@
 """Producer ids, handed out from blocks that are reserved in the znode tree.
 
-A block is written to /latest_producer_id_block before its first id is used, so that no id is given twice
+A block is written to /latest_producer_id_block before its first id is used, so that no id is handed out twice,
 whatever crashes: the rest of a block is then skipped. Layout and block size are Kafka's.
 """
 
@@ -30,7 +30,7 @@ class ProducerIds:
     """The ids of one broker."""
 
     def __init__(self, tree: Callable[[], ZnodeTree], node_id: int) -> None:
-        """tree: returns the present session with the tree."""
+        """tree: returns the current session with the tree."""
         self._tree = tree
         self._node_id = node_id
         self._next = 0
@@ -38,7 +38,7 @@ class ProducerIds:
         self._reserving = asyncio.Lock()
 
     async def next_id(self) -> int:
-        """An id that nobody was given before. Raises ApiError COORDINATOR_NOT_AVAILABLE when no block can be had."""
+        """A new id. Raises ApiError COORDINATOR_NOT_AVAILABLE when no block can be reserved."""
         async with self._reserving:
             if self._next > self._last:
                 try:
@@ -52,7 +52,7 @@ class ProducerIds:
         return taken
 
     async def _reserve(self) -> ProducerIdBlock:
-        """A fresh block; of brokers that compete for it the znode's version lets one through. Raises TreeError."""
+        """Reserve a new block; the znode's version ensures that only one of several brokers gets it. Raises TreeError."""
         while True:
             tree = self._tree()
             data, stat = await tree.get(PRODUCER_ID_BLOCK)

@@ -1,7 +1,7 @@
-"""Partitions that move to other brokers: the controller's part of it, in the executor's turn (cores/reassignment.py).
+"""Partitions that move to other brokers: the controller's part, run by the executor (cores/reassignment.py).
 
-The brokers do the rest: whoever is a replica since now makes a log and copies the leader's, and whoever is none any more
-deletes its log (`Partitions.create`).
+The brokers do the rest: a broker that has become a replica creates a log and copies the leader's, and one that is no longer
+a replica deletes its log (`Partitions.create`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Reassigning:
         self._require_office = require_office
 
     async def alter(self, moves: Sequence[Move]) -> Refused:
-        """Begin, redirect or call off moves; why not, by partition. Raises ApiError NOT_CONTROLLER and others."""
+        """Begin, redirect or cancel moves; returns the refusals by partition. Raises ApiError NOT_CONTROLLER and others."""
         by_topic: dict[str, list[Move]] = defaultdict(list)
         for move in moves:
             by_topic[move.topic].append(move)
@@ -65,7 +65,7 @@ class Reassigning:
             decision = decide_moves(self._image, topic, moves)
             refused.clear()
             for index, error in decision.refused.items():
-                # A move that was to be called off and is none any more has been called off: only the answer was lost.
+                # The move that this request was to cancel is gone: it was cancelled, only the answer was lost.
                 if error.code is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS or index not in begun:
                     refused[index] = error
             begun.update(move.partition for move in moves if move.partition not in refused)
@@ -83,7 +83,7 @@ class Reassigning:
         return {(topic, index): error for index, error in refused.items()}
 
     async def advance(self) -> None:
-        """End the moves that may end, begin those that older tools ask for. Called by the controller, in its turn."""
+        """Finish the moves that can be finished, and begin those requested by older tools. Called by the controller."""
         for topic in topics_to_advance(self._image):
 
             def decide(topic: str = topic) -> Iterable[Op]:
@@ -98,14 +98,14 @@ class Reassigning:
 
     def _moving(self, topic: str) -> set[int]:
         found = self._image.topics.get(topic)
-        return set() if found is None else {at for at, each in found.partitions.items() if is_moving(each)}
+        return set() if found is None else {index for index, image in found.partitions.items() if is_moving(image)}
 
     def may_end(self, topic: str, index: int) -> bool:
-        """Whether a partition's move has come to its end."""
+        """Whether all new replicas of a moving partition are in sync, so that the move can be finished."""
         partition = self._image.partition(topic, index)
         return partition is not None and finished(partition, self._image.brokers.keys()) is not partition
 
     def has_ended_moves(self, topic: TopicImage) -> bool:
-        """Whether any move of a topic has come to its end."""
+        """Whether any move of a topic can be finished."""
         live = self._image.brokers.keys()
         return any(finished(partition, live) is not partition for partition in topic.partitions.values())

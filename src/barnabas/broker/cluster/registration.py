@@ -1,4 +1,4 @@
-"""A broker's ephemeral node: it is alive as long as this is there."""
+"""A broker's ephemeral node: the broker is alive as long as the node exists."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Registration:
     """See the module."""
 
     def __init__(self, executor: Executor, clock: Clock, broker: Broker, patience_s: float) -> None:
-        """patience_s: how long to wait for the end of an earlier session."""
+        """patience_s: how long to wait for an earlier session to end."""
         self._executor = executor
         self._clock = clock
         self._broker = broker
         self._patience_s = patience_s
 
     async def be_registered(self) -> None:
-        """Make this broker's ephemeral node; wait while an earlier session's is there. Raises OSError, TreeError."""
+        """Create this broker's ephemeral node, waiting while one of an earlier session exists. Raises OSError, TreeError."""
         path = broker_path(self._broker.id)
         deadline_s = self._clock.monotonic_ms() / 1000 + self._patience_s
         warned = False

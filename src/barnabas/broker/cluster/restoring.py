@@ -1,10 +1,10 @@
-"""Makes the metadata tree of a single broker anew, after its file was lost or damaged.
+"""Recreates the metadata tree of a single broker whose file was lost or damaged.
 
-The newest whole copy (every log dir has one, a minute old at most) is the base. Where there is none, topics are
-found again by the partitions' folders, which know topic ids and leader epochs; options of topics, brokers and groups,
-and quotas, are lost then. In both cases what the log dirs know better wins: topics that the base lacks are added,
-those whose folders are gone everywhere are left out, leader epochs are never lower than in the logs, and producer ids go on
-far above every id that was seen.
+The base is the newest complete copy; every log dir has one that is at most a minute old. Without a copy, topics are
+recovered from the partitions' folders, which contain topic ids and leader epochs; the options of topics, brokers and groups,
+and quotas, are lost then. In both cases the log dirs take precedence: topics that the base lacks are added, topics without
+any folder are left out, leader epochs are never lower than in the logs, and producer ids continue far above every id that
+was seen.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ OPS_AT_ONCE: Final = 500
 
 
 class CannotRestore(Exception):
-    """Why nothing can be restored; one line for the user."""
+    """Nothing can be restored; the message is one line for the user."""
 
 
 @dataclass
 class FoundTopic:
-    """A topic as the log dirs know it: its id, and the newest leader epoch of each partition."""
+    """A topic as found in the log dirs: its id, and the newest leader epoch of each partition."""
 
     topic_id: uuid.UUID | None = None
     epochs: dict[int, int] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class FoundTopic:
 
 @dataclass
 class Found:
-    """What the log dirs of one broker hold."""
+    """The contents of one broker's log dirs."""
 
     cluster_id: str
     node_id: int
@@ -60,7 +60,7 @@ class Found:
 
 @dataclass
 class Restored:
-    """What was (or would be) done. base: the copy that was taken, None where the tree was made of the log dirs alone."""
+    """What was (or would be) done. base: the copy used, None if the tree was built from the log dirs alone."""
 
     base: Path | None
     topics: int
@@ -71,12 +71,12 @@ class Restored:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a tree's file is there and undamaged."""
+    """Whether a tree's file exists and is undamaged."""
     return _zxid(path) is not None
 
 
 def _zxid(path: Path) -> int | None:
-    """How many changes a file has seen; None when it is missing or damaged."""
+    """The number of changes that a tree's file contains; None when it is missing or damaged."""
     if not path.exists():
         return None
     try:
@@ -90,7 +90,7 @@ def _zxid(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def locked(log_dirs: Sequence[Path]) -> Iterator[None]:
-    """Hold the log dirs, so that no broker runs on them meanwhile. Raises CannotRestore."""
+    """Lock the log dirs, so that no broker uses them meanwhile. Raises CannotRestore."""
     held = [LogDir(str(path.absolute())) for path in log_dirs]
     try:
         for log_dir in held:
@@ -104,7 +104,7 @@ def locked(log_dirs: Sequence[Path]) -> Iterator[None]:
 
 
 def find(log_dirs: Sequence[Path]) -> Found:
-    """What the log dirs say. Raises CannotRestore."""
+    """Collect what the log dirs contain. Raises CannotRestore."""
     owners: set[tuple[str, int]] = set()
     topics: dict[str, FoundTopic] = {}
     producer_id_max = -1
@@ -155,7 +155,7 @@ def _producer_id_max(folder: str) -> int:
 
 
 async def restore(log_dirs: Sequence[Path], now_ms: int, *, apply: bool) -> Restored:
-    """Plan the tree of the broker that owns these log dirs, the first of which keeps it, and make it when `apply` is set.
+    """Plan the tree for the broker of these log dirs, the first of which holds it; with `apply`, also create it.
 
     Raises CannotRestore, TreeError, OSError. The dirs must be locked.
     """
@@ -180,7 +180,7 @@ async def restore(log_dirs: Sequence[Path], now_ms: int, *, apply: bool) -> Rest
 
 
 async def _complete(path: Path, found: Found, now_ms: int) -> Restored:
-    """Bring the tree at `path`, which may be new, in line with what the log dirs hold."""
+    """Make the tree at `path`, which may be new, agree with the contents of the log dirs."""
     tree = LocalTree.open(path, lambda: now_ms)
     try:
         nodes = await tree.subtree("/")
@@ -215,7 +215,7 @@ def _new_topic(name: str, topic: FoundTopic, node_id: int) -> list[Op]:
         Create(layout.partitions_path(name)),
     ]
     if name in INTERNAL_TOPICS and name != "__share_group_state":
-        # Never deleted by age: what it keeps would be gone at once.
+        # Keep records forever: with the default retention, the topic's records could be deleted at once.
         ops.append(
             Create(layout.config_path("topics", name), layout.encode_config({"cleanup.policy": "compact"}))
         )
@@ -244,7 +244,7 @@ def _gone(topic: TopicImage, image: ClusterImage) -> list[Op]:
 
 
 def _raised_epochs(image: ClusterImage, found: Found) -> list[Op]:
-    """A leader's epoch never lies below one under which records were written."""
+    """Leader epochs must not be lower than the epochs under which records were written."""
     ops: list[Op] = []
     for name, topic in found.topics.items():
         known = image.topics.get(name)
@@ -259,7 +259,7 @@ def _raised_epochs(image: ClusterImage, found: Found) -> list[Op]:
 
 
 async def _producer_ids(tree: LocalTree, found: Found) -> Op:
-    """Ids given out since the copy must not be given out again: their sequences would be taken for repetitions."""
+    """Ids handed out since the copy was made must not be used again: new batches would be taken for duplicates."""
     data, _ = await tree.get(layout.PRODUCER_ID_BLOCK)
     block = layout.decode_producer_id_block(data)
     newest = max(found.producer_id_max, -1 if block is None else block.last)
@@ -273,7 +273,7 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def _put_in_place(fresh: Path, tree_path: Path, now_ms: int) -> list[Path]:
-    """Rename the damaged file and its like, then the fresh one; returns what was set aside."""
+    """Rename the damaged file and its companions, then the new one; returns the renamed files."""
     aside = []
     for path in _files_of(tree_path):
         if path.exists():

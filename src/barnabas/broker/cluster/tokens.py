@@ -1,4 +1,4 @@
-"""Delegation tokens of the cluster: made, renewed and ended through the tree; what a login with one is checked against."""
+"""Delegation tokens of the cluster: issued, renewed and ended through the tree, and checked at logins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HASH: Final = "sha512"
 
 
 class Tokens:
-    """See the module. Raises ApiError DELEGATION_TOKEN_AUTH_DISABLED where the brokers have no common secret."""
+    """See the module. Raises ApiError DELEGATION_TOKEN_AUTH_DISABLED when delegation.token.secret.key is not set."""
 
     def __init__(self, config: BrokerConfig, controller: Controller, clock: Clock, entropy: Entropy) -> None:
         self._secret = (config.get(options.DELEGATION_TOKEN_SECRET_KEY) or "").encode()
@@ -45,7 +45,7 @@ class Tokens:
             )
 
     def hmac_of(self, token_id: str) -> bytes:
-        """What a token is renewed with; its base64 text is the password of a login."""
+        """The HMAC by which a token is renewed or ended; its base64 form is the password for logins."""
         return hmac.digest(self._secret, token_id.encode(), HASH)
 
     def _with_hmac(self, wanted: bytes) -> Token | None:
@@ -66,7 +66,7 @@ class Tokens:
         return token
 
     async def renew(self, principal: str, wanted: bytes, period_ms: int) -> int:
-        """Give a token a later end; when that is. Raises ApiError."""
+        """Extend a token; returns the new expiry time in ms. Raises ApiError."""
         self.require_secret()
         token_id = self._id_of(wanted)
 
@@ -79,7 +79,7 @@ class Tokens:
         return token.expiry_ms
 
     async def expire(self, principal: str, wanted: bytes, period_ms: int) -> int:
-        """Give a token another end, or end it at once; when that is. Raises ApiError."""
+        """Change when a token expires, or end it at once; returns the expiry time in ms. Raises ApiError."""
         self.require_secret()
         token_id, now_ms = self._id_of(wanted), self._clock.now_ms()
 
@@ -108,7 +108,7 @@ class Tokens:
         return result
 
     async def remove_expired(self) -> None:
-        """Remove tokens whose time is over: the controller's work. Raises ApiError."""
+        """As controller, remove tokens that have expired. Raises ApiError."""
         if not self._controller.in_office:
             return
         now_ms = self._clock.now_ms()
@@ -117,7 +117,7 @@ class Tokens:
             log.info("delegation token expired", extra={"token": token.id, "owner": token.owner})
 
     def password(self, token_id: str) -> tuple[Token, str] | None:
-        """A token that may be logged in with, and its password; None where there is none of this id."""
+        """A token that is valid for logins, and its password; None if there is none with this id."""
         token = self._controller.image.tokens.get(token_id) if self._secret else None
         if token is None or token.has_expired(self._clock.now_ms()):
             return None

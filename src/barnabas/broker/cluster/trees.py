@@ -1,4 +1,4 @@
-"""Which znode tree a broker uses: the ZooKeeper ensemble of `zookeeper.connect`, else a file beside its log."""
+"""Which znode tree a broker uses: the ZooKeeper ensemble in `zookeeper.connect`, otherwise a file beside its logs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 TREE_FILE: Final = "znodes.sqlite"
 COPY_FILE: Final = "znodes.copy"
 FORMAT_FILES: Final = frozenset((META_PROPERTIES, LOCK_FILE, FIRST_USERS))
-"""What `kafka-storage format` and a start that came no further leave in a log dir."""
+"""What a log dir contains after `kafka-storage format`, or after a start that was interrupted early."""
 WAIT_SHARE: Final = 1.25
 SERVER_TICK_S: Final = 3.0
 
 
 def patience_s(session_timeout_s: float) -> float:
-    """How long to wait for what a lost session leaves behind. Servers end sessions up to a tick (2 s by default) late."""
+    """How long to wait for the remains of a lost session. Servers may end sessions a tick (2 s by default) late."""
     return session_timeout_s * WAIT_SHARE + SERVER_TICK_S
 
 
@@ -38,9 +38,9 @@ OpenTree = Callable[[], Awaitable[ZnodeTree]]
 
 
 def tree_opener(config: BrokerConfig, machine: Machine) -> tuple[OpenTree, float]:
-    """(opens a new session with the configured tree, a session's time-out in seconds).
+    """(function that opens a session with the configured tree, session time-out in seconds).
 
-    Opening raises TreeError. Raises OSError when ZooKeeper is asked for and its client is not installed.
+    Opening raises TreeError. Raises OSError when ZooKeeper is configured and its client is not installed.
     """
     session_timeout_s = config.get(broker_zookeeper.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000
     if machine.open_tree is not None:
@@ -55,7 +55,7 @@ def tree_opener(config: BrokerConfig, machine: Machine) -> tuple[OpenTree, float
     serve = config.get(broker_zookeeper.ZNODES_SERVE)
 
     async def local() -> ZnodeTree:
-        # Nothing is served yet, so the loop may wait for the file.
+        # Nothing is served yet, so blocking the loop is acceptable here.
         path = Path(config.log_dirs[0]) / TREE_FILE
         _require_not_lost(path, config)
         try:
@@ -84,12 +84,12 @@ async def _serve(tree: LocalTree, path: Path) -> None:
 
 
 def copies_of(log_dirs: Sequence[str | Path]) -> list[Path]:
-    """Where the tree's copies lie: one in every log dir."""
+    """Where the copies of the tree are: one in every log dir."""
     return [Path(log_dir) / COPY_FILE for log_dir in log_dirs]
 
 
 def formatted_cluster_id(config: BrokerConfig) -> str | None:
-    """The cluster id that `kafka-storage format` gave to log dirs that no broker has used since; None for all others."""
+    """The cluster id that `kafka-storage format` wrote to log dirs that are still unused; otherwise None."""
     if not all(_is_only_formatted(log_dir) for log_dir in config.log_dirs):
         return None
     metas = [_meta_of(log_dir) for log_dir in config.log_dirs]
@@ -98,7 +98,7 @@ def formatted_cluster_id(config: BrokerConfig) -> str | None:
 
 
 def _is_only_formatted(log_dir: Path) -> bool:
-    """False also for a dir that cannot be read: the storage takes it offline, and says why."""
+    """False also for a dir that cannot be read; opening the logs will report it and take it offline."""
     try:
         return {entry.name for entry in log_dir.iterdir()} <= FORMAT_FILES
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def _is_only_formatted(log_dir: Path) -> bool:
 
 
 def _meta_of(log_dir: Path) -> MetaProperties | None:
-    """None for a dir that is new or cannot be read. Raises CorruptCheckpoint."""
+    """None if the dir is new or cannot be read. Raises CorruptCheckpoint."""
     try:
         return read_meta(str(log_dir))
     except OSError:
@@ -116,7 +116,7 @@ def _meta_of(log_dir: Path) -> MetaProperties | None:
 
 
 def _require_not_lost(path: Path, config: BrokerConfig) -> None:
-    """Raises TreeError when the log dirs have been used and the tree's file is gone: a new tree would know no topic."""
+    """Raises TreeError when the log dirs have been used but the tree's file is gone: a new tree would have no topics."""
     if path.exists():
         return
     for log_dir in config.log_dirs:

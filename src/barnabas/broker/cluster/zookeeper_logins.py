@@ -1,4 +1,4 @@
-"""How this broker logs in to ZooKeeper, from its options and its environment, as Kafka's brokers find it there."""
+"""How this broker logs in to ZooKeeper, from the same options and environment variables as a Kafka broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_SECTION: Final = "Client"
 
 
 def access_from(config: BrokerConfig) -> Access:
-    """Raises OSError, in one line, when the login cannot be used."""
+    """How to log in. Raises OSError, with a one-line message, when that is impossible."""
     from barnabas.coordination.zookeeper_access import Access
 
     try:
@@ -45,7 +45,7 @@ def access_from(config: BrokerConfig) -> Access:
 
 
 def _sasl_login() -> SaslLogin | None:
-    """From the JAAS file that KAFKA_OPTS names; None without one, or without the section. Raises JaasError, OSError."""
+    """The login in the JAAS file named in KAFKA_OPTS; None without the file or the section. Raises JaasError, OSError."""
     from barnabas.coordination.zookeeper_access import SaslLogin
 
     properties = jaas.java_properties()

@@ -22,28 +22,28 @@ OPTIONS: Final[dict[str, Option[Any]]] = {
     broker_security.SSL_TRUSTSTORE_LOCATION.name: broker_zookeeper.ZOOKEEPER_SSL_TRUSTSTORE_LOCATION,
     broker_security.SSL_TRUSTSTORE_PASSWORD.name: broker_zookeeper.ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD,
 }
-"""ZooKeeper's options by the names of the listeners' options that mean the same."""
+"""Options of listeners -> ZooKeeper's options with the same meaning."""
 
 
 class ZooKeeperStores(ListenerOptions):
-    """The key and trust store of zookeeper.ssl.*, under the names that listeners' stores have without that prefix."""
+    """The key and trust store options zookeeper.ssl.*, presented under the names of the listeners' options."""
 
     def __init__(self, config: BrokerConfig) -> None:
         super().__init__(config, "ZooKeeper")
 
     def get(self, option: Option[T], mechanism: str = "") -> T:
-        """The value of ZooKeeper's option; None where it has none."""
+        """The value of the corresponding ZooKeeper option; None if there is none."""
         mine = OPTIONS.get(option.name)
         return cast(T, None if mine is None else self._config.get(mine))
 
     def name_of(self, option: Option[Any], mechanism: str = "") -> str:
-        """Its name, for messages."""
+        """The name of the ZooKeeper option, for messages."""
         mine = OPTIONS.get(option.name)
         return option.name if mine is None else mine.name
 
 
 def zookeeper_tls(config: BrokerConfig) -> ssl.SSLContext | None:
-    """None when zookeeper.ssl.client.enable is false. Raises ConfigError."""
+    """The TLS context for ZooKeeper; None when zookeeper.ssl.client.enable is false. Raises ConfigError."""
     if not config.get(broker_zookeeper.ZOOKEEPER_SSL_CLIENT_ENABLE):
         return None
     files = ZooKeeperStores(config)

@@ -1,1 +1,1 @@
-"""Coordinators: cores whose state is the log of an internal topic's partition."""
+"""Coordinators: cores whose state is stored in a partition of an internal topic."""

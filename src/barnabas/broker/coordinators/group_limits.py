@@ -1,4 +1,4 @@
-"""What the group cores obey, from the broker's options and from those of single groups."""
+"""The limits that group cores apply, from the broker's options and from those of single groups."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ OF_ONE_GROUP: Final[Mapping[str, str]] = {
     "share.session.timeout.ms": "share_session_timeout_ms",
     "share.heartbeat.interval.ms": "share_heartbeat_interval_ms",
 }
-"""Option of resource type GROUP -> the limit that it sets for that group."""
+"""Option of resource type GROUP -> the limit that it sets for the group."""
 
 
 def limits_of_all(config: BrokerConfig) -> GroupLimits:
-    """What holds for every group that has no options of its own."""
+    """The limits of every group without options of its own."""
     get = config.get
     return GroupLimits(
         group_min_session_timeout_ms=get(broker_groups.GROUP_MIN_SESSION_TIMEOUT_MS),
@@ -47,6 +47,6 @@ def limits_of_all(config: BrokerConfig) -> GroupLimits:
 
 
 def limits_of_one(limits: GroupLimits, texts: Mapping[str, str]) -> GroupLimits | None:
-    """`limits` with a group's own options over them; None when it has none that count here."""
+    """`limits` overridden by a group's own options; None when none of these are limits."""
     own = {field: GROUP[name].parse(texts[name]) for name, field in OF_ONE_GROUP.items() if name in texts}
     return replace(limits, **own) if own else None

@@ -1,6 +1,6 @@
 """The group coordinator: one core for each partition of `__consumer_offsets` that this broker leads.
 
-The runtime drives the cores; this is what is particular to groups: their options, the topics that they see, and the
+The runtime drives the cores; this module holds what is specific to groups: their options, the topics that they see, and the
 expiry of offsets.
 """
 
@@ -48,7 +48,7 @@ class GroupCoordinator:
         self._partitions = partitions
         self._limits = limits_of_all(config)
         self.on_effect: Callable[[Any], None] = lambda effect: None
-        """What share groups ask of the share coordinator (cores.group.share.events)."""
+        """Carries out what share groups request from the share coordinator (cores.group.share.events)."""
         self._topics: Mapping[str, TopicInfo] = {}
         self._topology = -1
         kind = Kind(
@@ -76,31 +76,31 @@ class GroupCoordinator:
         await self.runtime.prepare()
 
     async def load_existing(self) -> None:
-        """At start: load what an earlier run left, so that groups keep their offsets and members their time."""
+        """At start: load existing groups, so that they keep their offsets, and members their session timeouts."""
         await self.runtime.load_existing()
 
     def has_forgotten(self, group_id: str, topic_id: UUID, index: int) -> bool:
-        """Whether the state of a share group's partition is nobody's: False too where the group is not loaded."""
+        """Whether no share group uses this state any more; False also while the group is not loaded."""
         core = self.runtime.core_of(group_id)
         return core is not None and not core.keeps_share_state(group_id, topic_id, index)
 
     def keeps(self, group_id: str) -> bool:
-        """Whether this broker is the coordinator of a group, and has loaded what is stored of it."""
+        """Whether this broker is the coordinator of a group, and has loaded it."""
         return self.runtime.core_of(group_id) is not None
 
     # --- asking ----------------------------------------------------------------------------------------
 
     async def ask(self, make_event: MakeEvent, group_id: str) -> Any:
-        """The core's reply to an event about one group; it may come much later."""
+        """The core's reply to an event about one group, which may take long."""
         if not self.runtime.partition_count:
             await self.runtime.prepare()
         return await self.runtime.request(group_id, make_event)
 
     async def match_topics(self, group_id: str, pattern: str | None) -> None:
-        """Match topics with the expressions of a group, and a member's new one, before the group's core needs them.
+        """Match topics against a group's regular expressions, and a member's new one, before the core needs the result.
 
-        In pieces between which others are served: 10,000 names take up to a second. A core that finds topics unmatched
-        matches them itself.
+        Done in pieces, so that other work runs in between: 10,000 names take up to a second. The core itself matches topics
+        that have not been matched here.
         """
         core = self.runtime.core_of(group_id)
         patterns = {*core.patterns_of(group_id)} if core is not None else set()
@@ -110,13 +110,13 @@ class GroupCoordinator:
                 await in_pieces(self.runtime.loop, self.runtime.clock, pieces)
 
     async def ask_all(self, make_event: MakeEvent) -> list[Any]:
-        """The replies of every partition to the same question."""
+        """The replies of all partitions to the same request."""
         return [await self.runtime.request_at(index, make_event) for index, _ in self.runtime.cores()]
 
     # --- time and topics -------------------------------------------------------------------------------
 
     def poll_timers(self) -> None:
-        """Fire what is due now; for tests that move the clock."""
+        """Fire the timers that are due; for tests that move the clock."""
         self.runtime.poll_timers()
 
     async def expire_offsets(self) -> None:
@@ -124,14 +124,14 @@ class GroupCoordinator:
         await self.runtime.sweep(GroupCoordinatorCore.expiry)
 
     def on_topics_deleted(self, topics: frozenset[str]) -> None:
-        """Groups forget deleted topics; all groups end with the topic that keeps them."""
+        """Groups forget deleted topics; when the offsets topic itself is deleted, all groups end."""
         if OFFSETS_TOPIC in topics:
             self.runtime.topic_deleted()
         else:
             self.runtime.sweep(lambda core, now_ms: core.topics_deleted(now_ms, topics))
 
     def on_configs_changed(self, kind: str, entity: str) -> None:
-        """An administrator has changed options: those of one group hold from its next event on."""
+        """An administrator has changed options. Those of a group apply from its next event on."""
         core = self.runtime.core_of(entity) if kind == "groups" else None
         if core is not None:
             self._set_group_limits(core, entity)
@@ -141,13 +141,13 @@ class GroupCoordinator:
         core.set_group_limits(group_id, limits_of_one(self._limits, texts))
 
     def _refresh_topics(self, core: GroupCoordinatorCore) -> None:
-        """Cores learn of new, grown and deleted topics with their next event; idle ones cost nothing."""
+        """Cores learn of new, grown and deleted topics with their next event, so idle cores cost nothing."""
         if core.topology != self._partitions.topology:
             core.set_topics(self._known_topics())
             core.topology = self._topology
 
     def _known_topics(self) -> Mapping[str, TopicInfo]:
-        """One mapping for all cores, made anew when topics have changed."""
+        """One mapping shared by all cores, rebuilt when topics have changed."""
         if self._topology != self._partitions.topology:
             self._topology = self._partitions.topology
             self._topics = {
@@ -157,5 +157,5 @@ class GroupCoordinator:
         return self._topics
 
     def close(self) -> None:
-        """Answer whoever still waits."""
+        """Answer all pending requests."""
         self.runtime.close()

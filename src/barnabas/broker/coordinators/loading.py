@@ -1,4 +1,4 @@
-"""Replays a partition of a coordinator's topic into a core, with places to pause between the records."""
+"""Replays a partition of a coordinator's topic into a core, with points to pause between the records."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.coordinators")
 
 READ_BYTES_MAX: Final = 1 << 18
-"""Read at a time, whatever the option for loading says: the loop stands still for as long."""
+"""Limit on bytes read at once, regardless of the option: reading blocks the loop."""
 
 
 class Replayed(Protocol):
-    """What is filled from the log."""
+    """The state to be filled from the log."""
 
     def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
-        """Take in one record of the log; producer_id: of the transaction that it belongs to, -1 for none."""
+        """Apply one record of the log. producer_id: the producer, if the record belongs to a transaction; -1 otherwise."""
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
-        """Take in the end of a producer's transaction."""
+        """Apply the end of a producer's transaction."""
 
 
 OnRecord = Callable[[int, bytes, bytes | None], None]
-"""(offset, key, value): called for each record that was replayed."""
+"""(offset, key, value): called for each replayed record."""
 
 
 def replay_log(partition: Partition, core: Replayed, read_bytes: int, on_record: OnRecord) -> Iterator[None]:
-    """Replay from the log's start to its present end. What cannot be read is logged and skipped."""
+    """Replay from the log's start to its current end. Unreadable records are logged and skipped."""
     offset, end = partition.log_start_offset, partition.log_end_offset
     while offset < end:
         data = partition.read_bytes(offset, min(read_bytes, READ_BYTES_MAX))

@@ -1,8 +1,8 @@
-"""Writes the ends of transactions into their partitions, as often as it takes.
+"""Writes the markers that end transactions into their partitions, retrying until it succeeds.
 
-A transaction that has been decided must end in every partition that it wrote to, or readers of committed records wait
-there for ever. So what cannot be written is tried again: after a while, and after a restart. A marker that was
-written twice does no harm: the second one finds no transaction to end.
+A decided transaction must be ended in every partition that it wrote to; otherwise read_committed consumers wait there
+forever. So a marker that cannot be written is tried again, after a while and after a restart. Writing a marker twice does no
+harm: the second one finds no transaction to end.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ RETRY_S: Final = 1.0
 MARKERS_VERSION: Final = 2
 SEND_TIMEOUT_S: Final = 60.0
 MOVED_ON: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""The partition has seen a newer end of this producer's transactions, so that this one is no longer needed."""
+"""The partition has seen a newer end of this producer's transactions, so this marker is no longer needed."""
 
 
 class Job:
-    """The markers of one transaction: `left` is where none is written, `waiting` where one is not yet acknowledged."""
+    """The markers of one transaction. `left`: partitions without a marker; `waiting`: with one not yet acknowledged."""
 
     __slots__ = ("coordinator_epoch", "effect", "left", "named", "waiting")
 
@@ -57,7 +57,7 @@ class Job:
         self.left = set(effect.partitions)
         self.waiting: set[TopicPartition] = set()
         self.named: set[tuple[TopicPartition, ErrorCode]] = set()
-        """Where a marker cannot be written and why, as far as the log says so already."""
+        """Failures (partition, error) that have already been logged."""
 
 
 class MarkerWriter:
@@ -77,22 +77,22 @@ class MarkerWriter:
         self._groups = groups
         self._image = image
         self.on_written: Callable[[WriteMarkers], bool] = lambda effect: True
-        """Called when all markers of a transaction are acknowledged; False has it called again after a while."""
+        """Called when all markers of a transaction are acknowledged; if it returns False, it is called again later."""
         self.is_wanted: Callable[[WriteMarkers], bool] = lambda effect: True
-        """Whether the markers still have to be written: asked before they are tried again."""
+        """Whether the markers are still needed; asked before retrying."""
         self.peers: Peers | None = None
-        """The way to the leaders of partitions on other brokers."""
+        """Used to reach partition leaders on other brokers."""
         self.on_marker: Callable[[str, int, int], None] = lambda topic, index, producer_id: None
-        """Called before each marker that is written here: (topic, partition, producer id)."""
+        """Called before each marker that is written on this broker: (topic, partition, producer id)."""
         self._sending: set[asyncio.Task[None]] = set()
         self._current: dict[str, Job] = {}
-        """By transactional id: its newest job. One that was overtaken (its coordinator was loaded again) writes no more."""
+        """Transactional id -> its newest job. A job from before its coordinator was reloaded writes nothing more."""
         self._queue: deque[Job] = deque()
         self._is_draining = False
         self._retries: set[asyncio.TimerHandle] = set()
 
     def close(self) -> None:
-        """Nothing is tried again; the next start finishes what is left."""
+        """Stop retrying; the next start writes the remaining markers."""
         for handle in self._retries:
             handle.cancel()
         for task in self._sending:
@@ -121,7 +121,7 @@ class MarkerWriter:
     # --- all markers of a transaction ------------------------------------------------------------------
 
     def write_soon(self, effect: WriteMarkers, coordinator_epoch: int) -> None:
-        """Write the markers: those of a transaction with few partitions at once."""
+        """Write the markers; those of a transaction with few partitions are written at once."""
         job = self._current[effect.transactional_id] = Job(effect, coordinator_epoch)
         self._enqueue(job)
 
@@ -169,7 +169,7 @@ class MarkerWriter:
         self._look_after(job)
 
     def _other_leader(self, where: TopicPartition) -> int | None:
-        """The other broker that leads a partition; None where none does, or this one."""
+        """The id of the other broker that leads a partition; None when there is no leader or it is this broker."""
         served = self._partitions.get(*where)
         if self.peers is None or (served is not None and served.is_leader):
             return None
@@ -177,7 +177,7 @@ class MarkerWriter:
         return None if known is None or known.leader < 0 else known.leader
 
     async def _send(self, job: Job, leader: int, partitions: list[TopicPartition]) -> None:
-        """Have the leader of partitions write their markers (WriteTxnMarkers)."""
+        """Have the leader of `partitions` write the markers (WriteTxnMarkers)."""
         errors = dict.fromkeys(partitions, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         why = "the leader did not write it"
         try:
@@ -232,7 +232,7 @@ class MarkerWriter:
                 extra={**_place(job, where), "reason": error.message},
             )
             return
-        if (where, error.code) in job.named:  # an offline partition would fill the log, second by second
+        if (where, error.code) in job.named:  # logged once: an offline partition would fill the log
             return
         job.named.add((where, error.code))
         log.warning(
@@ -248,7 +248,7 @@ class MarkerWriter:
         return topic is None or where[1] not in topic.partitions
 
     def _look_after(self, job: Job) -> None:
-        """Go on when no acknowledgement is waited for: with what is left, or with the end of the transaction."""
+        """Continue once no acknowledgement is outstanding: retry what is left, or complete the transaction."""
         if job.waiting or not self._is_current(job):
             return
         if not job.left and self.on_written(job.effect):

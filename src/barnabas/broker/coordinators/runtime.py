@@ -1,12 +1,12 @@
 """Drives the cores of one coordinator: one core for each partition of its topic that this broker leads.
 
-The only place that loads, steps, appends, takes back, sets timers and unloads, for groups, for the states of share
-groups and for transactions. A request becomes an event; the core decides; its records are appended as one batch;
-then timers are set, and replies and effects leave when the high watermark covers what was appended. Nothing is
-awaited in between, so a core never sees two events at once.
+Groups, share group states and transactions all load, step, append, undo, set timers and unload here and nowhere else. A
+request becomes an event; the core decides; its entries are appended as one batch; then timers are set, and replies and
+effects are released when the high watermark covers the entries. Nothing is awaited in between, so a core never handles
+two events at once.
 
-One fault, one partition: whatever a core raises is logged once with its stack; the requests that wait in the partition are
-answered, and it is loaded again from its log. The other partitions notice nothing.
+A fault costs only one partition: an exception in a core is logged once with its stack, the pending requests of the partition
+are answered, and it is loaded again from its log. The other partitions are not affected.
 """
 
 from __future__ import annotations
@@ -43,42 +43,42 @@ AS_COORDINATORS_SAY: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""Why a change was not written, in errors after which a client tries again or looks for the coordinator."""
+"""Error text when a change was not written; clients retry after these errors, or look for the coordinator."""
 
 MakeEvent = Callable[[Any, int], Any]
 """(token, now_ms) -> event."""
 
 
 class Core(Protocol):
-    """What the runtime asks of a core; see cores/group/core.py and cores/group/share/state.py."""
+    """What the runtime needs from a core; see cores/group/core.py and cores/group/share/state.py."""
 
     @property
     def deadlines(self) -> Mapping[Any, int]:
         """Timer key -> when it is due, in milliseconds of the runtime's clock."""
 
     def names(self) -> Iterable[str]:
-        """The units (groups, transactional ids) that the core holds; each fails alone."""
+        """The units (groups, transactional ids) that the core holds."""
 
     def step(self, event: Any) -> Decision:
-        """Decide on one event. What was decided counts at once and is undone by `abandon`."""
+        """Decide on one event. The decision takes effect at once; `abandon` undoes it."""
 
     def abandon(self, decisions: Sequence[Decision], error: ErrorCode, now_ms: int) -> Decision:
-        """Undo decisions whose records could not be appended, the newest first; `error` answers their requests."""
+        """Undo decisions whose entries could not be appended, newest first; their requests are answered with `error`."""
 
     def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
-        """Take in one record of the log; producer_id: of the transaction that it belongs to, -1 for none."""
+        """Apply one entry of the log. producer_id: the producer, if the entry belongs to a transaction; -1 otherwise."""
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
-        """Take in the end of a producer's transaction."""
+        """Apply the end of a producer's transaction."""
 
     def on_loaded(self, now_ms: int) -> Iterator[Decision]:
-        """What is left to do after the whole log was replayed, a piece at a time."""
+        """What remains to be done after the whole log was replayed, one piece at a time."""
 
     def export(self, name: str, now_ms: int) -> Iterator[Any]:
-        """The events that make one unit, as it is now, in the core of another partition."""
+        """Events that recreate one unit, as it is now, in the core of another partition."""
 
     def disown(self, name: str, now_ms: int) -> Iterator[Any]:
-        """The events that remove one unit here, when another core has it."""
+        """Events that remove one unit here after another core has received it."""
 
 
 C = TypeVar("C", bound=Core)
@@ -88,8 +88,8 @@ C = TypeVar("C", bound=Core)
 class Kind(Generic[C]):
     """What distinguishes one coordinator from another.
 
-    make_core: a new core for a partition. before_step: called before each event. on_effect: carries out what a core
-    wants of others. on_records: called with records that were replayed or appended, and the offset of the first.
+    make_core: creates the core of a partition. before_step: called before each event. on_effect: carries out an effect that
+    a core has decided. on_records: called with entries that were replayed or appended, and the offset of the first.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Kind(Generic[C]):
 
 @dataclass(eq=False)
 class Seat(Generic[C]):
-    """One partition of the topic with its core, from loading to unloading."""
+    """One partition of the topic and its core, from loading to unloading."""
 
     index: int
     partition: Partition
@@ -112,10 +112,10 @@ class Seat(Generic[C]):
     is_loaded: bool = False
     is_gone: bool = False
     waiting: dict[Any, Any] = field(default_factory=dict)
-    """Token -> event of the requests that have no answer yet."""
+    """Token -> event, for requests that have not been answered."""
     armed: set[Hashable] = field(default_factory=set)
     held: deque[tuple[Acknowledgement, Decision]] = field(default_factory=deque)
-    """Decisions whose replies and effects wait until the high watermark covers their records, in their order."""
+    """Decisions whose replies and effects wait until the high watermark covers their entries, oldest first."""
 
 
 class CoordinatorRuntime(Generic[C]):
@@ -140,7 +140,7 @@ class CoordinatorRuntime(Generic[C]):
         self._tasks: set[asyncio.Task[None]] = set()
         self._follows_roles = False
         self.partition_count = 0
-        """Of the topic; 0 while it does not exist or is not loaded."""
+        """The topic's partition count; 0 while the topic does not exist or is not loaded."""
 
     # --- the topic -------------------------------------------------------------------------------------
 
@@ -168,15 +168,15 @@ class CoordinatorRuntime(Generic[C]):
         self.roles_changed()
 
     async def load_existing(self) -> None:
-        """At start: load what an earlier run left."""
+        """At start: load the existing topic, if any."""
         await self._load_all(self._partitions.count(self._kind.topic))
         self._follows_roles = True
         self.roles_changed()
 
     def roles_changed(self) -> None:
-        """This broker leads other partitions of the topic than before: load those that are new, leave the others."""
+        """The set of partitions that this broker leads may have changed: load the new ones, unload the lost ones."""
         if not self._follows_roles or self._preparing is not None:
-            return  # whoever loads them looks again afterwards
+            return  # called again after loading
         for index, seat in list(self._seats.items()):
             if not self._is_led(seat) and not seat.partition.is_deleted:  # `topic_deleted` follows for those
                 del self._seats[index]
@@ -205,14 +205,14 @@ class CoordinatorRuntime(Generic[C]):
                 await self._replay(seat)
                 loaded.append(seat)
         await self._move_home({seat.index: seat for seat in loaded if not seat.is_gone}, count)
-        # Before they begin: what a core wants done when it is loaded may be done at once, and asks it again.
-        if all(not seat.is_gone for seat in loaded):  # else the topic was deleted meanwhile
+        # Set before `_begin`: effects of loading may be carried out at once, and call this runtime.
+        if all(not seat.is_gone for seat in loaded):  # otherwise the topic was deleted meanwhile
             self.partition_count = count
         for seat in loaded:
             self._begin(seat)
 
     def topic_deleted(self) -> None:
-        """The coordinator's own topic is gone: everything begins anew, with a new topic when somebody asks."""
+        """The coordinator's topic was deleted: all state is dropped, and the next request creates a new topic."""
         self.partition_count = 0
         seats, self._seats = self._seats, {}
         for seat in seats.values():
@@ -224,7 +224,7 @@ class CoordinatorRuntime(Generic[C]):
             )
 
     def close(self) -> None:
-        """Answer whoever still waits, and fire no timer any more."""
+        """Answer all pending requests, and stop the timers."""
         self._timers.close()
         for task in self._tasks:
             task.cancel()
@@ -245,12 +245,12 @@ class CoordinatorRuntime(Generic[C]):
         await in_pieces(self.loop, self.clock, pieces)
 
     def _begin(self, seat: Seat[C]) -> None:
-        """Everything is replayed: serve."""
+        """Start serving, after everything has been replayed."""
         if seat.is_gone:
             return
         seat.is_loaded = True
         if seat.partition.high_watermark < seat.partition.log_end_offset:
-            # What a new leader has found may not be committed yet: no answer shows it before it is.
+            # Entries that a new leader has loaded may not be committed yet; no answer may show them before they are.
             self._hold(seat, seat.partition.promise_end(), Decision())
         try:
             for decision in seat.core.on_loaded(self.clock.now_ms()):
@@ -259,7 +259,7 @@ class CoordinatorRuntime(Generic[C]):
             self._fail(seat, "loading")
 
     def _leave(self, seat: Seat[C], error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Answer all who wait in a partition, cancel its timers; the core is not used any more."""
+        """Answer the pending requests of a partition and cancel its timers; the core is no longer used."""
         seat.is_gone, seat.is_loaded = True, False
         for key in seat.armed:
             self._timers.cancel((seat.index, key))
@@ -270,7 +270,7 @@ class CoordinatorRuntime(Generic[C]):
         seat.held.clear()
 
     def _fail(self, seat: Seat[C], what: str) -> None:
-        """Called in an exception handler: a bug in a core. Its memory is not to be trusted: take it from the log again."""
+        """Called in an exception handler for a bug in a core. Its memory cannot be trusted, so it is loaded again."""
         log.exception(
             "a coordinator met a bug; this partition of it is loaded again, the others go on",
             extra={"topic": self._kind.topic, "partition": seat.index, "at": what},
@@ -309,9 +309,10 @@ class CoordinatorRuntime(Generic[C]):
     # --- names in partitions that are not theirs -----------------------------------------------------------
 
     async def _move_home(self, seats: Mapping[int, Seat[C]], count: int) -> None:
-        """Move what an earlier version kept in another partition than Kafka does. Nobody is served yet.
+        """Move names that an earlier version stored in another partition than Kafka does. Runs before anything is served.
 
-        The right partition is written and flushed before the wrong one forgets: a crash in between repeats the move.
+        The right partition is written and flushed before the wrong one forgets, so after a crash in between the move is
+        repeated.
         """
         moves = [
             (seat, name, home)
@@ -350,7 +351,7 @@ class CoordinatorRuntime(Generic[C]):
                 yield
 
     def _write_move(self, seat: Seat[C], event: Any) -> None:
-        """Raises ApiError: then nothing was lost, and the next start moves the rest."""
+        """Raises ApiError; nothing is lost then, and the next start moves the rest."""
         decision = seat.core.step(event)
         if decision.records:
             self._append(seat, decision)
@@ -358,11 +359,11 @@ class CoordinatorRuntime(Generic[C]):
     # --- asking ----------------------------------------------------------------------------------------
 
     def index_of(self, name: str) -> int:
-        """The partition that keeps `name`, as Kafka computes it. The topic must be there."""
+        """The partition that stores `name`, computed as in Kafka. The topic must exist."""
         return partition_for_name(name, self.partition_count)
 
     def core_of(self, name: str) -> C | None:
-        """The core that keeps `name`, to read; None while it is not loaded."""
+        """The core that holds `name`, for reading; None while it is not loaded."""
         seat = self._seats.get(self.index_of(name)) if self.partition_count else None
         return seat.core if seat is not None and seat.is_loaded else None
 
@@ -373,11 +374,11 @@ class CoordinatorRuntime(Generic[C]):
                 yield index, seat.core
 
     def leader_epoch_of(self, index: int) -> int:
-        """Of a partition whose core is here."""
+        """The leader epoch of a partition whose core is here."""
         return max(self._seats[index].partition.leader_epoch, 0)
 
     def request(self, name: str, make_event: MakeEvent) -> asyncio.Future[Any]:
-        """The reply to an event about one name. On a single node it is there when this returns, unless the core waits."""
+        """The reply to an event about one name. On a single node it is done on return, unless the core delays the reply."""
         if not self.partition_count:
             return self._request(None, make_event)
         return self._request(self._seats.get(self.index_of(name)), make_event)
@@ -400,41 +401,41 @@ class CoordinatorRuntime(Generic[C]):
 
     @property
     def is_whole(self) -> bool:
-        """Whether this broker keeps every partition of the topic, so that what is not found here is nowhere."""
+        """Whether this broker holds every partition of the topic, so that a name missing here does not exist."""
         return len(self._seats) == self.partition_count
 
     @property
     def is_loading(self) -> bool:
-        """Whether some partition is not served yet, so that what is not found may still come."""
+        """Whether a partition is still being loaded, so that a missing name may yet appear."""
         return any(not seat.is_loaded for seat in self._seats.values())
 
     def append_marker(
         self, index: int, append: Callable[[Partition], Acknowledgement], make_event: Callable[[int], Any]
     ) -> Acknowledgement:
-        """Write the end of a transaction into one partition of the topic and step it there, in the same turn.
+        """Write the marker that ends a transaction into one partition of the topic, and step its core in the same turn.
 
         make_event: now_ms -> the event, whose token is None. Raises ApiError with nothing written.
         """
         seat = self._seats.get(index)
         if seat is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self._kind.topic}-{index} is not led here")
-        if not seat.is_loaded:  # loading would miss a marker that comes behind the end it has seen
+        if not seat.is_loaded:  # loading would miss a marker behind the end that it has determined
             raise ApiError(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._kind.topic}-{index} is being loaded"
             )
         acknowledgement = append(seat.partition)
-        if not acknowledgement.is_ready:  # what shows the transaction's end waits until the marker is safe
+        if not acknowledgement.is_ready:  # answers that show the transaction's end wait until it is committed
             self._hold(seat, acknowledgement, Decision())
         self._step(seat, make_event(self.clock.now_ms()))
         return acknowledgement
 
     def sweep(self, make_pieces: Callable[[C, int], Iterator[Any]]) -> asyncio.Future[None]:
-        """Step what concerns all names, piece by piece, partition after partition; small sweeps are done at once."""
+        """Step events that concern all names, piece by piece, one partition after the other; small sweeps finish at once."""
         return in_pieces(self.loop, self.clock, self._sweep(make_pieces))
 
     def _sweep(self, make_pieces: Callable[[C, int], Iterator[Any]]) -> Iterator[None]:
         now_ms = self.clock.now_ms()
-        # All generators begin before any of them goes on: what they hide at their beginning is hidden at once.
+        # All generators are created before any of them continues, so what they hide at their start is hidden at once.
         begun = [
             (seat, iter(make_pieces(seat.core, now_ms))) for seat in self._seats.values() if seat.is_loaded
         ]
@@ -459,7 +460,7 @@ class CoordinatorRuntime(Generic[C]):
             decision = seat.core.step(event)
             self._append_and_carry_out(seat, decision)
         except Exception:
-            # This request alone gets an error that is not retriable; the others that wait are answered with one that is.
+            # Only this request gets a non-retriable error; the other pending requests get a retriable one.
             if event.token is not None and seat.waiting.pop(event.token, None) is not None:
                 event.token.set_result(event.refused(ErrorCode.UNKNOWN_SERVER_ERROR))
             self._fail(seat, type(event).__name__)
@@ -470,7 +471,7 @@ class CoordinatorRuntime(Generic[C]):
             try:
                 acknowledgement = self._append(seat, decision)
             except ApiError as error:
-                if seat.partition.is_leader:  # else the partition is about to be left, which is logged
+                if seat.partition.is_leader:  # otherwise the partition is about to be unloaded, which is logged
                     log.error(
                         "a coordinator's change was not written",
                         extra={"topic": self._kind.topic, "partition": seat.index, "reason": error.message},
@@ -488,7 +489,7 @@ class CoordinatorRuntime(Generic[C]):
             log.info(note.text, extra=dict(note.fields))
         if acknowledgement is not None and not acknowledgement.is_ready:
             self._hold(seat, acknowledgement, decision)
-        elif seat.held:  # an answer never shows what a crash could take back
+        elif seat.held:  # an answer must not show what a crash could still undo
             seat.held.append((seat.held[-1][0], decision))
         else:
             self._give_out(seat, decision)
@@ -503,7 +504,7 @@ class CoordinatorRuntime(Generic[C]):
         return acknowledgement
 
     def _release(self, seat: Seat[C]) -> None:
-        """Give out what waited, as far as the high watermark has come."""
+        """Release what waited, as far as the high watermark has advanced."""
         while seat.held and seat.held[0][0].is_ready and not seat.is_gone:
             acknowledgement, decision = seat.held.popleft()
             if acknowledgement.error is not None and not seat.partition.is_leader:
@@ -547,7 +548,7 @@ class CoordinatorRuntime(Generic[C]):
             self._step(seat, TimerFired(self.clock.now_ms(), timer_key, deadline_ms))
 
     def poll_timers(self) -> None:
-        """Fire what is due now; for tests that move the clock."""
+        """Fire the timers that are due; for tests that move the clock."""
         self._timers.poll()
 
 

@@ -1,7 +1,7 @@
 """The transaction coordinator: one core for each partition of `__transaction_state` that this broker leads.
 
-The runtime drives the cores; this is what is particular to transactions: producer ids, markers, and the question
-that every transactional batch asks before it is appended.
+The runtime drives the cores; this module holds what is specific to transactions: producer ids, markers, and the check
+of every transactional batch before it is appended.
 """
 
 from __future__ import annotations
@@ -69,19 +69,19 @@ class Transactions:
         producer_ids: ProducerIds,
         peers: Peers | None = None,
     ) -> None:
-        """peers: the way to other brokers' coordinators and partitions; None where there are no other brokers."""
+        """peers: reaches coordinators and partitions on other brokers; None if there are no other brokers."""
         self._peers = peers
         self._controller = controller
         self._verified: dict[tuple[int, str, int], int] = {}
-        """(producer id, topic, partition) -> epoch: first batches that another broker's coordinator has allowed."""
+        """(producer id, topic, partition) -> epoch, for first batches that another broker's coordinator has allowed."""
         self._config = config
         self._clock = clock
         self._partitions = partitions
         self._producer_ids = producer_ids
         self._names: dict[int, str] = {}
-        """Producer id -> the transactional id that had it when it last wrote: where to look first."""
+        """Producer id -> the transactional id that last used it, to be tried first."""
         self._orphans: set[WriteMarkers] = set()
-        """Ends of transactions whose coordinator's topic was deleted."""
+        """Undelivered ends of transactions whose coordinator's topic was deleted."""
         self._verifies = True
         self.configure()
         self.markers = MarkerWriter(loop, clock, partitions, groups, lambda: controller.image)
@@ -113,8 +113,8 @@ class Transactions:
         await self.runtime.load_existing()
 
     def on_topics_deleted(self, topics: frozenset[str]) -> None:
-        """All transactional ids end with the topic that keeps them. What they had under way is ended first, or readers of
-        committed records would wait for it for ever."""
+        """When the topic of the coordinator is deleted, all transactional ids end. Their open transactions are ended first:
+        otherwise read_committed consumers would wait for them forever."""
         if TRANSACTION_TOPIC not in topics:
             return
         now_ms = self._clock.now_ms()
@@ -176,7 +176,7 @@ class Transactions:
         )
 
     def coordinator_elsewhere(self, transactional_id: str) -> int | None:
-        """The other broker that keeps a transactional id; None where this one does, or nobody."""
+        """The other broker that holds a transactional id; None if this broker does, or none."""
         topic = self._controller.image.topics.get(TRANSACTION_TOPIC)
         if self._peers is None or topic is None or not topic.partitions:
             return None
@@ -188,7 +188,7 @@ class Transactions:
     def add_partitions_anywhere(
         self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
     ) -> asyncio.Future[TxnReply]:
-        """As `add_partitions`, on whichever broker the transaction's coordinator is (implicitly, KIP-890)."""
+        """As `add_partitions`, wherever the transaction's coordinator is (implicit adding, KIP-890)."""
         coordinator = self.coordinator_elsewhere(transactional_id)
         if coordinator is None:
             return self.add_partitions(transactional_id, producer, partitions, TV_2)
@@ -199,10 +199,10 @@ class Transactions:
     async def verify_elsewhere(
         self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
     ) -> TxnReply:
-        """Whether partitions were added to a transaction under way, where its coordinator is another broker (KIP-890)."""
+        """Whether partitions were added to an ongoing transaction whose coordinator is another broker (KIP-890)."""
         coordinator = self.coordinator_elsewhere(transactional_id)
         if coordinator is None or not self._verifies:
-            return TxnReply()  # it is asked when the records are appended
+            return TxnReply()  # checked when the records are appended
         return await self._ask_elsewhere(
             coordinator, transactional_id, producer, partitions, verify_only=True
         )
@@ -243,15 +243,15 @@ class Transactions:
                         return TxnReply(code, f"the coordinator answers {code.name}")
         if not answer.error_code:
             if len(self._verified) >= HINTS_MAX:
-                self._verified.clear()  # whoever loses by that asks again
+                self._verified.clear()  # dropped entries are verified again
             for name, index in partitions:
                 self._verified[producer.producer_id, name, index] = producer.producer_epoch
         return TxnReply(ErrorCode(answer.error_code))
 
     def _check_verified(self, partition: Partition, header: BatchHeader) -> None:
-        """Raises ApiError unless the transaction is open in the partition, or its coordinator allowed to open it.
+        """Raises ApiError unless the transaction is open in the partition, or its coordinator has allowed to open it.
 
-        What was allowed holds for one batch, and no longer than until a marker ends the producer's transaction there.
+        The permission is valid for one batch, and until a marker ends the producer's transaction in the partition.
         """
         known = partition.log.core.producers.get(header.producer_id)
         if known is not None and known.txn_first_offset >= 0 and known.epoch == header.producer_epoch:
@@ -269,7 +269,7 @@ class Transactions:
     async def end(
         self, transactional_id: str, producer: Producer, commit: bool, version: int, connection: int
     ) -> TxnReply:
-        """EndTxn. The reply comes when the decision is stored; the markers may follow later."""
+        """EndTxn. The reply comes once the decision is stored; the markers may follow later."""
 
         def ask(fresh_id: int) -> asyncio.Future[TxnReply]:
             return self.runtime.request(
@@ -283,7 +283,7 @@ class Transactions:
         return await ask(await self._producer_ids.next_id()) if reply.needs_id else reply
 
     def core_of(self, transactional_id: str) -> TransactionCore:
-        """The core that keeps a transactional id. Raises ApiError while it is not here."""
+        """The core that holds a transactional id. Raises ApiError if it is not on this broker, or not loaded yet."""
         if not self.runtime.partition_count:
             raise ApiError(ErrorCode.NOT_COORDINATOR, "this broker keeps no transactional ids")
         core = self.runtime.core_of(transactional_id)
@@ -296,16 +296,16 @@ class Transactions:
     # --- the question before each transactional batch --------------------------------------------------
 
     def check(self, partition: Partition, header: BatchHeader) -> bool:
-        """Raises ApiError unless the producer has a transaction under way that the partition was added to.
+        """Raises ApiError unless the producer has an ongoing transaction that the partition was added to.
 
-        True when its first batch in a partition must have sequence 0, since its epoch is new with each transaction.
+        True when the producer's first batch in a partition must have sequence 0, because each transaction has a new epoch.
         """
         if not self._verifies:
             return False
         known = self._owner_of(header.producer_id)
         if known is None:
             if self.runtime.is_loading:
-                # What older clients try again, whatever they make of the coordinator's own errors.
+                # Older clients retry after this error, but not after the coordinator's own errors.
                 raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "the state of transactions is being loaded")
             if not self.runtime.is_whole:
                 self._check_verified(partition, header)  # the transaction's coordinator is another broker
@@ -326,7 +326,7 @@ class Transactions:
         return known.client_version >= TV_2
 
     def check_added(self, transactional_id: str, producer: Producer, where: TopicPartition) -> None:
-        """Raises ApiError TRANSACTION_ABORTABLE and others unless a partition was added to the transaction under way."""
+        """Raises ApiError TRANSACTION_ABORTABLE and others unless a partition was added to the ongoing transaction."""
         if self._verifies and self.coordinator_elsewhere(transactional_id) is None:
             error = self.core_of(transactional_id).check_added(transactional_id, producer, (where,))[where]
             if error:
@@ -358,7 +358,7 @@ class Transactions:
         self.markers.write_soon(effect, 0 if partition is None else max(partition.leader_epoch, 0))
 
     def _is_ending(self, effect: WriteMarkers) -> bool:
-        """Whether the transaction still waits for its markers, as far as can be known."""
+        """Whether the transaction still waits for its markers, as far as this broker knows."""
         if effect in self._orphans:
             return True
         if not self.runtime.partition_count:
@@ -372,7 +372,7 @@ class Transactions:
         )
 
     def _on_written(self, effect: WriteMarkers) -> bool:
-        """The transaction is complete; False while that could not be written."""
+        """Complete the transaction; False if that could not be stored."""
         if effect in self._orphans:
             self._orphans.discard(effect)
             return True
@@ -387,7 +387,7 @@ class Transactions:
     # --- time ------------------------------------------------------------------------------------------
 
     async def expire_ids(self) -> None:
-        """Forget the transactional ids that nobody has used for transactional.id.expiration.ms."""
+        """Remove the transactional ids that have not been used for transactional.id.expiration.ms."""
         expiration_ms = self._config.get(broker_share.TRANSACTIONAL_ID_EXPIRATION_MS)
 
         def pieces(core: TransactionCore, now_ms: int) -> Iterator[ExpireTransactionalId | None]:

@@ -1,1 +1,1 @@
-"""Sockets: listeners, connections, and the turn of the loop that answers them together."""
+"""Sockets: listeners, connections, and the end of a turn of the loop, which sends all answers."""

@@ -1,4 +1,4 @@
-"""The buffers that all connections of one loop share, and what connections have in common besides."""
+"""The buffers that all connections of one loop share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import mmap
 from typing import Final
 
 SHARED_BUFFER_BYTES: Final = 256 * 1024
-# Small slices are joined with what is around them, but no more than this is read from files at a time.
+# Small slices are sent together with the data around them, but at most this much is read from files at a time.
 SEND_BUFFER_BYTES: Final = 256 * 1024
 CIPHER_BUFFER_BYTES: Final = 64 * 1024
 
@@ -14,9 +14,9 @@ CIPHER_BUFFER_BYTES: Final = 64 * 1024
 class LargeBuffers:
     """Receive buffers for large frames, kept for the next frame of the same size.
 
-    A fresh megabyte costs a page fault for every 4 KB; a producer of large batches sends the same size again
-    and again. At most `kept_bytes_max` are kept; the oldest go first. They are mapped, not allocated: what a peer
-    announces takes no memory before it arrives.
+    A fresh megabyte costs a page fault for every 4 KB, and a producer of large batches sends the same size again
+    and again. At most `kept_bytes_max` are kept; the oldest are dropped first. Buffers are mapped, not allocated, so the
+    size that a peer announces takes no memory before the data arrives.
     """
 
     def __init__(self, kept_bytes_max: int = 32 << 20) -> None:
@@ -33,7 +33,7 @@ class LargeBuffers:
         return memoryview(mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
     def give_back(self, buffer: memoryview) -> None:
-        """Keep a buffer that nobody uses any more."""
+        """Keep a buffer that is no longer used."""
         size_bytes = len(buffer)
         while self._kept and self._kept_bytes + size_bytes > self._kept_bytes_max:
             oldest = next(iter(self._kept))
@@ -53,5 +53,5 @@ class Buffers:
         self.receive = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.send = memoryview(bytearray(SEND_BUFFER_BYTES))
         self.cipher = memoryview(bytearray(CIPHER_BUFFER_BYTES))
-        """Where connections with TLS receive what is decrypted to `receive`."""
+        """Where TLS connections receive encrypted bytes, which are decrypted into `receive`."""
         self.large = LargeBuffers()

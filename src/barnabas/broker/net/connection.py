@@ -1,17 +1,16 @@
 """One client connection: bytes in, frames to the frame handler, responses out in order, back-pressure.
 
-The transport is a non-blocking socket, watched by the loop. All connections of a loop share one receive
-buffer: a frame is handled to its end before the next read, so nothing may keep a view of it (see
-docs/INVARIANTS.md, "the receive buffer is borrowed"). What is left of a frame is carried over to the next
-read; a frame larger than the shared buffer is received straight into a buffer of its own size.
+The transport is a non-blocking socket, watched by the loop. All connections of a loop share one receive buffer: a
+frame is fully handled before the next read, so nothing may keep a view of it (see docs/INVARIANTS.md, "the receive
+buffer is borrowed"). An incomplete frame is carried over to the next read; a frame larger than the shared buffer is
+received straight into a buffer of its own size.
 
-While a request waits for its answer (a long poll, a join), or while the peer does not take its
-responses, no further request of this connection is begun: that keeps responses in order and bounds memory.
-For the same reason, and so that others get their turn, at most `ANSWERS_QUEUED_MAX` parts of answers are queued
-before they are written.
+While a request waits for its answer (a long poll, a join), or while the peer does not read its responses, no
+further request of this connection is started: this keeps responses in order and bounds memory. For the same reason,
+and to be fair to other connections, at most `ANSWERS_QUEUED_MAX` parts of answers are queued before they are written.
 
-Every way in from the loop (readable, writable, flush, go on, a sender's report) ends in `fail` when something raises:
-the connection closes with one entry in the log, and nothing else notices.
+Every entry point from the loop (readable, writable, flush, go on, a sender's report) ends in `fail` when something raises:
+the connection closes with one line in the log, and other connections are not affected.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from barnabas.wire.frame import what_begins
 
 log = logging.getLogger("barnabas.connection")
 
-# A slice below this is cheaper to read and send together with its header than to send with sendfile.
+# A smaller slice is cheaper to read and send together with its header than to send with sendfile.
 SENDFILE_BYTES_MIN: Final = 96 * 1024
-# Below this the way to a sender thread and back takes longer than sending.
+# Below this, handing the slice to a sender thread and back takes longer than sending it.
 SENDER_BYTES_MIN: Final = 256 * 1024
 ANSWERS_QUEUED_MAX: Final = 64
 PEER_IS_GONE: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT})
@@ -46,17 +45,17 @@ Part = bytes | bytearray | memoryview | FileSlice
 
 
 class FrameHandler(Protocol):
-    """What a connection's frames go to: the dispatcher."""
+    """Receives a connection's frames: the dispatcher, or a gate."""
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
-        """Handle one request, and `respond` now or later. `frame` is overwritten after this call returns."""
+        """Handle one request, and call `respond` now or later. `frame` is overwritten after this call returns."""
 
 
 class Gate(FrameHandler, Protocol):
-    """A frame handler that lets nobody pass without a login."""
+    """A frame handler that lets no request pass without a login."""
 
     def welcome(self, connection: Connection) -> None:
-        """Called once, before anything is read."""
+        """Called once, before anything is read from the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +91,21 @@ class Connection:
         self.handler = handler
         self.listener = listener
         self.serial = next(_SERIALS)
-        """Grows with each connection that is accepted."""
+        """Sequence number: grows with each accepted connection."""
         self.client_id: str | None = None
         self.client_software = ("", "")
         self.api_versions: dict[int, int] = {}
-        """The version last used of each API key."""
+        """The last version used of each API key."""
         self.principal = "User:ANONYMOUS"
         self.request_name = ""
-        """The API of the request under way, where there is an authorizer: for its audit log."""
+        """The API of the current request, for the audit log; only set when there is an authorizer."""
         self.rights: dict[Any, bool] = {}
-        """What the authorizer has answered for this peer."""
+        """The authorizer's cached decisions for this peer."""
         self.sasl: Any = None
-        """How far the peer has come with logging in; None on listeners without a login."""
+        """The login state of the peer; None on listeners without a login."""
         self.frame_bytes_max = shared.request_bytes_max
         self.kept: Any = None
-        """What the frame handler remembers of this connection; nothing here looks at it."""
+        """Belongs to the frame handler; not used here."""
         self.closed = False
         self.connected_s = self.last_active_s = self._loop.time()
         self._on_closed: dict[Hashable, Callable[[], None]] = {}
@@ -136,33 +135,33 @@ class Connection:
 
     @property
     def plain_host(self) -> str:
-        """The same as access rules name it: an IPv4 peer of a socket for both families is no ::ffff: there."""
+        """The peer's address as access rules name it: an IPv4 peer of a dual-stack socket without the ::ffff: prefix."""
         return self.host.removeprefix(V4_IN_V6)
 
     @property
     def local_host(self) -> str:
-        """This broker's address as the peer reached it."""
+        """This broker's address, as the peer connected to it."""
         return self._transport.local_host
 
     @property
     def local_port(self) -> int:
-        """The port that the client has connected to."""
+        """The port that the peer connected to."""
         return self._transport.local_port
 
     # --- reading -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._watch()
 
     def _watch(self) -> None:
-        """Read when the socket has bytes, and soon where a transport with a buffer of its own has some already."""
+        """Read when the socket has bytes, and soon if the transport has buffered some already."""
         self._loop.add_reader(self._fd, self.on_readable)
         if self._transport.has_pending:
             self._read_soon()
 
     def _read_soon(self) -> None:
-        """What waits in the transport is read when others had their turn."""
+        """Read what the transport has buffered after other connections had their turn."""
         if not self._reads_soon:
             self._reads_soon = True
             self._loop.call_soon(self._on_pending)
@@ -173,7 +172,7 @@ class Connection:
             self.on_readable()
 
     def on_readable(self) -> None:
-        """The socket has bytes, or its end."""
+        """The socket has bytes, or the peer has closed it."""
         self.last_active_s = self._loop.time()
         try:
             if self._large is not None:
@@ -197,7 +196,7 @@ class Connection:
             self.fail(error)
 
     def _receive(self, buffer: memoryview) -> int:
-        """Bytes received; 0 when there are none, or the connection was closed because its peer ended or is lost."""
+        """Bytes received; 0 when there are none, or when the connection was closed because its peer ended it or was lost."""
         try:
             received = self._recv_into(buffer)
         except (BlockingIOError, InterruptedError):
@@ -212,7 +211,7 @@ class Connection:
         return received
 
     def _read_while_waiting(self) -> None:
-        """A peer that pipelines behind a parked request is read up to one buffer, then left to TCP."""
+        """Read up to one buffer of what a peer pipelines behind a waiting request; the rest stays in TCP's buffers."""
         buffer = self._shared.buffers.receive[: SHARED_BUFFER_BYTES - len(self._carry)]
         received = self._receive(buffer)
         if not received:
@@ -251,7 +250,7 @@ class Connection:
             on_frame(self, buffer[position + 4 : after])
             position = after
             if len(out) >= ANSWERS_QUEUED_MAX:
-                self._paused = True  # `flush` goes on when they are written
+                self._paused = True  # `flush` continues when they are written
                 break
         if position < end and not self.closed:
             self._carry = bytes(buffer[position:end])
@@ -275,21 +274,21 @@ class Connection:
     # --- waiting for an answer --------------------------------------------------------------------------
 
     def wait(self) -> None:
-        """The request just handed out is answered later; begin no other."""
+        """The request just handled will be answered later; start no other."""
         self._waiting = True
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request has no answer yet."""
+        """Whether a request is still unanswered."""
         return self._waiting
 
     def resume(self) -> None:
-        """The parked request was answered: go on with what the peer sent behind it."""
+        """The waiting request was answered: continue with what the peer sent after it."""
         self._waiting = False
         self._go_on()
 
     def _go_on(self) -> None:
-        """Handle the requests that were left in the carry, unless something holds this connection up."""
+        """Handle the requests left in the carry, unless something holds this connection up."""
         carry = self._carry
         if not carry or self.closed or self._waiting or self._writer_armed or self._slice_away:
             return
@@ -307,7 +306,7 @@ class Connection:
     # --- writing ---------------------------------------------------------------------------------------
 
     def respond(self, parts: list[Part]) -> None:
-        """Queue one response; it is written at the end of this turn, after the appends that it confirms."""
+        """Queue one response; it is written at the end of this turn, after the appends that it acknowledges."""
         if self.closed:
             return
         if not self._out:
@@ -315,7 +314,7 @@ class Connection:
         self._out.extend(parts)
 
     def flush(self) -> None:
-        """Write what is queued, as far as the socket takes it."""
+        """Write what is queued, as far as the socket accepts it."""
         if self.closed or self._writer_armed or self._slice_away:
             return
         try:
@@ -356,21 +355,21 @@ class Connection:
             try:
                 sent = self._transport.send(data, flags)
             except (BlockingIOError, InterruptedError):
-                out.appendleft(self._kept_to_send(data, 0))  # the socket took nothing of it
+                out.appendleft(self._kept_to_send(data, 0))  # the socket took none of it
                 raise BlockingIOError from None
             if sent < len(data):
                 out.appendleft(self._kept_to_send(data, sent))
                 raise BlockingIOError
 
     def _kept_to_send(self, data: Buffer, sent: int) -> bytes | memoryview:
-        """What is left of `data` to send later: copied where it lies in the send buffer."""
+        """The unsent rest of `data`, copied if it is in the send buffer."""
         left = memoryview(data)[sent:]
         return bytes(left) if left.obj is self._shared.buffers.send.obj else left
 
     def _gather(self) -> tuple[Buffer, bool]:
-        """Put queued bytes and small file slices together, up to the next large one; (bytes, more follows).
+        """Join queued bytes and small file slices, up to the next large slice; (bytes, more follows).
 
-        They lie in the shared send buffer, which is borrowed until the next write.
+        The result is in the shared send buffer, which is borrowed until the next write.
         """
         out = self._out
         buffer = self._shared.buffers.send
@@ -391,13 +390,13 @@ class Connection:
             out.popleft()
         if not filled:
             data = out.popleft()
-            assert not isinstance(data, FileSlice), "the caller sends a leading slice by itself"
+            assert not isinstance(data, FileSlice), "the caller sends a leading slice separately"
             return data, bool(out)
         return buffer[:filled], bool(out)
 
     def _write_slice(self, item: FileSlice) -> None:
         if item.size < SENDFILE_BYTES_MIN or not self._transport.sends_files:
-            # What passes through this process does so in steps: a fetch may ask for 50 MB.
+            # Data that passes through this process is sent in steps: a fetch may ask for 50 MB.
             data = bytearray(min(item.size, SEND_BUFFER_BYTES))
             item.part(0, len(data)).read_into(memoryview(data))
             self._note_sent(item, len(data))
@@ -406,14 +405,14 @@ class Connection:
         self._note_sent(item, self._transport.send_file(item))
 
     def _note_sent(self, item: FileSlice, sent: int) -> None:
-        """`sent` bytes of the slice at the head of the queue have left."""
+        """`sent` bytes of the slice at the head of the queue have been sent."""
         if sent == item.size:
             self._out.popleft()
         else:
             self._out[0] = item.after(sent)
 
     def _is_for_sender(self, item: FileSlice) -> bool:
-        """Whether a sender thread is to send it: it is large, and other connections take large ones too."""
+        """Whether a sender thread should send it: it is large, and other connections receive large slices too."""
         return (
             item.size >= SENDER_BYTES_MIN
             and self._transport.sends_files
@@ -421,7 +420,7 @@ class Connection:
         )
 
     def _on_slice_sent(self, sent: int, error: Exception | None) -> None:
-        """A sender thread has sent `sent` bytes of the first slice, and gave up with `error` if it is not None."""
+        """A sender thread has sent `sent` bytes of the first slice, and stopped because of `error` unless that is None."""
         self._slice_away = False
         if self.closed:
             self._transport.close()
@@ -459,7 +458,7 @@ class Connection:
             self._go_on()
             if (
                 not self.closed and len(self._carry) < SHARED_BUFFER_BYTES
-            ):  # else `_go_on` makes room and reads on
+            ):  # otherwise `_go_on` makes room and continues reading
                 self._watch()
         except BlockingIOError:
             return
@@ -471,22 +470,22 @@ class Connection:
     # --- the end ---------------------------------------------------------------------------------------
 
     def call_when_closed(self, key: Hashable, callback: Callable[[], None]) -> None:
-        """Call `callback` once when this connection closes, at once if it is closed; replaces one of the same key."""
+        """Call `callback` when this connection closes, or now if it is closed; replaces an earlier one with the same key."""
         if self.closed:
             callback()
         else:
             self._on_closed[key] = callback
 
     def call_off(self, key: Hashable) -> None:
-        """Forget the callback of `key`."""
+        """Remove the callback with this key."""
         self._on_closed.pop(key, None)
 
     def _lose(self, error: OSError) -> None:
-        """Reading or writing failed: a peer that is gone is an ordinary end."""
+        """Reading or writing failed. A peer that is gone is an ordinary end."""
         self.close(None if error.errno in PEER_IS_GONE else str(error))
 
     def fail(self, error: BaseException) -> None:
-        """Work for this connection met a bug of the broker: it closes, with one entry in the log."""
+        """Work for this connection met a bug in the broker: close it, with one line in the log."""
         if not self.closed:
             log.error(
                 "a connection closes because of a bug in the broker",
@@ -496,7 +495,7 @@ class Connection:
             self.close(None)
 
     def close_after_answer(self, reason: str | None) -> None:
-        """Begin no other request, and close when the answer that is about to be queued has been written."""
+        """Start no other request, and close once the answer that is about to be queued has been written."""
         self._closing = reason or ""
         self._paused = True
 

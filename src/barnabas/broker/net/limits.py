@@ -1,8 +1,8 @@
-"""How many connections may be open, and how fast new ones may come: of the broker, a listener, one address.
+"""How many connections may be open and how fast new ones may arrive: for the broker, a listener, or one address.
 
-What is over the broker's or a listener's limits waits in the listener's backlog. What is over its address's
-limits is closed: at once when too many are open, after a wait when they come too fast, so that a client which
-connects again at once is slowed down and others are not (KIP-612). Source: Kafka's ConnectionQuotas.
+Connections over the broker's or a listener's limits wait in the listener's backlog. Connections over their address's limits
+are closed: at once when too many are open, after a delay when they arrive too fast, which slows down clients that
+reconnect at once without affecting others (KIP-612). Source: Kafka's ConnectionQuotas.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ V4_IN_V6: Final = "::ffff:"
 
 
 class ConnectionLimits:
-    """Counts the connections of one broker. `configure` whenever options have changed."""
+    """Counts the connections of one broker. Call `configure` whenever options have changed."""
 
     def __init__(self, config: BrokerConfig, quotas: QuotaCore, clock: Clock) -> None:
         self._config = config
@@ -43,7 +43,7 @@ class ConnectionLimits:
         self.configure()
 
     def configure(self) -> None:
-        """Take over the options of now. Names among the overrides are looked up in the background."""
+        """Apply the current options. Host names among the overrides are resolved in the background."""
         self._per_ip_max = self._config.get(broker_network.MAX_CONNECTIONS_PER_IP)
         text = self._config.get(broker_network.MAX_CONNECTIONS_PER_IP_OVERRIDES)
         pairs = (item.rpartition(":") for item in text.split(",") if item.strip())
@@ -55,7 +55,7 @@ class ConnectionLimits:
             self._looked_up = asyncio.ensure_future(self._look_up(names))
 
     def close(self) -> None:
-        """Give up looking up names."""
+        """Stop resolving host names."""
         if self._looked_up is not None:
             self._looked_up.cancel()
             self._looked_up = None
@@ -81,7 +81,7 @@ class ConnectionLimits:
         self._open_of_ip[plain(ip)] += 1
 
     def closed(self, listener: str, ip: str) -> None:
-        """Count a connection no longer."""
+        """Uncount a connection."""
         for counter, key in ((self._open_of_listener, listener), (self._open_of_ip, plain(ip))):
             counter[key] -= 1
             if counter[key] <= 0:
@@ -95,7 +95,7 @@ class ConnectionLimits:
         return own is not None and self._open_of_listener[listener] >= own
 
     def refusal(self, ip: str) -> str | None:
-        """Why an address may open no other connection; None when it may."""
+        """Why an address may not open another connection; None when it may."""
         address = plain(ip)
         allowed = self._overrides.get(address, self._per_ip_max)
         if self._open_of_ip[address] < allowed:
@@ -105,9 +105,9 @@ class ConnectionLimits:
         )
 
     def count_new(self, ip: str) -> int:
-        """Count a new connection against its address's rate; how long to keep it waiting before it is closed.
+        """Count a new connection against its address's rate; returns for how long to hold it before closing it, in ms.
 
-        0 when it is welcome. One that is not is not counted.
+        0 accepts the connection. A connection that is not accepted is not counted.
         """
         if not self._quotas.limits(Quota.CONNECTION):
             return 0
@@ -118,7 +118,7 @@ class ConnectionLimits:
         return wait_ms
 
     def count_accepted(self, listener: str) -> int:
-        """Count a new connection against the rates of the broker and of its listener; how long to accept none."""
+        """Count a new connection against the rates of the broker and of its listener; for how long to accept none, in ms."""
         now_ms = int(self._clock.monotonic_ms())
         rate = broker_network.MAX_CONNECTION_CREATION_RATE
         wait_ms = self._rest_ms(WHOLE_BROKER, self._config.get(rate), now_ms)
@@ -142,7 +142,7 @@ class ConnectionLimits:
 
 
 def plain(ip: str) -> str:
-    """An address as its owner knows it: an IPv4 peer of a socket for both families is ::ffff:a.b.c.d there."""
+    """An address without the ::ffff: prefix that an IPv4 peer has on a dual-stack socket."""
     return ip.removeprefix(V4_IN_V6)
 
 

@@ -26,33 +26,33 @@ log = logging.getLogger("barnabas.listeners")
 
 ACCEPTS_PER_TURN: Final = 64
 ACCEPT_REST_S: Final = 1.0
-# After a restart all clients come back at once; a full backlog costs each of them a second.
+# After a restart all clients reconnect at once; a full backlog delays each of them by a second.
 BACKLOG_MIN: Final = 1024
 FILES_RESERVED: Final = 32
-"""Beside logs and connections: listeners, the tree, modules that are loaded when first needed."""
+"""File descriptors for other purposes than logs and connections: listeners, the tree, modules loaded on demand."""
 CONNECTIONS_MIN: Final = 8
 HANDSHAKES_FAIR: Final = 500
-"""Above which unfinished TLS handshakes are cut after HANDSHAKE_S_FAIR instead of HANDSHAKE_S_MAX."""
+"""Above this number, unfinished TLS handshakes are closed after HANDSHAKE_S_FAIR instead of HANDSHAKE_S_MAX."""
 HANDSHAKE_S_FAIR: Final = 2.0
 REFUSALS_PER_SECOND: Final = 10
-"""Lines of the log about handshakes that failed."""
+"""At most this many log lines per second about failed handshakes."""
 
 
 class Listener(NamedTuple):
-    """A bound socket and the name that the configuration gives it."""
+    """A bound socket and its name in the configuration."""
 
     sock: socket.socket
     name: str
 
 
 class SocketBuffers(NamedTuple):
-    """SO_SNDBUF and SO_RCVBUF of client sockets; None leaves them to the system, which adapts them as it goes."""
+    """SO_SNDBUF and SO_RCVBUF of client sockets; None leaves them to the system, which tunes them automatically."""
 
     send_bytes: int | None = None
     receive_bytes: int | None = None
 
     def set_on(self, sock: socket.socket) -> None:
-        """On a socket before it listens: those that it accepts inherit them, and windows are negotiated accordingly."""
+        """Set them on a socket before it listens: accepted sockets inherit them, and TCP windows depend on them."""
         if self.send_bytes is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_bytes)
         if self.receive_bytes is not None:
@@ -60,7 +60,7 @@ class SocketBuffers(NamedTuple):
 
 
 class Listeners:
-    """All listeners of one loop, and the connections that came in through them."""
+    """All listeners of one loop, and the connections accepted by them."""
 
     def __init__(
         self,
@@ -74,12 +74,12 @@ class Listeners:
         self._buffers = buffers
         self.limits = limits
         self.connections: dict[Connection, None] = {}
-        """In the order in which they came."""
+        """In the order in which they were accepted."""
         self.connections_max = 1 << 31
         self.tls: dict[str, TlsListener] = {}
-        """By name: the listeners that speak TLS."""
+        """The TLS listeners, by name."""
         self.gates: dict[str, Gate] = {}
-        """By name: what asks for a login on the listeners that want one."""
+        """By name: the login gates of SASL listeners."""
         self._handshakes: dict[Handshake, None] = {}
         self._refusals_s = -ACCEPT_REST_S
         self._refusals = 0
@@ -93,7 +93,7 @@ class Listeners:
         self._said_full_s = -ACCEPT_REST_S
 
     def limit_connections(self, wanted_max: int) -> None:
-        """At most `wanted_max`, and no more than leave the logs and everything else their file descriptors."""
+        """Allow at most `wanted_max`, and leave enough file descriptors for the logs and everything else."""
         files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.connections_max = min(
             wanted_max, max(files_max - OPEN_FILES.limit - FILES_RESERVED, CONNECTIONS_MIN)
@@ -102,7 +102,7 @@ class Listeners:
     # --- listening -------------------------------------------------------------------------------------
 
     def listen(self, host: str, port: int, name: str, backlog: int) -> int:
-        """Bind host:port (port 0: any free one); returns the port. `serve` begins to accept. Raises OSError."""
+        """Bind host:port (port 0: any free port); returns the port. `serve` starts accepting. Raises OSError."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = self._new_socket(family, socket.SOCK_STREAM)
         try:
@@ -121,13 +121,13 @@ class Listeners:
         return bound_port
 
     def serve(self, handler: FrameHandler) -> None:
-        """Begin to accept, frames go to `handler`; peers that came since `listen` are waiting in the backlog."""
+        """Start accepting; frames go to `handler`. Peers that connected since `listen` are waiting in the backlog."""
         self.handle_with(handler)
         for listener in self._listeners:
             self._loop.add_reader(listener.sock.fileno(), self._accept, listener)
 
     def handle_with(self, handler: FrameHandler) -> None:
-        """Frames of all connections, open and future ones, go to `handler` from now on."""
+        """From now on, frames of all open and future connections go to `handler`."""
         before, self._handler = self._handler, handler
         for connection in self.connections:
             if connection.handler is before:
@@ -136,7 +136,7 @@ class Listeners:
     # --- accepting -------------------------------------------------------------------------------------
 
     def _accept(self, listener: Listener) -> None:
-        """Peers are waiting. What goes wrong with them must not make the loop spin, nor end the accepting."""
+        """Peers are waiting. Errors with them must neither make the loop spin nor stop the accepting."""
         try:
             rest_s = self._accept_some(listener)
         except Exception:
@@ -146,7 +146,7 @@ class Listeners:
             self._rest(listener, rest_s)
 
     def _accept_some(self, listener: Listener) -> float:
-        """Accept who waits, up to a bound; how many seconds to accept nobody."""
+        """Accept waiting peers, up to a limit; returns for how many seconds to accept none."""
         for _ in range(ACCEPTS_PER_TURN):
             if len(self.connections) + len(self._held) + len(self._handshakes) >= self.connections_max:
                 if not self._handshakes:
@@ -182,7 +182,7 @@ class Listeners:
         return 0
 
     def _refuse(self, sock: socket.socket, ip: str) -> bool:
-        """Close a connection that goes over the limits of its address, now or after a while; False: it is welcome."""
+        """Close a connection that exceeds the limits of its address, now or later; False when it does not."""
         refusal = self.limits.refusal(ip)
         if refusal is not None:
             log.info("connection refused", extra={"peer": ip, "reason": refusal})
@@ -204,7 +204,7 @@ class Listeners:
         sock.close()
 
     def _await_room(self, listener: Listener, what: str) -> float:
-        """Peers wait in the backlog until one of the open connections closes."""
+        """Leave peers in the backlog until an open connection closes."""
         now_s = self._loop.time()
         if now_s - self._said_full_s >= ACCEPT_REST_S:
             self._said_full_s = now_s
@@ -214,10 +214,10 @@ class Listeners:
                 extra={"full": what, "connections": len(self.connections)},
             )
         self._full.append(listener)
-        return ACCEPT_REST_S  # by the clock too: limits may be raised
+        return ACCEPT_REST_S  # retry after a while as well: limits may be raised
 
     def _rest(self, listener: Listener, rest_s: float) -> None:
-        """Peers wait in the backlog for a while, and the loop does not spin over them."""
+        """Leave peers in the backlog for a while, without the loop spinning over them."""
         self._loop.remove_reader(listener.sock.fileno())
         self._loop.call_later(rest_s, self._accept_again, listener)
 
@@ -226,7 +226,7 @@ class Listeners:
             self._loop.add_reader(listener.sock.fileno(), self._accept, listener)
 
     def admit(self, sock: socket.socket, name: str) -> Connection | None:
-        """Take a socket that listener `name` accepted as a connection; None when its peer is gone already."""
+        """Make a connection of a socket accepted by listener `name`; None when its peer is already gone."""
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -241,7 +241,7 @@ class Listeners:
             return None
 
     def _open(self, transport: Transport, name: str, principal: str | None = None) -> Connection:
-        """A connection of a peer that is welcome. principal: whom its certificate names."""
+        """Create the connection of an admitted peer. principal: from its certificate, if any."""
         assert self._handler is not None, "nothing is accepted before `serve`"
         gate = self.gates.get(name)
         connection = Connection(transport, name, gate or self._handler, self._shared)
@@ -277,10 +277,10 @@ class Listeners:
         self.limits.opened(name, handshake.host)
 
     def _cut_stalled(self) -> None:
-        """Bound what unfinished handshakes cost: each holds some 50 KiB, and a flood of them is closed in one turn.
+        """Limit the cost of unfinished handshakes: each holds some 50 KiB, and a flood of them is closed in one turn.
 
-        Where many are unfinished, those that had time enough go. Never a young one: after a restart all clients come at
-        once, and each handshake that is cut would be begun again.
+        When many are unfinished, those that have had enough time are closed. Young ones never are: after a restart all
+        clients reconnect at once, and would restart every handshake that is cut off.
         """
         until_s = self._loop.time() - HANDSHAKE_S_FAIR
         while len(self._handshakes) >= HANDSHAKES_FAIR:
@@ -310,7 +310,7 @@ class Listeners:
         self._open(TlsTransport(secured, self._shared.buffers.cipher), name, principal)
 
     def _note_refusal(self, name: str, host: str, why: str) -> None:
-        """One line of the log for a handshake that failed; for a flood of them one line each second."""
+        """Log a failed handshake; at most REFUSALS_PER_SECOND lines per second."""
         if not why:
             return
         now_s = self._loop.time()
@@ -328,7 +328,7 @@ class Listeners:
         log.warning("connection closed", extra={"listener": name, "peer": host, "reason": why})
 
     def refresh_tls(self) -> None:
-        """Take over certificates and TLS options that have changed."""
+        """Apply changed certificates and TLS options."""
         for tls in self.tls.values():
             tls.refresh()
 
@@ -351,7 +351,7 @@ class Listeners:
             connection.close(None)
 
     def close(self) -> None:
-        """Stop accepting, write what the sockets still take, close everything."""
+        """Stop accepting, write what the sockets still accept, close everything."""
         for listener in self._listeners:
             self._loop.remove_reader(listener.sock.fileno())
             listener.sock.close()

@@ -1,10 +1,10 @@
-"""Records that share groups give up, written to the dead-letter topic that a group names (KIP-1191).
+"""Writes records that share groups give up on to the dead-letter topic of the group (KIP-1191).
 
-The headers of a letter say where the record lies and why it was given up; with
-errors.deadletterqueue.copy.record.enable it also carries the record's own key, value and headers. The topic's
-owner must have agreed (errors.deadletterqueue.group.enable), and its name must begin with
-errors.deadletterqueue.topic.name.prefix: else whoever may set a group's options could write anywhere. Where another
-broker leads the partition for letters, it is asked to append them, as a producer with acks=all would.
+The headers of a letter say where the record is stored and why it was given up; with
+errors.deadletterqueue.copy.record.enable the letter also carries the record's own key, value and headers. The topic's owner
+must have agreed (errors.deadletterqueue.group.enable), and its name must begin with
+errors.deadletterqueue.topic.name.prefix: otherwise anybody who may set a group's options could write anywhere. When another
+broker leads the target partition, the letters are sent to it, as by a producer with acks=all.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ log = logging.getLogger("barnabas.shares")
 
 ALLOWED_BY_TOPIC: Final = "errors.deadletterqueue.group.enable"
 COPY_BYTES_MAX: Final = 1 << 20
-"""How much of the source log is read for copies at a time."""
+"""How much of the source log is read at a time to copy records."""
 
 ACKS_ALL: Final = -1
 COMMIT_TIMEOUT_MS: Final = 10_000
 TRY_S: Final = 10.0
-"""How long letters are tried while their partition has no leader, or has another one than before."""
+"""For how long writing is retried while the target partition has no leader, or changes its leader."""
 PAUSE_S: Final = 0.1
 TRIED_AGAIN: Final = frozenset(
     {
@@ -58,7 +58,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class DeadLetters:
-    """Writes letters. A failure is logged and the record is given up all the same, as in Kafka."""
+    """Writes letters. When that fails, the failure is logged and the record is given up all the same, as in Kafka."""
 
     def __init__(
         self,
@@ -77,12 +77,12 @@ class DeadLetters:
         self._writing: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
-        """Letters that are not written yet are tried no more; their records are not marked as given up either."""
+        """Stop: unwritten letters are dropped, and their records are not marked as given up either."""
         for task in (*self._writing, *self._creating.values()):
             task.cancel()
 
     def prepare(self, options: ShareOptions) -> None:
-        """Create the group's topic ahead of the first letter, where brokers are to create such topics."""
+        """Create the group's topic before the first letter, if the brokers are configured to create such topics."""
         name = options.dead_letter_topic
         config = self._config
         if (
@@ -122,7 +122,7 @@ class DeadLetters:
         return task
 
     def _is_alone(self, name: str, source_index: int) -> bool:
-        """Whether no other broker has to do with the letters, so that they are written in this turn, or refused."""
+        """Whether no other broker is involved, so that the letters are written, or refused, in this turn."""
         topic = self._controller.image.topics.get(name)
         if topic is None or not topic.partitions:
             return True
@@ -146,7 +146,7 @@ class DeadLetters:
         letters: Sequence[DeadLetter],
         making: asyncio.Task[None] | None,
     ) -> None:
-        """Fails with nothing but cancellation."""
+        """Raises nothing but CancelledError."""
         if making is not None:
             await asyncio.wait([making])
         until_ms = self._clock.monotonic_ms() + TRY_S * 1000
@@ -170,7 +170,7 @@ class DeadLetters:
             await asyncio.sleep(PAUSE_S)
 
     async def _append(self, name: str, index: int, batch: bytes) -> None:
-        """Append to a partition wherever its leader is, and wait until that is committed. Raises ApiError."""
+        """Append to a partition wherever its leader is, and wait until the append is committed. Raises ApiError."""
         known = self._controller.image.partition(name, index)
         if known is None or known.leader < 0:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name}-{index} has no leader")
@@ -194,7 +194,7 @@ class DeadLetters:
         return _in_batches(records, self._controller.configs.log_config(name).max_message_bytes)
 
     def _target(self, name: str, source_index: int) -> int:
-        """The partition for letters about a partition. Raises ApiError where there may not be any."""
+        """The partition for letters about a source partition. Raises ApiError if letters may not be written there."""
         refused = self._refused_name(name)
         topic = self._controller.image.topics.get(name)
         if refused is None and topic is None:
@@ -232,7 +232,7 @@ class DeadLetters:
         return Record(0, now_ms, original.key, original.value, (*original.headers, *headers))
 
     def _originals(self, queue: SharePartition, letters: Sequence[DeadLetter]) -> dict[int, Record]:
-        """The records themselves, as far as the log still has them. This alone decodes records."""
+        """The original records, as far as the log still has them. Only here are records decoded."""
         wanted = {letter.offset for letter in letters}
         found: dict[int, Record] = {}
         for offset in sorted(wanted):
@@ -252,7 +252,7 @@ class DeadLetters:
     def _records(
         self, queue: SharePartition, data: bytes, position: int, header: BatchHeader, wanted: Set[int]
     ) -> dict[int, Record]:
-        """The wanted ones of a batch; none where it cannot be unpacked: their letters then carry no copy."""
+        """The wanted records of a batch; none if it cannot be unpacked: their letters then carry no copy."""
         try:
             return {r.offset: r for r in records_of(data, position, header) if r.offset in wanted}
         except CorruptBatch as error:
@@ -269,7 +269,7 @@ class DeadLetters:
 
 
 def _in_batches(records: Sequence[Record], bytes_max: int) -> list[bytes]:
-    """`records` as batches that a topic takes; a record that is too large alone stays alone."""
+    """`records` in batches of at most `bytes_max`; a single record that is larger gets its own batch."""
     batch = build_batch(records)
     if len(batch) <= bytes_max or len(records) == 1:
         return [batch]

@@ -1,4 +1,4 @@
-"""Where partitions end for consumers: what their leaders say, on whichever broker they are."""
+"""Where partitions end for consumers, according to their leaders, on whichever broker these are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_S: Final = 10.0
 async def ends_of(
     partitions: Partitions, image: ClusterImage, peers: Peers, topic: str, indexes: Iterable[int]
 ) -> dict[int, int | ApiError]:
-    """The high watermarks of partitions of one topic, or why one cannot be had."""
+    """The high watermarks of partitions of one topic, or for each partition the error instead."""
     ends: dict[int, int | ApiError] = {}
     elsewhere: dict[int, list[int]] = {}
     for index in indexes:

@@ -1,7 +1,7 @@
-"""A ShareFetch being answered: what its session's queues have for the member, and waiting until they have some.
+"""Answering a ShareFetch: reading what the session's queues have for the member, and waiting until there is something.
 
-A fetch that finds too little waits on the partitions (for new records) and on their queues (for records that
-others give back). Nothing is locked before the answer is due.
+A fetch that finds too little waits on the partitions (for new records) and on their queues (for records that other members
+release). Nothing is locked before the answer is due.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Wanted(NamedTuple):
-    """The limits of one request. `max_records` is a soft one where whole batches are taken."""
+    """The limits of one request. `max_records` is a soft limit when whole batches are locked."""
 
     min_bytes: int
     max_bytes: int
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
 
 
 class ShareReading:
-    """`taken` and `errors` are the answer, once `read` has said that there is one."""
+    """One ShareFetch in progress. Once `read` has returned True, `taken` and `errors` are the answer."""
 
     def __init__(self, shares: Shares, session: ShareSession, wanted: Wanted) -> None:
         self.session = session
@@ -45,7 +45,7 @@ class ShareReading:
         self._wanted = wanted
 
     def queues(self) -> Iterator[tuple[ShareTopicPartition, SharePartition]]:
-        """Those of the session's partitions that can be served; of the others, the errors."""
+        """The queues of the session's partitions; for partitions that cannot be served, the error is noted."""
         for partition in list(self.session.partitions):
             try:
                 yield partition, self._shares.open(self.session.key.group_id, *partition)
@@ -53,7 +53,7 @@ class ShareReading:
                 self.errors[partition] = error
 
     def read(self, *, time_is_up: bool = False) -> bool:
-        """Take what there is if that is enough, or if it is time; True when the fetch is to be answered."""
+        """Take what is available if it is enough or time is up; True when the fetch is to be answered."""
         self.errors.clear()
         found: list[tuple[ShareTopicPartition, SharePartition, Readable]] = []
         left_bytes = self._wanted.max_bytes
@@ -92,7 +92,7 @@ class ShareReading:
         self._shares.sessions.served_last(self.session, self.taken)
 
     def _note(self, partition: ShareTopicPartition, error: ApiError) -> None:
-        """What consumers are told. They know leaders only: while the share coordinator moves, there is nothing for them."""
+        """Note an error as consumers know it. They know only leaders: a moving share coordinator is no error for them."""
         if error.code not in NOT_NOW:
             self.errors[partition] = as_fetch_error(error)
 

@@ -1,8 +1,8 @@
-"""Share groups at this broker: their queues (partition), sessions, states, and what the group cores ask for.
+"""Share groups at this broker: their queues (partition), sessions, states, and what the group cores request.
 
-A queue is made when somebody first fetches from it and dropped when its state is deleted or set anew, or when another broker
-leads its partition; the next fetch then begins with what is stored. Fetches that wait for a queue wait for the one that
-takes its place.
+A queue is created by the first fetch from it. It is dropped when its state is deleted or reset, or when another broker
+becomes leader of its partition; the next fetch then starts from the stored state. Fetches that wait for a queue wait for
+the one that replaces it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.shares")
 
 REFUSED_MS: Final = 100
-"""How long a queue that cannot be loaded stands, so that all who wait for it learn why."""
+"""How long a queue that could not be loaded is kept, so that all fetches that wait for it receive the error."""
 
 T = TypeVar("T")
 
@@ -80,9 +80,9 @@ class Shares:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def load_existing(self) -> None:
-        """At start, after the groups: load the states; drop what groups have forgotten and logs have lost.
+        """At start, after the groups: load the states; drop those that no group uses and those beyond their log's end.
 
-        A crash of the machine may take a log's end and leave what was stored of it. That has to be noticed before
+        A crash of the machine may lose the end of a log but not the state stored about it. This must be noticed before
         anybody produces again.
         """
         await self.states.load_existing()
@@ -104,7 +104,7 @@ class Shares:
             self.persister.cut(key, state, partition.log_end_offset)
 
     def close(self) -> None:
-        """No lock ends any more; whoever waits for a state is answered."""
+        """Stop the lock timers, and answer everything that waits for a state."""
         self._timers.close()
         for task in self._tasks:
             task.cancel()
@@ -113,7 +113,7 @@ class Shares:
         self.states.close()
 
     def on_topics_deleted(self, topics: frozenset[str]) -> None:
-        """Called after the groups. Deleting a coordinator's own topic takes what it kept, and everything begins anew."""
+        """Called after the groups. Deleting a coordinator's own topic deletes its state, and everything starts afresh."""
         if OFFSETS_TOPIC in topics:
             self._queues.clear()
             self.states.clear()
@@ -125,7 +125,7 @@ class Shares:
     # --- queues ----------------------------------------------------------------------------------------
 
     def open(self, group_id: str, topic_id: UUID, index: int) -> SharePartition:
-        """The queue, made now if need be. Raises ApiError."""
+        """The queue of a share partition, created if needed. Raises ApiError."""
         key = ShareKey(group_id, topic_id, index)
         queues = self._queues.get(group_id, {})
         queue = queues.get(key)
@@ -139,7 +139,7 @@ class Shares:
         return queue
 
     def _is_refused(self, queue: SharePartition) -> bool:
-        """Whether it is too early to ask again about a queue that could not be loaded."""
+        """Whether it is too early to retry a queue that could not be loaded."""
         return queue.error is not None and self.clock.monotonic_ms() < queue.lost_ms + REFUSED_MS
 
     def _make(self, key: ShareKey, waiters: dict[Waiter, None]) -> SharePartition:
@@ -165,7 +165,7 @@ class Shares:
         )
 
     def roles_changed(self, changed: Iterable[Partition]) -> None:
-        """Partitions lead or follow since now: queues of an earlier term end, and fetches that wait for them go on."""
+        """Partitions have become leaders or followers: drop queues of earlier terms, and resume waiting fetches."""
         if not self._queues:
             return
         places = {(partition.topic_id, partition.index) for partition in changed}
@@ -175,7 +175,7 @@ class Shares:
                     self._drop(queue)
 
     def run(self, queue: SharePartition, act: Callable[[], T]) -> T:
-        """What `act` does with a queue. Raises ApiError; a bug costs the queue, which is loaded again from its state."""
+        """Call `act`, which uses a queue. Raises ApiError. After a bug, the queue is loaded again from its stored state."""
         try:
             return act()
         except ApiError:
@@ -199,7 +199,7 @@ class Shares:
         self._drop(queue)
 
     def _drop(self, queue: SharePartition) -> None:
-        """Forget what is in memory of a queue; the next fetch begins with what is stored."""
+        """Drop a queue from memory; the next fetch starts from the stored state."""
         queue.is_lost, queue.lost_ms = True, self.clock.monotonic_ms()
         queues = self._queues.get(queue.key.group_id, {})
         if queues.get(queue.key) is queue:
@@ -208,7 +208,7 @@ class Shares:
             queue.wake()
 
     def forget(self, group_id: str, topic_id: UUID, indexes: Iterable[int]) -> None:
-        """Drop queues whose state is about to change behind their back."""
+        """Drop queues whose stored state is about to be changed directly."""
         queues = self._queues.get(group_id, {})
         for index in indexes:
             queues.pop(ShareKey(group_id, topic_id, index), None)
@@ -216,7 +216,7 @@ class Shares:
             self._queues.pop(group_id, None)
 
     def options_of(self, group_id: str) -> ShareOptions:
-        """What a group obeys, from its own options over the defaults."""
+        """A group's options: its own, and the defaults for the rest."""
         options = self._options.get(group_id)
         if options is None:
             texts = self._controller.image.config("groups", group_id)
@@ -224,7 +224,7 @@ class Shares:
         return options
 
     def on_configs_changed(self, kind: str, entity: str) -> None:
-        """Options of groups hold from the next request on; those of brokers are their defaults."""
+        """Options of groups apply from the next request on; options of brokers are their defaults."""
         if kind not in ("groups", "brokers"):
             return
         changed = [entity] if kind == "groups" else list(self._options)
@@ -244,20 +244,20 @@ class Shares:
                 self._failed(queue)
 
     def lock_now_ms(self) -> int:
-        """The time that locks are measured with: monotonic, since they are never stored."""
+        """The clock for locks: monotonic, since locks are never stored."""
         return int(self.clock.monotonic_ms())
 
     def _set_lock_timer(self, key: ShareKey, lock_end_ms: int) -> None:
         self._timers.set_after(key, lock_end_ms - self.clock.monotonic_ms())
 
     def poll_timers(self) -> None:
-        """Fire what is due now; for tests that move the clock."""
+        """Fire the timers that are due; for tests that move the clock."""
         self._timers.poll()
 
     # --- sessions --------------------------------------------------------------------------------------
 
     def end_session(self, session: ShareSession) -> None:
-        """Give what the member holds to others; with the group's last session its idle queues go."""
+        """Release what the member holds; when it was the group's last session, drop its idle queues."""
         group_id = session.key.group_id
         for queue in list(self._queues.get(group_id, {}).values()):
             if queue.is_lost:
@@ -272,7 +272,7 @@ class Shares:
             self._options.pop(group_id, None)
 
     def on_closed(self, connection: Connection) -> None:
-        """A connection is gone, and the sessions that it opened with it."""
+        """A connection has closed: end the sessions that were opened on it."""
         if len(self.sessions):
             for session in self.sessions.close_owned(connection):
                 self.end_session(session)
@@ -280,7 +280,7 @@ class Shares:
     # --- what group cores ask for ----------------------------------------------------------------------
 
     def carry_out(self, effect: Any) -> None:
-        """An effect of a group's decision (cores.group.share_events), after its records were appended."""
+        """Carry out an effect of a group's decision (cores.group.share.events), after its entries were appended."""
         if isinstance(effect, DeleteShareState):
             self.forget(effect.group_id, effect.topic_id, effect.partitions)
             for index in effect.partitions:
@@ -304,13 +304,13 @@ class Shares:
                 lambda token, now_ms: ShareInitialized(token, now_ms, effect.group_id, topics),
                 effect.group_id,
             )
-        except ApiError as error:  # asked again by a heartbeat after group.share.initialize.retry.interval.ms
+        except ApiError as error:  # requested again by a heartbeat after group.share.initialize.retry.interval.ms
             log.error("a share group cannot begin", extra={"group": effect.group_id, "reason": error.message})
 
     async def begin_state(self, key: ShareKey, state_epoch: int, start_offset: int = NO_START_OFFSET) -> None:
-        """Begin a state anew, for this broker's groups. Raises ApiError.
+        """Initialize a state for this broker's groups. Raises ApiError.
 
-        What an earlier group of the same name left with a higher epoch goes first.
+        If an earlier group of the same name left a state with a higher epoch, that state is deleted first.
         """
         reply = await self.persister.initialize(key, state_epoch, start_offset)
         if reply.error is ErrorCode.FENCED_STATE_EPOCH and self._groups.keeps(key.group_id):

@@ -1,4 +1,4 @@
-"""What one share group obeys when it fetches: the broker's options with the group's own over them."""
+"""The options of one share group for fetching: its own, and the broker's defaults for the rest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ShareOptions:
 
 
 def share_options(config: BrokerConfig, texts: Mapping[str, str]) -> ShareOptions:
-    """`texts`: the group's own options, checked when they were set."""
+    """The options of a group. texts: those that the group sets itself, checked when they were set."""
 
     def value_of(own: Option[Any], default: Option[Any] | None = None) -> Any:
         if own.name in texts:

@@ -1,10 +1,10 @@
-"""One partition as a queue for one share group, at the partition's leader: the core with log, state and timers.
+"""One partition as the queue of one share group, at the partition's leader: the core with log, state and timers.
 
-A queue begins with what the share coordinator has stored; until that is here, it has nothing for anybody. What a request
-or a lock's end changes is stored by the share coordinator before anybody is answered. A change that is refused
-at once is taken back; one that turns out to be lost later costs the queue, since others may have built on it: the next
-fetch begins again with what is stored. Records that are given up go to the group's dead-letter topic before they
-are marked as such, so that a crash in between writes them there twice rather than never.
+A queue starts from the state stored by the share coordinator, and has no records for anybody until that has arrived. Changes
+by requests or expired locks are stored by the share coordinator before anything is answered. A change that is refused at
+once is undone. When a change turns out to be lost later, the whole queue is dropped, since other changes may depend on it:
+the next fetch starts again from the stored state. Records that are given up on are written to the group's dead-letter topic
+before they are marked, so that a crash in between duplicates letters rather than losing them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.shares")
 
 RETRY_MS = 1_000
-"""When locks are looked at again after their end could not be stored."""
+"""When expired locks are retried after their release could not be stored."""
 OVERTAKEN = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -43,17 +43,17 @@ OVERTAKEN = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Refusals that say that the state is another one now: of a newer leader, of a newer group, or gone."""
+"""Refusals that say that the state has changed: it belongs to a newer leader or group, or is gone."""
 
 OnDeadLetters = Callable[["SharePartition", ShareChange], "asyncio.Future[None] | None"]
-"""Called before a change with dead letters is stored; the future ends when they are written on another broker."""
+"""Called before a change with dead letters is stored; the future, if any, ends when another broker has written them."""
 
 
 class SharePartition:
-    """See the module. Locks are measured by the monotonic clock (`Shares.lock_now_ms`); only the `now_ms` that begins a
-    state is wall time.
+    """See the module. Locks use the monotonic clock (`Shares.lock_now_ms`); only the `now_ms` at which a state begins is
+    wall-clock time.
 
-    error: why it cannot be used, once that is known. is_lost: the next fetch has to make another one.
+    error: why the queue cannot be used, once that is known. is_lost: the next fetch must create a new queue.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SharePartition:
         self._armed_for_ms: int | None = None
         self._has_cut = False
         self._storing: Answer | None = None
-        """The newest change that was not stored at once."""
+        """The newest change that is still being stored."""
         self._read()
 
     # --- loading ---------------------------------------------------------------------------------------
@@ -110,10 +110,10 @@ class SharePartition:
                 ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.partition}")
             )
         elif not self._has_cut and self._persister.cut(self.key, state, self.partition.log_end_offset):
-            self._has_cut = True  # where that fails, what is stored is taken as it is
+            self._has_cut = True  # tried once: if it fails, the stored state is used as it is
             self._read()
         elif state.start_offset == NO_START_OFFSET:
-            # Stored at once: whatever is produced from now on is the group's, also after a crash.
+            # Stored at once: whatever is produced from now on belongs to the group, also after a crash.
             begin = first_offset(self.partition, self.options.reset, self._begin_ms)
             when_done(self._persister.write(self.key, state, begin, (), 0), self._begun)
         else:
@@ -128,21 +128,21 @@ class SharePartition:
             self._read()
 
     def _give_up(self, error: ApiError) -> None:
-        """It cannot be loaded. While the share coordinator is away, fetches find nothing and the next one tries again."""
+        """The queue cannot be loaded. While the share coordinator is away, fetches find nothing and the next one retries."""
         if error.code not in NOT_NOW:
             self.error = error
         self._on_lost(self)
 
     @property
     def is_current(self) -> bool:
-        """Whether this broker still leads the partition in the term in which the queue was made."""
+        """Whether this broker still leads the partition in the same term as when the queue was created."""
         partition = self.partition
         return (
             partition.offline is None and partition.is_leader and partition.leader_epoch == self.leader_epoch
         )
 
     def configure(self, options: ShareOptions) -> None:
-        """New options hold for what happens from now on; locks that are held keep their end."""
+        """Apply new options from now on; locks that are held keep their expiry times."""
         self.options = options
         self.core.limits = options.limits
 
@@ -162,7 +162,7 @@ class SharePartition:
     def acquire(
         self, now_ms: int, member_id: str, found: Readable, max_records: int, mode: AcquireMode
     ) -> Taken | None:
-        """Lock records of what was found for a member; None when none of them was to be had. Raises ApiError."""
+        """Lock records in `found` for a member; None when none of them is available. Raises ApiError."""
         core = self.core
         readable: Readable | None = found
         while readable is not None:
@@ -172,7 +172,7 @@ class SharePartition:
             if change.acquired:
                 self._arm(now_ms + core.limits.record_lock_duration_ms)
                 return readable.taken(change.acquired)
-            # Nothing for consumers lies here (markers, aborted records): look behind it, as long as that leads on.
+            # Only markers and aborted records here: continue behind them as long as there is progress.
             offset = core.next_fetch_offset()
             if offset is None or offset <= readable.offset:
                 return None
@@ -181,24 +181,24 @@ class SharePartition:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody waits and nothing is locked: what is stored says it all."""
+        """Whether no fetch waits and nothing is locked, so that the stored state is complete."""
         return not self.waiters and (self.is_lost or self.core.next_lock_end_ms() is None)
 
     # --- acknowledging ---------------------------------------------------------------------------------
 
     def acknowledge(self, now_ms: int, member_id: str, batches: Sequence[AckBatch]) -> Answer | None:
-        """All of it or, with ApiError, nothing. The future, if any, is done when it is stored: answer then."""
+        """Apply all of `batches` or, with ApiError, nothing. The future, if any, is done when the change is stored."""
         pending = self._store(self.core.acknowledge(now_ms, member_id, batches))
         self.wake()
         return pending
 
     def release_member(self, member_id: str) -> None:
-        """The member's session ended: what it held goes to others. Raises ApiError."""
+        """The member's session has ended: release what it held. Raises ApiError."""
         self._store(self.core.release_member(member_id))
         self.wake()
 
     def on_timer(self, now_ms: int) -> None:
-        """Give back what was locked for too long."""
+        """Release records whose locks have expired."""
         self._armed_for_ms = None
         try:
             self._store(self.core.release_expired(now_ms))
@@ -212,20 +212,20 @@ class SharePartition:
         self.wake()
 
     def _arm(self, deadline_ms: int) -> None:
-        """One timer at most: it fires at the first lock's end or before, and is then set to the next one."""
+        """Keep at most one timer, which fires at or before the first expiry and is then set to the next."""
         if self._armed_for_ms is None or deadline_ms < self._armed_for_ms:
             self._armed_for_ms = deadline_ms
             self._set_timer(self.key, deadline_ms)
 
     def _store(self, change: ShareChange) -> Answer | None:
-        """Raises ApiError with the change taken back; the future ends when what cannot be known at once is known."""
+        """Store a change. Raises ApiError with the change undone; the future, if any, is done when the outcome is known."""
         written = self._on_dead_letters(self, change) if change.dead_letters else None
         if not change.must_store:
             return None
         if self._storing is not None and self._storing.done() and self._storing.result().error:
             self.core.abandon(
                 change
-            )  # what it builds on is lost, and with it this queue, in this turn of the loop
+            )  # the change that it depends on is lost: this queue is dropped in this turn
             raise _refusal(self._storing.result())
         stored = self._persister.write(
             self.key,
@@ -248,14 +248,14 @@ class SharePartition:
         raise _refusal(reply)
 
     def _stored_later(self, stored: Answer) -> None:
-        """Others may have built on a change that now turns out to be lost: begin anew with what is stored."""
+        """If a change turns out to be lost, others may depend on it: start again from the stored state."""
         if stored.cancelled() or stored.result().error is not ErrorCode.NONE:
             self._on_lost(self)
 
     # --- waiting ---------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Something may be available again for the fetches that wait."""
+        """Wake the fetches that wait, because records may be available again."""
         for waiter in list(self.waiters):
             waiter.wake()
 
@@ -272,14 +272,14 @@ def _refusal(reply: StateReply) -> ApiError:
 
 
 def as_fetch_error(error: ApiError) -> ApiError:
-    """A refusal by the share coordinator as consumers understand it."""
+    """A refusal by the share coordinator, translated to an error that consumers understand."""
     if error.code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH):
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
     return error
 
 
 def first_offset(partition: Partition, reset: str, now_ms: int) -> int:
-    """Where a group begins in a partition that it has not read before (share.auto.offset.reset)."""
+    """The offset where a group starts in a partition that it has not read before (share.auto.offset.reset)."""
     if reset == "earliest":
         return partition.log_start_offset
     before_ms = duration_ms(reset)

@@ -1,9 +1,9 @@
-"""What leaders of partitions and group coordinators ask of the share coordinator, on this broker or another (KIP-932).
+"""Requests of partition leaders and group coordinators to the share coordinator, here or on another broker (KIP-932).
 
-What is asked of one share partition is answered in its order, one thing at a time; writes that wait meanwhile are sent as
-one. While the share coordinator moves to another broker, its requests are tried again. All of them may be repeated:
-a write says what the state of offsets is and not how it changes. What is asked of another broker in one turn of
-the loop goes there as one request for each group.
+Requests about one share partition are handled in order, one at a time; writes that wait meanwhile are merged into one.
+While the share coordinator moves to another broker, requests are retried. All of them may be repeated safely: a write
+contains the resulting state of offsets, not a difference. Requests to another broker in the same turn of the loop are
+sent as one request per group.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.shares")
 
 TRY_S: Final = 25.0
-"""How long one thing is tried: longer than a broker's session lasts, shorter than clients wait for an answer."""
+"""How long one request is tried: longer than a broker's session lasts, shorter than clients wait for an answer."""
 SEND_TIMEOUT_S: Final = 10.0
 PAUSE_S: Final = 0.02
 PAUSE_S_MAX: Final = 0.5
 BATCHES_AT_ONCE_MAX: Final = 2_000
-"""How many batches the writes have together that are sent as one."""
+"""Limit on the batches of writes that are merged into one."""
 
 MOVES: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 NOT_NOW: Final = MOVES | {ErrorCode.COORDINATOR_NOT_AVAILABLE}
@@ -58,7 +58,7 @@ Answer = asyncio.Future[StateReply]
 
 
 class _Item(NamedTuple):
-    """after: what has to be done before it is asked; it never fails."""
+    """A queued request. after: must be done before the request is sent; it never fails."""
 
     event: StateEvent
     answer: Answer
@@ -66,7 +66,7 @@ class _Item(NamedTuple):
 
 
 class Persister:
-    """See the module. Answers are futures; what this broker stores alone is answered when the method returns."""
+    """See the module. Answers are futures; those that need only this broker are done when the method returns."""
 
     def __init__(
         self,
@@ -82,24 +82,24 @@ class Persister:
         self._states = states
         self._peers = peers
         self._lines: dict[ShareKey, deque[_Item]] = {}
-        """What waits, by share partition; each line has a task that works on it."""
+        """Queued requests by share partition; each queue has a task that works on it."""
         self._outbox: dict[tuple[int, str, type[StateEvent]], list[tuple[StateEvent, Answer]]] = {}
-        """By broker, group and kind: what is sent at the end of this turn of the loop."""
+        """By broker, group and kind: requests to be sent at the end of this turn of the loop."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
-        """Nothing is tried any more; callers that wait are refused."""
+        """Stop retrying; waiting callers are refused."""
         for task in self._tasks:
             task.cancel()
 
     # --- what can be asked -----------------------------------------------------------------------------
 
     def initialize(self, key: ShareKey, state_epoch: int, start_offset: int = NO_START_OFFSET) -> Answer:
-        """Begin a state anew. FENCED_STATE_EPOCH where one of a higher epoch is there."""
+        """Initialize a state. FENCED_STATE_EPOCH if there is one with a higher epoch."""
         return self._ask(InitializeState(None, 0, key, state_epoch, start_offset))
 
     def read(self, key: ShareKey, leader_epoch: int) -> Answer:
-        """The state for a leader of the partition, None where there is none; from now on only that leader may write."""
+        """Read the state for a leader of the partition, None if there is none. From now on only this leader may write it."""
         return self._ask(ReadState(None, 0, key, leader_epoch))
 
     def write(
@@ -111,9 +111,9 @@ class Persister:
         delivery_complete_count: int,
         after: asyncio.Future[None] | None = None,
     ) -> Answer:
-        """Change a state on behalf of the epochs of `state`, not before `after` is done.
+        """Change a state, with the epochs of `state`, once `after` is done.
 
-        Where a write fails, those that wait behind it fail with it.
+        When a write fails, the writes queued behind it fail too.
         """
         event = WriteState(
             None,
@@ -128,17 +128,18 @@ class Persister:
         return self._ask(event, after)
 
     def delete(self, key: ShareKey) -> Answer:
-        """Forget a state, if there is one."""
+        """Delete a state, if it exists."""
         return self._ask(DeleteState(None, 0, key))
 
     def summary(self, key: ShareKey) -> Answer:
-        """The state without its batches; None where there is none."""
+        """The state without its batches; None if there is none."""
         return self._ask(SummarizeState(None, 0, key))
 
     def cut(self, key: ShareKey, state: ShareState, log_end_offset: int) -> bool:
-        """Forget what is stored of offsets that the log has lost: the records that come there next are others.
+        """Drop what is stored about offsets that the log has lost: the records that get these offsets next are different
+        ones.
 
-        False where there is nothing of that kind. What is asked about `key` afterwards sees the result.
+        False when nothing had to be dropped. Later requests about `key` see the result.
         """
         if max((state.start_offset - 1, *(b.last for b in state.batches))) < log_end_offset:
             return False
@@ -186,7 +187,7 @@ class Persister:
         task.add_done_callback(self._tasks.discard)
 
     async def _work(self, key: ShareKey, begun: Answer | None) -> None:
-        """Ask what is in a line until it is empty. begun: the answer to the first item, where it was asked already."""
+        """Send the requests of a queue until it is empty. begun: the answer to the first request, if it was already sent."""
         line = self._lines[key]
         taken: list[_Item] = []
         refusal = StateReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is being stopped")
@@ -212,7 +213,7 @@ class Persister:
                 _give(item.answer, refusal)
 
     async def _settle(self, event: StateEvent, begun: Answer | None) -> StateReply:
-        """The answer; a refusal that may pass only after TRY_S."""
+        """The answer to a request, retried for up to TRY_S while the refusal may be temporary."""
         until_s = self._loop.time() + TRY_S
         pause_s = PAUSE_S
         while True:
@@ -239,7 +240,7 @@ class Persister:
         return answer
 
     def _coordinator(self, key: ShareKey) -> int:
-        """The broker that leads the partition which keeps a state; -1 where none does."""
+        """The broker that leads the partition which stores a state; -1 if there is none."""
         topic = self._image().topics.get(SHARE_STATE_TOPIC)
         if topic is None or not topic.partitions:
             return -1
@@ -273,14 +274,14 @@ class Persister:
 
 
 def _nothing_stored(event: StateEvent) -> StateReply:
-    """What is answered where nobody has ever stored anything."""
+    """The answer when nothing has ever been stored."""
     if isinstance(event, WriteState):
         return StateReply(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {SHARE_STATE_TOPIC}")
     return StateReply()
 
 
 def _take(line: deque[_Item]) -> list[_Item]:
-    """The first item of a line, and the writes behind it that can be sent with it."""
+    """Take the first request of a queue, and the writes behind it that can be merged with it."""
     taken = [line.popleft()]
     first = taken[0].event
     if not isinstance(first, WriteState):
@@ -302,7 +303,7 @@ def _epochs(event: WriteState) -> tuple[int, int]:
 
 
 def _as_one(events: Sequence[StateEvent]) -> StateEvent:
-    """Writes as one: the state that the last of them leaves."""
+    """Merge writes: the result leaves the same state as the last of them."""
     last = events[-1]
     if len(events) == 1 or not isinstance(last, WriteState):
         return last
@@ -324,7 +325,7 @@ def _note_cut(key: ShareKey, reply: StateReply) -> None:
 
 
 def when_done(answer: Answer, use: Callable[[StateReply], None]) -> None:
-    """Call `use` with the answer: now where it is there, else later."""
+    """Call `use` with the answer: now if it is there, otherwise later."""
     if answer.done():
         use(answer.result())
     else:

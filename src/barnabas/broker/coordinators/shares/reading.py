@@ -1,7 +1,7 @@
-"""Reading for share groups: batches found by their headers, and the slice of the file that holds what was locked.
+"""Reading for share groups: finds batches by their headers, and the slice of the file that holds the locked records.
 
 No record is decoded. Batches of aborted transactions and control batches are found by their headers and the
-transaction index; for share groups the broker leaves them out, consumers do not.
+transaction index; for share groups the broker leaves them out, not the consumers.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ LOOK_BYTES = 64 << 10
 
 
 class Taken(NamedTuple):
-    """What goes to a member: whole batches, and which of their offsets are its."""
+    """What a member receives: whole batches, and which of their offsets are locked for it."""
 
     records: FileSlice
     acquired: tuple[Acquired, ...]
 
 
 class Place(NamedTuple):
-    """One batch's offsets, and its bytes within the slice."""
+    """One batch's offsets, and the position of its bytes within the slice."""
 
     first: int
     last: int
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 
 class Readable:
-    """A slice of the log from the batch that holds `offset` on."""
+    """A slice of the log, from the batch that contains `offset` on."""
 
     def __init__(
         self, found: FileSlice, offset: int, max_bytes: int, aborted: Sequence[CompletedTxn]
@@ -57,7 +57,7 @@ class Readable:
         return len(self._slice)
 
     def ranges(self, records_max: int) -> tuple[list[tuple[int, int]], int]:
-        """(first, last) of the batches for consumers, and the offset up to which the log was read.
+        """(first, last) of the batches that consumers may see, and the offset up to which the log was read.
 
         Stops when the ranges hold `records_max` offsets.
         """
@@ -94,14 +94,14 @@ class Readable:
         )
 
     def taken(self, acquired: tuple[Acquired, ...]) -> Taken:
-        """The batches that hold what was acquired (at least one offset), of those that `ranges` went through."""
+        """The batches with at least one acquired offset, out of those that `ranges` has returned."""
         first, last = acquired[0].first, acquired[-1].last
         within = [place for place in self._places if place.last >= first and place.first <= last]
         return Taken(self._slice.part(within[0].begin, within[-1].end), acquired)
 
 
 def readable(partition: Partition, offset: int, max_bytes: int, read_committed: bool) -> Readable | None:
-    """What lies at `offset` and after that consumers may see. Raises ApiError KAFKA_STORAGE_ERROR."""
+    """The log from `offset` on, as far as consumers may see it; None if empty. Raises ApiError KAFKA_STORAGE_ERROR."""
     upper = partition.last_stable_offset if read_committed else partition.high_watermark
     if offset >= upper:
         return None

@@ -1,6 +1,6 @@
-"""The share coordinator's events as the requests of its protocol (keys 83 to 87), and back.
+"""Converts the share coordinator's events to the requests of its protocol (keys 83 to 87), and back.
 
-A request concerns one group and asks the same of any number of its share partitions.
+A request concerns one group, and asks the same for any number of its share partitions.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from barnabas.wire.schema import Message, Struct
 StateEvent: TypeAlias = InitializeState | ReadState | WriteState | DeleteState | SummarizeState
 
 NO_EPOCH: Final = 0
-"""The state epoch of a state that is not there; those of states begin at 1."""
+"""The state epoch that stands for a missing state; real state epochs begin at 1."""
 DELIVERIES: Final = frozenset(Delivery)
 
 
 class Form(NamedTuple):
-    """How one kind of event is asked and answered.
+    """How one kind of event is represented in requests and answers.
 
-    row: the row of an event in a request; event: the reverse. fill: puts a state into a row of the answer; state: the
-    reverse, None where the answer carries none.
+    row: converts an event to a row of a request; event: the reverse. fill: puts a state into a row of the answer; state:
+    the reverse, None when the answer contains none.
     """
 
     version: int
@@ -58,7 +58,7 @@ class Form(NamedTuple):
 
 
 def request_of(events: Sequence[StateEvent]) -> tuple[Message, int]:
-    """The request that asks all of `events`, which are of one kind and one group, and its version."""
+    """(request, version) for `events`, which are all of one kind and one group."""
     form = FORMS[type(events[0])]
     topics: dict[UUID, Any] = {}
     for event in events:
@@ -71,7 +71,7 @@ def request_of(events: Sequence[StateEvent]) -> tuple[Message, int]:
 
 
 def replies_of(kind: type[StateEvent], group_id: str, answer: Any) -> dict[ShareKey, StateReply]:
-    """What an answer says of each share partition."""
+    """The reply for each share partition in an answer."""
     form = FORMS[kind]
     replies: dict[ShareKey, StateReply] = {}
     for topic in answer.results:
@@ -85,7 +85,7 @@ def replies_of(kind: type[StateEvent], group_id: str, answer: Any) -> dict[Share
 
 
 def events_of(request: Any) -> Iterator[tuple[ShareKey, StateEvent | ApiError]]:
-    """What a request asks of each share partition, or why that cannot be asked; each partition once."""
+    """The event for each share partition in a request, or the error with which it is refused; each partition once."""
     form = BY_REQUEST[type(request)]
     seen: set[ShareKey] = set()
     for topic in request.topics:
@@ -120,7 +120,7 @@ def response_of(request: Any, replies: Mapping[ShareKey, StateReply]) -> Message
 
 
 def _batches(rows: Sequence[Any]) -> tuple[StateBatch, ...]:
-    """Raises ApiError."""
+    """The state batches of `rows`. Raises ApiError."""
     for row in rows:
         if not 0 <= row.first_offset <= row.last_offset or row.delivery_state not in DELIVERIES:
             raise ApiError(
@@ -173,7 +173,7 @@ def _fill_read(row: read_share_group_state.PartitionResult, state: ShareState) -
 
 
 def _read_state(row: read_share_group_state.PartitionResult) -> ShareState | None:
-    """Without the leader epoch, which is that of the reader from now on."""
+    """The state in an answer. Its leader epoch is not sent: it is that of the reader from now on."""
     if row.state_epoch == NO_EPOCH and row.start_offset == NO_START_OFFSET:
         return None
     return ShareState(row.state_epoch, -1, row.start_offset, _batches(row.state_batches))

@@ -1,6 +1,6 @@
-"""The share coordinator of this broker: `__share_group_state`, one core for each of its partitions.
+"""The share coordinator of this broker: `__share_group_state`, with one core for each of its partitions.
 
-Whoever changes the state of a share partition waits for its record: a change that cannot be appended has not happened.
+A change of a state is answered once its entry is stored: a change that cannot be appended has not happened.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.shares")
 
 RECORDS_PER_KEY_KEPT: Final = 4
-"""How many records a share partition may have on average before idle ones are written anew to free the rest."""
+"""Average number of entries per share partition above which idle states are rewritten, so that older ones can be deleted."""
 
 
 class Due(NamedTuple):
-    """Records before `needed_from` are not needed any more once everything before `end` is committed."""
+    """Entries before `needed_from` are no longer needed once everything before `end` is committed."""
 
     core: ShareStateCore
     needed_from: int
@@ -50,7 +50,7 @@ class Due(NamedTuple):
 
 
 class ShareStates:
-    """All states that this broker keeps. The persister asks it, and other brokers' persisters do by requests 83 to 87."""
+    """All states that this broker holds. Used by its persister and, through requests 83 to 87, by those of other brokers."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ShareStates:
             on_records=ShareStateCore.note_offsets,
         )
         self._due: dict[int, Due] = {}
-        """By partition: what the last `prune` found that has to wait."""
+        """By partition: deletions found by the last `prune` that have to wait."""
         self.runtime = CoordinatorRuntime(kind, loop, clock, partitions, controller.ensure_internal_topic)
 
     async def prepare(self) -> None:
@@ -83,13 +83,13 @@ class ShareStates:
         await self.runtime.load_existing()
 
     def close(self) -> None:
-        """Answer whoever still waits."""
+        """Answer all pending requests."""
         self.runtime.close()
 
     # --- reading ---------------------------------------------------------------------------------------
 
     def find(self, key: ShareKey) -> ShareState | None:
-        """The state as it is. Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        """The current state, if any. Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
         if not self.runtime.partition_count:
             return None
         core = self.runtime.core_of(coordinator_name(key))
@@ -98,30 +98,30 @@ class ShareStates:
         return core.summary(key)
 
     def keys(self) -> list[ShareKey]:
-        """Of all states."""
+        """The keys of all states."""
         return [key for _, core in self.runtime.cores() for key in core.states]
 
     # --- asking ----------------------------------------------------------------------------------------
 
     def ask(self, event: StateEvent) -> asyncio.Future[StateReply]:
-        """The answer to an event, whose token and time are filled in here; refused where another broker keeps the state.
+        """The reply to an event, whose token and time are filled in here; refused if another broker holds the state.
 
-        On a single node it is there when this returns.
+        On a single node it is done on return.
         """
         return self.runtime.request(
             coordinator_name(event.key), lambda token, now_ms: replace(event, token=token, now_ms=now_ms)
         )
 
     def clear(self) -> None:
-        """No group knows of any state: drop all of them."""
+        """Drop all states, because no group knows of any."""
         self.runtime.sweep(lambda core, now_ms: (DeleteState(None, now_ms, key) for key in list(core.states)))
 
     # --- old records -----------------------------------------------------------------------------------
 
     def prune(self) -> None:
-        """Called every share.coordinator.state.topic.prune.interval.ms: give up records that no state needs any more.
+        """Called every share.coordinator.state.topic.prune.interval.ms: delete entries that no state needs any more.
 
-        A snapshot replaces what lies before it only when it is committed: until then the next leader may lack it.
+        A snapshot replaces older entries only once it is committed: until then the next leader may lack it.
         """
         for index, core in self.runtime.cores():
             partition = self._partitions.get(SHARE_STATE_TOPIC, index)
@@ -159,7 +159,7 @@ class ShareStates:
 
 
 def require(reply: StateReply) -> ShareState | None:
-    """The state of an answer. Raises ApiError where it is a refusal."""
+    """The state in a reply. Raises ApiError if the reply is a refusal."""
     if reply.error is not ErrorCode.NONE:
         raise ApiError(reply.error, reply.message or reply.error.name)
     return reply.state
