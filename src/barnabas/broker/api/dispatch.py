@@ -259,7 +259,7 @@ class Dispatcher:
     def _answer(self, api: Api, context: Context, answer: Message | Encoded) -> None:
         if self.quotas is not None and isinstance(answer, Message):
             self.quotas.charge_answer(context, answer)
-            if context.begun_s:  # charged now, so that the answer can carry the throttle time; the rest is charged later
+            if context.begun_s:  # now, so that the answer has the throttle time; the rest is charged later
                 now_s = time.perf_counter()
                 self.quotas.charge_time(context, now_s - context.begun_s)
                 context.begun_s = now_s

@@ -43,7 +43,9 @@ def describe() -> list[Entry]:
 
 
 def _names() -> list[str]:
-    known = [name for name, logger in logging.root.manager.loggerDict.items() if isinstance(logger, logging.Logger)]
+    known = [
+        name for name, logger in logging.root.manager.loggerDict.items() if isinstance(logger, logging.Logger)
+    ]
     return [ROOT, *sorted(known)]
 
 

@@ -98,7 +98,8 @@ class Reassigning:
 
     def _moving(self, topic: str) -> set[int]:
         found = self._image.topics.get(topic)
-        return set() if found is None else {index for index, image in found.partitions.items() if is_moving(image)}
+        partitions = {} if found is None else found.partitions
+        return {index for index, image in partitions.items() if is_moving(image)}
 
     def may_end(self, topic: str, index: int) -> bool:
         """Whether all new replicas of a moving partition are in sync, so that the move can be finished."""

@@ -471,7 +471,7 @@ class CoordinatorRuntime(Generic[C]):
             try:
                 acknowledgement = self._append(seat, decision)
             except ApiError as error:
-                if seat.partition.is_leader:  # otherwise the partition is about to be unloaded, which is logged
+                if seat.partition.is_leader:  # otherwise it is about to be unloaded, which is logged
                     log.error(
                         "a coordinator's change was not written",
                         extra={"topic": self._kind.topic, "partition": seat.index, "reason": error.message},

@@ -304,7 +304,7 @@ class Shares:
                 lambda token, now_ms: ShareInitialized(token, now_ms, effect.group_id, topics),
                 effect.group_id,
             )
-        except ApiError as error:  # requested again by a heartbeat after group.share.initialize.retry.interval.ms
+        except ApiError as error:  # a heartbeat retries after group.share.initialize.retry.interval.ms
             log.error("a share group cannot begin", extra={"group": effect.group_id, "reason": error.message})
 
     async def begin_state(self, key: ShareKey, state_epoch: int, start_offset: int = NO_START_OFFSET) -> None:
