@@ -1,8 +1,8 @@
 """One broker: assembles storage, coordination, partitions, groups and listeners, and takes them down again.
 
-Start: lock and recover the log dirs, open the znode tree, register, load partitions and groups, listen. Stop is
-the same backwards; the clean-shutdown marker is written last. Nothing but main.py and tests imports this module: what
-a part needs of another it receives here.
+Start: lock and recover the log dirs, open the znode tree, register, load partitions and groups, listen. Stop does
+the same in reverse; the clean-shutdown marker is written last. Only main.py and tests import this module: parts receive
+here what they need of each other.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _address(host: str, port: int) -> str:
 
 
 def _socket_buffers(config: BrokerConfig) -> SocketBuffers:
-    """What the configuration sets explicitly; -1, as in Kafka, leaves the choice to the system."""
+    """The buffer sizes that the configuration sets explicitly; -1 leaves the choice to the system, as in Kafka."""
 
     def chosen(option: Option[int]) -> int | None:
         value = config.get(option)
@@ -89,16 +89,16 @@ def _socket_buffers(config: BrokerConfig) -> SocketBuffers:
 
 
 def _joined(more: Mapping[str, str], texts: dict[str, str]) -> dict[str, str]:
-    """What is there wins."""
+    """`texts`, with missing entries taken from `more`."""
     return {**more, **texts}
 
 
 class StartError(Exception):
-    """The broker cannot start; one line that says why and what to do."""
+    """The broker cannot start; the message is one line that says why and what to do."""
 
 
 class BrokerServer:
-    """See the module. `await start()`, `await stop()`; `services` from the start on."""
+    """See the module. `await start()`, `await stop()`; `services` is available after the start."""
 
     services: Services
     dispatcher: Dispatcher
@@ -111,13 +111,13 @@ class BrokerServer:
         machine: Machine | None = None,
         on_fatal: Callable[[], None] | None = None,
     ) -> None:
-        """on_fatal: called when the broker cannot go on; it is to be stopped then."""
+        """on_fatal: called when the broker cannot continue and has to be stopped."""
         self.config = config
         self.machine = machine or Machine()
         self.clock = self.machine.clock
         self.on_fatal = on_fatal or (lambda: None)
         self.ports: dict[str, int] = {}
-        """By listener: what it is bound to."""
+        """Listener -> the port that it is bound to."""
         self._housekeeping: Housekeeping | None = None
         self._cleaning: Cleaning | None = None
         self._stopping = False
@@ -125,7 +125,7 @@ class BrokerServer:
     # --- start and stop --------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Raises StartError."""
+        """Start the broker; returns once connections are accepted. Raises StartError."""
         self._between = self._new_between()
         self._check_audit()
         turn = Turn(asyncio.get_running_loop())
@@ -169,9 +169,7 @@ class BrokerServer:
             raise
         await services.groups.load_existing()
         await services.shares.load_existing()
-        await (
-            services.transactions.load_existing()
-        )  # behind the groups: it may have markers for their offsets
+        await services.transactions.load_existing()  # after the groups: it may have markers for their offsets
         services.moving.start()
         services.listeners.serve(self.dispatcher)
         self._housekeeping = Housekeeping(services)
@@ -180,7 +178,7 @@ class BrokerServer:
         self._cleaning.start()
 
     def _assemble(self, turn: Turn, controller: Controller, partitions: Partitions) -> Services:
-        """Make every part that handlers use, each with what it needs of the others."""
+        """Create the parts that handlers use, giving each what it needs of the others."""
         config, clock, loop = self.config, self.clock, turn.loop
         endpoints = Endpoints(config, controller.node_id, lambda: controller.image.brokers)
         peers = Peers(controller.node_id, endpoints.between_brokers, self.machine.connect, self._between)
@@ -242,7 +240,7 @@ class BrokerServer:
             raise StartError(f"the listener for brokers: {error}") from error
 
     def _check_audit(self) -> None:
-        """Raises StartError for an audit topic that cannot be."""
+        """Raises StartError if the audit topic is configured wrongly."""
         try:
             check_name(self.config)
         except ConfigError as error:
@@ -254,7 +252,7 @@ class BrokerServer:
     def _authorizer(
         self, controller: Controller, listeners: Listeners, partitions: Partitions, peers: Peers
     ) -> Authorizer | None:
-        """None unless the configuration asks for one."""
+        """The authorizer; None unless the configuration asks for one."""
         if not self.config.get(broker_security.AUTHORIZER_CLASS_NAME):
             return None
         authorizer = Authorizer(self.config, lambda: listeners.connections)
@@ -284,7 +282,7 @@ class BrokerServer:
             self.ports[listener.name] = port
 
     def _secure(self, listener: ConfiguredListener) -> None:
-        """Prepare what a listener asks of its peers. Raises StartError."""
+        """Prepare the TLS and logins of a listener. Raises StartError."""
         listeners = self.services.listeners
         try:
             if listener.security_protocol in ("SSL", "SASL_SSL"):
@@ -295,13 +293,13 @@ class BrokerServer:
             raise StartError(f"listener {listener}: {error}") from error
 
     async def _add_users(self) -> None:
-        """Give the cluster those users whom it lacks: of scram.users.file, of kafka-storage. Raises StartError."""
+        """Add users that the cluster lacks, from scram.users.file and from kafka-storage. Raises StartError."""
         path = self.config.get(broker_security.SCRAM_USERS_FILE)
         if path is not None:
             await self._add_users_of(Path(path))
         for log_dir in self.config.log_dirs:
             first = log_dir / FIRST_USERS
-            if first.exists():  # once: a user who is deleted later stays deleted
+            if first.exists():  # only once: a user that is deleted later stays deleted
                 await self._add_users_of(first)
                 first.unlink()
 
@@ -316,7 +314,7 @@ class BrokerServer:
             raise StartError(f"users of {path}: {error}") from error
 
     def _gate(self, listener: str) -> LoginGate:
-        """What asks for a login on a SASL listener. Raises ConfigError."""
+        """The login gate of a SASL listener. Raises ConfigError."""
         image = self.services.image
         secret = f"users who do not exist in {image.cluster_id}".encode()
         sasl = SaslListener(
@@ -325,9 +323,9 @@ class BrokerServer:
         return LoginGate(sasl, lambda: self.dispatcher, self.clock)
 
     async def stop(self) -> None:
-        """Stop accepting, answer what is answered, close every log cleanly.
+        """Stop accepting, finish pending answers, close every log cleanly.
 
-        A step that fails is logged and costs only itself: the logs are closed, and their dirs unlocked, whatever
+        A step that fails is logged, and the others are still taken: the logs are closed and their dirs unlocked, whatever
         happened before.
         """
         self._stopping = True
@@ -351,11 +349,11 @@ class BrokerServer:
         log.info("stopped", extra={"failed": failed} if failed else {})
 
     def _stopping_steps(self) -> Iterator[tuple[str, Callable[[], Awaitable[None] | None]]]:
-        """What is stopped before the logs are closed, in its order."""
+        """(name, function) for what is stopped before the logs are closed, in this order."""
         services = self.services
         if services.authorizer is not None and services.authorizer.topic is not None:
             yield "audit topic", services.authorizer.topic.close  # while this broker leads partitions
-        # A broker that copies no more is not taken into in-sync sets again, which it leaves now.
+        # Replication stops first, so that this broker is not taken into in-sync sets again after it has left them.
         yield "replication", services.replication.close
         yield "leadership", services.controller.hand_over
         yield "in-sync replicas", services.in_sync.close
@@ -375,7 +373,7 @@ class BrokerServer:
         yield "metadata", services.controller.close
 
     def _all_offline(self) -> None:
-        """No log dir is left: as Kafka does, the broker ends, so that its supervisor notices."""
+        """No log dir is left: the broker ends, as in Kafka, so that its supervisor notices."""
         if not self._stopping:
             log.critical("every log dir is offline; the broker ends. The lines above say why each one is")
             self.on_fatal()
@@ -390,7 +388,7 @@ class BrokerServer:
         return f"ready on {addresses} (node {self.services.controller.node_id}, data in {dirs})"
 
     def _on_roles_changed(self, changed: Sequence[Partition]) -> None:
-        """Partitions lead or follow since now: fetchers and coordinators go with them."""
+        """Partitions have become leaders or followers: update fetchers and coordinators."""
         services = self.services
         services.replication.roles_changed(changed)
         services.shares.roles_changed(changed)
@@ -425,7 +423,7 @@ class BrokerServer:
                 raise ApiError(ErrorCode(row.error_code), row.error_message or "")
 
     def address_for_services(self, protocol: str) -> str:
-        """Where services in this process reach the broker. Raises StartError without a listener of this protocol."""
+        """Where services in this process reach the broker. Raises StartError if no listener has this protocol."""
         for listener in self.config.listeners:
             if listener.security_protocol == protocol:
                 host = listener.host or "127.0.0.1"

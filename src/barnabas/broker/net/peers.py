@@ -1,12 +1,11 @@
 """Connections to the other brokers of the cluster, as a client of theirs.
 
-A PeerConnection sends requests and gives each its answer, in the order in which they were sent (Kafka's rule). `Peers` keeps
-one per broker for what is asked now and then; a follower's fetches have a connection of their own, since they wait.
-Brokers of one cluster know each other's versions: each request names the version that it is sent in.
+A PeerConnection sends requests and matches the answers, which arrive in the order of the requests (Kafka's rule). `Peers`
+keeps one connection per broker for occasional requests; a follower's fetches have their own, since they wait. Brokers of
+one cluster know each other's versions: each request is sent in a fixed version.
 
-Where the listener for brokers asks for TLS and a login, `security/between.py` says how. A broker that refuses this one's
-certificate or login, or whose own certificate is not trusted here, is named once in the log and tried again every
-REFUSED_REST_S.
+If the listener for brokers uses TLS or a login, `security/between.py` provides them. A broker that refuses this one's
+certificate or login, or whose own certificate is not trusted here, is logged once and retried every REFUSED_REST_S.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Address = tuple[str, int]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[str, int, ssl.SSLContext | None], Awaitable[Streams]]
 Note = Callable[[str | None], None]
-"""Called with the reason when a broker refuses this one, or is not trusted; with None when it answers."""
+"""Called with the reason when a broker refuses this one or is not trusted; with None when it answers again."""
 T = TypeVar("T")
 
 log = logging.getLogger("barnabas.peers")
@@ -52,20 +51,20 @@ RESPONSE_BYTES_MAX: Final = 1 << 30
 HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 2
 RENEWED_AT: Final = 0.8
-"""The part of a login's lifetime after which it is renewed."""
+"""The fraction of a login's lifetime after which it is renewed."""
 APPEND_VERSION: Final = 9
-"""Of Produce: the last one but a few, since it names topics, which the newest ones do not."""
+"""The version of Produce: not one of the newest, which identify topics by id; this one uses names."""
 APPEND_TIMEOUT_S: Final = 10.0
 
 LOGIN_APIS: Final = frozenset((SaslHandshakeRequest.API_KEY, SaslAuthenticateRequest.API_KEY))
 
 
 class PeerLost(Exception):
-    """A broker cannot be reached, or the connection to it broke: what was asked may have been done or not."""
+    """A broker cannot be reached, or the connection to it broke: whether the request was carried out is unknown."""
 
 
 class PeerRefused(PeerLost):
-    """A broker and this one do not trust each other: a certificate or a password is wrong."""
+    """A broker and this one do not trust each other: a certificate or password is wrong."""
 
 
 class Security(Protocol):
@@ -84,7 +83,7 @@ class _Pending(NamedTuple):
 
 
 class PeerConnection:
-    """See the module. `open`, then `call` as often as wanted, `close`."""
+    """See the module. Call `open`, then `call` any number of times, then `close`."""
 
     def __init__(
         self, streams: Streams, client_id: str, new_login: Callable[[], ClientLogin | None], note: Note
@@ -96,7 +95,7 @@ class PeerConnection:
         self._pending: deque[_Pending] = deque()
         self._next_id = 0
         self._renew_s: float | None = None
-        """When the login has to be renewed, by the loop's clock; None for never."""
+        """When the login has to be renewed, in the loop's time; None for never."""
         self._renewing = asyncio.Lock()
         self._has_answered = False
         self.closed = False
@@ -106,7 +105,7 @@ class PeerConnection:
     async def open(
         cls, connect: Connect, address: Address, client_id: str, security: Security, note: Note
     ) -> PeerConnection:
-        """A connection that is logged in. Raises PeerLost."""
+        """Connect and log in. Raises PeerLost."""
         where = f"{address[0]}:{address[1]}"
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -128,7 +127,7 @@ class PeerConnection:
         return connection
 
     async def call(self, request: Message, version: int, timeout_s: float) -> Any:
-        """The answer. Raises PeerLost, also where none comes in time; the connection is of no more use then."""
+        """The answer. Raises PeerLost, also when no answer arrives in time; the connection is unusable then."""
         if self._must_renew():
             async with self._renewing:
                 if self._must_renew():
@@ -161,7 +160,7 @@ class PeerConnection:
         return self._renew_s is not None and asyncio.get_running_loop().time() >= self._renew_s
 
     async def _log_in(self) -> None:
-        """Log in, or renew the login (KIP-368). Raises PeerLost; the connection is of no more use then."""
+        """Log in, or renew the login (KIP-368). Raises PeerLost; the connection is unusable then."""
         try:
             login = self._new_login()
             if login is not None:
@@ -176,7 +175,7 @@ class PeerConnection:
             raise PeerRefused(str(error)) from None
 
     async def _exchange(self, login: ClientLogin) -> int:
-        """The lifetime of the login in ms, 0 for no end. Raises LoginRefused, PeerLost."""
+        """The lifetime of the login in ms, 0 for unlimited. Raises LoginRefused, PeerLost."""
         handshake = SaslHandshakeRequest(mechanism=login.mechanism)
         found = await self._ask(handshake, HANDSHAKE_VERSION, LOGIN_TIMEOUT_S)
         if found.error_code:
@@ -197,7 +196,7 @@ class PeerConnection:
         return lifetime_ms
 
     async def _made(self, token: Awaitable[T]) -> T:
-        """A token of this side. Raises LoginRefused, PeerLost."""
+        """A token computed by this side. Raises LoginRefused, PeerLost."""
         try:
             async with asyncio.timeout(LOGIN_TIMEOUT_S):
                 return await token
@@ -208,7 +207,7 @@ class PeerConnection:
     # --- answers ---------------------------------------------------------------------------------------
 
     def close(self, why: str = "closed") -> None:
-        """End it; callers that still wait get PeerLost."""
+        """End the connection; waiting callers get PeerLost."""
         if self.closed:
             return
         self.closed = True
@@ -219,7 +218,7 @@ class PeerConnection:
         for waiting in pending:
             if not waiting.answer.done():
                 waiting.answer.set_exception(PeerLost(why))
-                waiting.answer.exception()  # seen: whoever waited may have gone
+                waiting.answer.exception()  # marks it as retrieved: the caller may have given up
 
     async def _read(self) -> None:
         why = "the broker closed the connection"
@@ -229,7 +228,7 @@ class PeerConnection:
                 if not 4 <= size <= RESPONSE_BYTES_MAX:
                     raise WireError(f"the peer announced {size} bytes")
                 self._answer(await self._reader.readexactly(size))
-        except ssl.SSLError as error:  # TLS 1.3: only now does the peer say that it wants another certificate
+        except ssl.SSLError as error:  # TLS 1.3: a refused certificate is reported only now
             why = f"a broker ended the TLS connection: {error.reason or error}"
             if not self._has_answered:
                 self._note(why)
@@ -255,7 +254,7 @@ class PeerConnection:
 
 
 class Peers:
-    """One connection to each other broker, opened when it is needed and again after it broke."""
+    """One connection to each other broker, opened when needed and reopened after it broke."""
 
     def __init__(
         self,
@@ -264,18 +263,18 @@ class Peers:
         connect: Connect,
         security: Security,
     ) -> None:
-        """address_of: where a live broker listens for brokers; None for one that is not alive."""
+        """address_of: the address where a live broker accepts brokers; None for one that is not alive."""
         self._client_id = f"broker-{node_id}"
         self._address_of = address_of
         self._connect = connect
         self._security = security
         self._refusals: dict[int, tuple[str, float]] = {}
-        """By broker that does not trust this one, or the reverse: why, and when to try again."""
+        """Broker -> (reason, when to try again), where trust is missing on either side."""
         self._connections: dict[int, tuple[Address, PeerConnection]] = {}
         self._opening: dict[int, asyncio.Lock] = {}
 
     async def open(self, broker: int, client_id: str | None = None) -> PeerConnection:
-        """A connection of the caller's own. Raises PeerLost."""
+        """A connection for the caller alone. Raises PeerLost."""
         address = self._address_of(broker)
         if address is None:
             raise PeerLost(f"broker {broker} is not alive")
@@ -291,7 +290,7 @@ class Peers:
         )
 
     def _note(self, broker: int, why: str | None) -> None:
-        """A broker and this one do not trust each other, or do so again: one line of the log for each change."""
+        """Log that a broker and this one do not trust each other, or do so again; one line for each change."""
         before = self._refusals.pop(broker, ("", 0.0))[0]
         if why is None:
             if before:
@@ -320,7 +319,7 @@ class Peers:
         return await connection.call(request, version, timeout_s)
 
     async def append(self, broker: int, topic: str, index: int, batch: bytes, acks: int) -> None:
-        """Append a batch to a partition that another broker leads. Raises ApiError with its answer, PeerLost."""
+        """Append a batch to a partition led by another broker. Raises ApiError with that broker's answer, or PeerLost."""
         rows = [PartitionProduceData(index=index, records=memoryview(batch))]
         request = ProduceRequest(
             acks=acks,

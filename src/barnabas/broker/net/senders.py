@@ -1,9 +1,9 @@
-"""Threads that send large slices of the log, so that the loop goes on and more than one core sends.
+"""Threads that send large slices of the log, so that the loop can continue and more than one CPU core sends.
 
-`sendfile` of a megabyte takes a few hundred microseconds, in which a loop that did it itself would serve nobody else.
-A sender thread makes that one system call at a time, without the interpreter's lock, until the slice has left or the
-socket is full, and reports to the loop. It touches nothing else of a connection, and a connection that has a slice
-here keeps its socket open until the report (docs/INVARIANTS.md, "a socket outlives its sender").
+`sendfile` of a megabyte takes a few hundred microseconds, during which a loop that called it could serve nobody else.
+A sender thread makes only this system call, without the interpreter's lock, until the slice is sent or the socket is full,
+and then reports to the loop. It touches nothing else of a connection, and a connection whose slice is being sent keeps its
+socket open until the report (docs/INVARIANTS.md, "a socket outlives its sender").
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SENDERS_MAX: Final = 4
 
 
 class Job(NamedTuple):
-    """`report(sent bytes, what went wrong)` is called on the loop; BlockingIOError: the socket is full."""
+    """`report(bytes sent, error)` is called on the loop; BlockingIOError means that the socket is full."""
 
     fd: int
     slice: FileSlice
@@ -40,15 +40,15 @@ class Senders:
         self._last_fd = -1
 
     def note_large_slice(self, fd: int) -> bool:
-        """Remember that a large slice goes to `fd`; whether the one before it went to another socket.
+        """Note that a large slice goes to `fd`; returns whether the previous one went to another socket.
 
-        A single reader is served fastest by the loop itself; the threads pay when several take large slices.
+        The loop itself serves a single reader fastest; threads pay off when several connections receive large slices.
         """
         last_fd, self._last_fd = self._last_fd, fd
         return last_fd not in (fd, -1)
 
     def send(self, job: Job) -> None:
-        """Send `job` in some thread. Called on the loop."""
+        """Send `job` in one of the threads. Called on the loop."""
         if not self._threads:
             self._start()
         self._jobs.put(job)
@@ -64,11 +64,11 @@ class Senders:
             sent, error = send_slice(job.fd, job.slice)
             try:
                 self._loop.call_soon_threadsafe(job.report, sent, error)
-            except RuntimeError:  # the loop has ended, and the connection with it
+            except RuntimeError:  # the loop has ended, and the connection as well
                 return
 
     def close(self) -> None:
-        """End the threads; what is being sent is finished first."""
+        """End the threads; slices being sent are finished first."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
@@ -77,9 +77,9 @@ class Senders:
 
 
 def send_slice(fd: int, item: FileSlice) -> tuple[int, Exception | None]:
-    """Send to a non-blocking socket until all has left or it takes no more: (bytes sent, what ended it).
+    """Send to a non-blocking socket until everything is sent or it accepts no more: (bytes sent, error).
 
-    Whatever is raised goes into the report: the thread lives on, and the connection is not left waiting.
+    Every exception goes into the report, so that the thread survives and the connection is not left waiting.
     """
     sent = 0
     try:

@@ -1,15 +1,15 @@
-"""Connections with TLS: the handshake before there is a connection, and the transport under it afterwards.
+"""TLS connections: the handshake before a connection exists, and the transport used by the connection.
 
-OpenSSL never sees the socket. What the socket has is received in large pieces and put where OpenSSL reads its records;
-what it encrypts is sent from another such place. Left to itself it would make two system calls for each record, and
+OpenSSL never sees the socket. Data from the socket is received in large pieces into a memory buffer from which OpenSSL reads
+records; encrypted data is sent from another such buffer. On its own OpenSSL would make two system calls for each record, and
 librdkafka writes records of 300 bytes.
 
-A handshake is worked on by the loop as its bytes arrive, so that a peer that stalls holds nothing but its socket, and
-that for a bounded time. What a peer sends is looked at before OpenSSL sees it: a plain client on a TLS port is named
-as what it is.
+The loop advances a handshake as its bytes arrive, so that a stalled peer occupies nothing but its socket, and this only for
+a limited time. The first bytes are inspected before OpenSSL sees them, so that a plaintext client on a TLS port can be
+reported as such.
 
-A peer that writes tiny records, or messages of TLS that carry no data, gets no longer turns than others: RECORDS_MAX and
-STEPS_MAX bound each.
+A peer that sends tiny records, or TLS messages without data, does not get longer turns than others: RECORDS_MAX and
+STEPS_MAX limit each turn.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ log = logging.getLogger("barnabas.listeners")
 
 HANDSHAKE_S_MAX: Final = 15.0
 HANDSHAKE_STEP_BYTES: Final = 8 * 1024
-# What OpenSSL reads from and writes to keeps, as long as the connection lives, the size that it once had.
+# OpenSSL's buffers never shrink while the connection lives.
 SEND_STEP_BYTES: Final = 64 * 1024
 STEPS_MAX: Final = 4
-"""How often one turn of a connection receives, up to CIPHER_BUFFER_BYTES each time."""
+"""How often one turn of a connection may receive, up to CIPHER_BUFFER_BYTES each time."""
 RECORDS_MAX: Final = 1024
-"""How many records it decrypts; some 3 ms."""
+"""How many records one turn may decrypt; takes some 3 ms."""
 UNSENT_BYTES_MAX: Final = 2 * SEND_STEP_BYTES
 HANDSHAKE_RECORD: Final = 0x16
 UNTRUSTED: Final = "the client does not trust this broker's certificate (its truststore, ssl.ca.location)"
@@ -54,7 +54,7 @@ REASONS: Final = {
 
 
 class Secured(NamedTuple):
-    """A socket whose handshake is done. unsent: what it has not taken yet of the handshake's end."""
+    """A socket that has completed its handshake. unsent: the last bytes of the handshake that it has not accepted yet."""
 
     sock: socket.socket
     tls: ssl.SSLObject
@@ -64,7 +64,7 @@ class Secured(NamedTuple):
 
 
 class TlsTransport:
-    """A TCP socket with TLS on it; a `Transport` of net/transports.py."""
+    """A TCP socket with TLS; implements `Transport` of net/transports.py."""
 
     __slots__ = (
         "_cipher", "_ended", "_error", "_incoming", "_outgoing", "_sock", "_tls", "_unsent", "_unsent_plain_bytes", "fd",
@@ -72,12 +72,12 @@ class TlsTransport:
     )  # fmt: skip
 
     def __init__(self, secured: Secured, cipher: memoryview) -> None:
-        """Takes the socket over. cipher: the loop's buffer to receive into. Raises OSError when the peer is gone."""
+        """Takes over the socket. cipher: the loop's buffer for receiving. Raises OSError when the peer is gone."""
         self._sock, self._tls, self._incoming, self._outgoing, self._unsent = secured
         peer, local = self._sock.getpeername(), self._sock.getsockname()
         self._cipher = cipher
         self._unsent_plain_bytes = 0
-        """How many bytes of what the connection sends next are encrypted already, in `_unsent`."""
+        """How many bytes of the connection's next data are already encrypted, in `_unsent`."""
         self._ended = False
         self._error: OSError | None = None
         self.fd = self._sock.fileno()
@@ -90,7 +90,7 @@ class TlsTransport:
     # --- reading -------------------------------------------------------------------------------------
 
     def recv_into(self, buffer: memoryview) -> int:
-        """As much as there is, up to the whole buffer and to what one turn may take; 0 at the peer's end."""
+        """Receive as much as there is, up to the whole buffer and the limits of a turn; 0 at the peer's end."""
         if self._error is not None:
             raise self._error
         filled, records_left, steps_left = 0, RECORDS_MAX, STEPS_MAX
@@ -105,7 +105,7 @@ class TlsTransport:
                 steps_left -= 1
                 received = self._sock.recv_into(self._cipher)
                 if not received:
-                    return filled  # with something filled: the end is there next time too
+                    return filled  # return the data first: the end is seen again next time
                 self._incoming.write(self._cipher[:received])
                 self.has_pending = True
                 if received < CIPHER_BUFFER_BYTES:
@@ -116,7 +116,7 @@ class TlsTransport:
             self._say_why()
             if not filled:
                 raise
-            self._error, self.has_pending = error, True  # what came before is handled first
+            self._error, self.has_pending = error, True  # what was received before is handled first
         if self._outgoing.pending:
             self._speak()
         if not filled and not self._ended:
@@ -124,23 +124,23 @@ class TlsTransport:
         return filled
 
     def _decrypt(self, buffer: memoryview, filled: int, records_left: int) -> tuple[int, int]:
-        """Decrypt what was received, to buffer[filled:]; (filled, records left).
+        """Decrypt what was received into buffer[filled:]; (filled, records left).
 
-        has_pending tells afterwards whether there may be more. Raises OSError for what is no TLS.
+        Afterwards has_pending says whether there may be more. Raises OSError for bytes that are not TLS.
         """
         size, received_bytes, before = len(buffer), self._incoming.pending, filled
         read, incoming = self._tls.read, self._incoming
         try:
             while filled < size and records_left:
                 wanted = size - filled
-                # SSLObject.read takes a buffer, and then returns a count; typeshed knows the other form alone.
+                # With a buffer as argument, SSLObject.read returns a count; typeshed knows only the other form.
                 got: int = read(wanted, buffer[filled:])  # type: ignore[assignment]
                 if not got:
                     self._ended = True
                     return filled, records_left
                 filled += got
                 records_left -= 1
-                if got < wanted and not incoming.pending:  # OpenSSL reads no further than the record's end
+                if got < wanted and not incoming.pending:  # OpenSSL stops at the end of a record
                     self.has_pending = False
                     return filled, records_left
         except ssl.SSLWantReadError:
@@ -151,22 +151,22 @@ class TlsTransport:
         except OSError as error:
             if filled == before:
                 raise
-            self._error, self.has_pending = error, True  # what came before is handled first
+            self._error, self.has_pending = error, True  # what was received before is handled first
             return filled, 0
         self.has_pending = incoming.pending > 0 or self._tls.pending() > 0
         return filled, records_left
 
     def _speak(self) -> None:
-        """Send what TLS itself has to say (a key update, an alert), behind what the socket has not taken yet.
+        """Send messages of TLS itself (a key update, an alert), behind the bytes that the socket has not accepted yet.
 
-        What the socket does not take goes with what the connection sends next: nobody waits for it.
+        The part that the socket does not accept is sent with the connection's next data; nothing waits for it.
         """
         self._unsent = memoryview(bytes(self._unsent) + self._outgoing.read())
         if not self._push() and len(self._unsent) > UNSENT_BYTES_MAX:
             raise ConnectionAbortedError("the peer makes TLS answer, and reads no answers")
 
     def _say_why(self) -> None:
-        """The alert that tells the peer why its connection ends, as far as the socket takes it."""
+        """Send the alert that tells the peer why its connection ends, as far as the socket accepts it."""
         try:
             self._speak()
         except OSError:
@@ -175,10 +175,10 @@ class TlsTransport:
     # --- writing -------------------------------------------------------------------------------------
 
     def send(self, data: Buffer, flags: int) -> int:
-        """Encrypt and send; the count of bytes of `data` that have left.
+        """Encrypt and send; returns how many bytes of `data` have been sent.
 
-        Bytes that are encrypted but that the socket has not taken whole do not count, and must come again the same: the
-        connection keeps the rest in its order. They are not encrypted again.
+        Encrypted bytes that the socket has not fully accepted are not counted, and the caller must pass the same data again:
+        the connection keeps it in order. They are not encrypted a second time.
         """
         view, sent = memoryview(data), 0
         if self._unsent or self._unsent_plain_bytes:
@@ -204,7 +204,7 @@ class TlsTransport:
         return sent
 
     def _push(self) -> bool:
-        """Send what is encrypted already; whether all of it has left."""
+        """Send what is already encrypted; True when all of it was sent."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[self._sock.send(self._unsent) :]
@@ -216,11 +216,11 @@ class TlsTransport:
         raise AssertionError("records pass through this process to be encrypted: sends_files is False")
 
     def close(self) -> None:
-        """Tell the peer that this is the end, as far as the socket takes it, and close."""
+        """Tell the peer that the connection ends, as far as the socket accepts it, and close."""
         try:
             self._tls.unwrap()
         except (OSError, ValueError):
-            pass  # the peer's own farewell is not waited for
+            pass  # the peer's own close_notify is not waited for
         self._say_why()
         try:
             self._sock.close()
@@ -229,9 +229,9 @@ class TlsTransport:
 
 
 class Handshake:
-    """One accepted socket that has not finished its handshake: `done(self, secured, "")` or `done(self, None, why)`.
+    """An accepted socket that has not finished its handshake: calls `done(self, secured, "")` or `done(self, None, why)`.
 
-    why: empty for a peer that went away without a word, as port scans and health checks do.
+    why: empty if the peer closed without sending anything, as port scans and health checks do.
     """
 
     __slots__ = (
@@ -247,7 +247,7 @@ class Handshake:
         cipher: memoryview,
         done: Callable[[Handshake, Secured | None, str], None],
     ) -> None:
-        """Takes the (non-blocking) socket over. Raises OSError when its peer is gone already."""
+        """Takes over the (non-blocking) socket. Raises OSError when its peer is already gone."""
         self.host: str = sock.getpeername()[0]
         self._sock = sock
         self.begun_s = loop.time()
@@ -265,7 +265,7 @@ class Handshake:
         )
 
     def _step(self) -> None:
-        """The socket is readable or writable: go on as far as that leads."""
+        """The socket is readable or writable: continue the handshake as far as possible."""
         try:
             if not self._send() or not self._receive():
                 return
@@ -290,14 +290,14 @@ class Handshake:
             self._done(self, secured, "")
 
     def _go_on(self) -> None:
-        """OpenSSL waits for the peer, which may wait for what OpenSSL has just said."""
+        """OpenSSL waits for the peer, which may be waiting for OpenSSL's last message."""
         try:
             self._send()
         except OSError:
             self.cut("")
 
     def _receive(self) -> bool:
-        """Receive a piece for OpenSSL; False where there is none, or none that OpenSSL is to see."""
+        """Receive a piece for OpenSSL; False if there is none, or none that OpenSSL may see."""
         try:
             received = self._sock.recv_into(self._cipher)
         except (BlockingIOError, InterruptedError):
@@ -315,7 +315,7 @@ class Handshake:
         return True
 
     def _send(self) -> bool:
-        """Send what OpenSSL has to say; whether the socket has taken all of it. Raises OSError when the peer is gone."""
+        """Send OpenSSL's messages; True when the socket has accepted all. Raises OSError when the peer is gone."""
         if self._outgoing.pending:
             self._unsent = memoryview(bytes(self._unsent) + self._outgoing.read())
         try:
@@ -324,7 +324,7 @@ class Handshake:
         except (BlockingIOError, InterruptedError):
             pass
         writes = bool(self._unsent)
-        if writes != self._writes:  # a peer that does not read is not read from either
+        if writes != self._writes:  # do not read from a peer that does not read
             self._writes = writes
             fd = self._sock.fileno()
             if writes:
@@ -343,7 +343,7 @@ class Handshake:
             self._loop.remove_writer(fd)
 
     def cut(self, why: str) -> None:
-        """Close; `done` learns why, and the peer by an alert where OpenSSL has one."""
+        """Close; `done` receives the reason, and the peer an alert if OpenSSL has one."""
         try:
             self._send()
         except OSError:
@@ -354,7 +354,7 @@ class Handshake:
 
 
 def what_came(head: bytes) -> str:
-    """What the first bytes on a TLS port look like, as the beginning of a sentence."""
+    """What the first bytes on a TLS port look like, as the beginning of a sentence for the log."""
     if head in HTTP_METHODS:
         return "this is a plain HTTP request"
     if head[0] == 0:  # the high byte of a request's length

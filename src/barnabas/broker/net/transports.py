@@ -1,7 +1,7 @@
-"""How a connection's bytes travel: a transport is a non-blocking socket, plain or with TLS on it (net/tls.py).
+"""How a connection's bytes travel: a transport is a non-blocking socket, plain or with TLS (net/tls.py).
 
-A transport raises BlockingIOError where the socket has nothing or takes nothing, and other OSErrors when the
-connection is lost; a TLS transport turns its own errors into these.
+A transport raises BlockingIOError when the socket has no data or accepts none, and other OSErrors when the connection
+is lost; a TLS transport converts its own errors to these.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ class Transport(Protocol):
 
     @property
     def send(self) -> Callable[[Buffer, int], int]:
-        """Send (data, flags); the count of bytes that the socket took."""
+        """Send (data, flags); returns how many bytes were accepted."""
 
     sends_files: bool
     """Whether `send_file` works, so that records need not pass through this process."""
 
     @property
     def has_pending(self) -> bool:
-        """Whether bytes may wait in the transport, for which the socket does not become readable."""
+        """Whether the transport may hold received bytes for which the socket does not become readable."""
 
     def send_file(self, part: FileSlice) -> int:
-        """Send the beginning of a slice straight from its file; the count of bytes that left."""
+        """Send the beginning of a slice straight from its file; returns how many bytes were sent."""
 
     def close(self) -> None:
         """Close the socket. Never raises."""
 
 
 class PlainTransport:
-    """A TCP socket without encryption: its own methods are the transport's, so a call costs nothing more."""
+    """A TCP socket without encryption. The socket's own methods serve as the transport's, so calls have no overhead."""
 
     __slots__ = (
         "_sock", "fd", "has_pending", "local_host", "local_port", "peer", "recv_into", "send", "sends_files",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket) -> None:
-        """Takes `sock` over. Raises OSError when the peer is gone already."""
+        """Takes over `sock`. Raises OSError when the peer is already gone."""
         peer, local = sock.getpeername(), sock.getsockname()
         self._sock = sock
         self.fd = sock.fileno()
         self.peer = f"{peer[0]}:{peer[1]}"
-        # On a socket for both families an IPv4 peer appears as ::ffff:a.b.c.d, but it knows this broker as a.b.c.d.
+        # On a dual-stack socket an IPv4 peer appears as ::ffff:a.b.c.d, but it knows this broker as a.b.c.d.
         self.local_host: str = local[0].removeprefix(V4_IN_V6)
         self.local_port: int = local[1]
         self.recv_into: Callable[[memoryview], int] = sock.recv_into
@@ -78,4 +78,4 @@ class PlainTransport:
         try:
             self._sock.close()
         except OSError:
-            pass  # the descriptor is gone all the same
+            pass  # the descriptor is closed all the same

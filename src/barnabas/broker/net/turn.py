@@ -1,8 +1,8 @@
-"""The end of a turn of the loop: first whoever waits for records is woken, then every connection writes once.
+"""The end of a turn of the loop: first the fetches that wait for records are woken, then every connection writes once.
 
-Connections that became readable are handled one after another and their appends are written; what they answer
-is only queued. When all of them had their turn, waiting fetches look again, and then each connection that has
-something to say writes it in one piece. That order is what makes an acknowledgement follow the write it confirms.
+Readable connections are handled one after the other. Their appends are written at once, but their answers are only
+queued. Afterwards waiting fetches look again, and then each connection with queued answers writes them in one piece. This
+order makes sure that an acknowledgement is sent after the write that it confirms.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ BUG: Final = "the end of a turn met a bug; everything else of the turn goes on"
 
 
 class Wakeable(Protocol):
-    """What others wait for: a partition."""
+    """A partition, which fetches wait for."""
 
     def wake_waiters(self) -> None:
-        """Have everybody who waits look again."""
+        """Make everything that waits look again."""
 
 
 class Flushable(Protocol):
-    """What collects answers during a turn: a connection."""
+    """A connection, which queues answers during a turn."""
 
     def flush(self) -> None:
         """Write what is queued."""
 
 
 class Turn:
-    """One event loop, and what is to be done when its present turn ends."""
+    """One event loop, and what has to be done at the end of its current turn."""
 
     __slots__ = ("_ends", "_to_flush", "_to_wake", "loop")
 
@@ -42,13 +42,13 @@ class Turn:
         self._ends = False
 
     def to_flush(self, connection: Flushable) -> None:
-        """`connection` has queued something to write."""
+        """Call `connection.flush()` at the end of this turn."""
         self._to_flush.append(connection)
         if not self._ends:
             self._end_soon()
 
     def to_wake(self, partition: Wakeable) -> None:
-        """`partition` has something new for the fetches that wait on it."""
+        """Call `partition.wake_waiters()` at the end of this turn, for the fetches that wait on it."""
         self._to_wake[partition] = None
         if not self._ends:
             self._end_soon()
@@ -58,7 +58,7 @@ class Turn:
         self.loop.call_soon(self._end)
 
     def _end(self) -> None:
-        """Wake and flush; what one partition or connection raises costs nobody else anything."""
+        """Wake and flush; an exception in one partition or connection affects no other."""
         if self._to_wake:
             woken, self._to_wake = self._to_wake, {}
             for partition in woken:
@@ -68,7 +68,7 @@ class Turn:
                     log.exception(BUG, extra={"waking": str(partition)})
         flushed, self._to_flush = self._to_flush, []
         self._ends = False
-        if self._to_wake:  # a waiter that took what it found may have written, and so woken others
+        if self._to_wake:  # a woken waiter may have appended, and so woken others
             self._end_soon()
         for connection in flushed:
             try:

@@ -1,9 +1,9 @@
-"""What an append promises, and when the promise holds: the one thing that everybody who appends waits for.
+"""What an append promises, and when the promise is fulfilled. Everything that appends waits for an Acknowledgement.
 
-The short way of produce, the handlers and the coordinators all get an Acknowledgement from `Partition.append`. On a single
-node it is ready at once. With `flush.messages` it is ready when the disk has the records; where all in-sync
-replicas count (acks=all, coordinators) when the high watermark has passed them. An error ends it as well: the
-log dir has failed, another broker leads now, or the time is up.
+Produce (on the fast path as well as in its handlers) and the coordinators get one from `Partition.append`. On a single node
+it is ready at once. With `flush.messages` it is ready when the records are on disk; when all in-sync replicas count
+(acks=all, coordinators), when the high watermark has passed the records. An error also makes it ready: the log dir has
+failed, another broker leads now, or the time is up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger("barnabas.partitions")
 
 
 class Acknowledgement:
-    """See the module. Offsets count records; `log_append_time_ms` is -1 where the producer's own time was kept."""
+    """See the module. `log_append_time_ms` is -1 when the producer's timestamps were kept."""
 
     __slots__ = (
         "_listeners", "base_offset", "error", "is_ready", "log_append_time_ms", "log_start_offset", "next_offset",
@@ -38,7 +38,7 @@ class Acknowledgement:
         self.log_append_time_ms = log_append_time_ms
         self.log_start_offset = log_start_offset
         self.wants_replicas = wants_replicas
-        """Whether the high watermark must have passed the records, or the leader's own log suffices."""
+        """True: the high watermark must pass the records. False: the leader's own log is enough."""
         self.is_ready = True
         self.error: ApiError | None = None
         self._listeners: list[Callable[[Acknowledgement], None]] | None = None
@@ -53,12 +53,12 @@ class Acknowledgement:
             self._listeners.append(listener)
 
     def require(self) -> None:
-        """Raises the ApiError with which this ended, if any."""
+        """Raises the ApiError with which the append failed, if any."""
         if self.error is not None:
             raise self.error
 
     def finish(self, error: ApiError | None = None) -> None:
-        """The promise holds, or never will because of `error`. Later calls change nothing."""
+        """The append is confirmed, or has failed with `error`. Later calls change nothing."""
         if self.is_ready:
             return
         self.is_ready = True
@@ -67,11 +67,11 @@ class Acknowledgement:
         for listener in listeners:
             try:
                 listener(self)
-            except Exception:  # it costs whoever listened; others wait for the same append
+            except Exception:  # affects only this listener: others wait for the same append
                 log.exception("an acknowledgement met a bug")
 
     def time_is_up(self) -> None:
-        """The producer waits no longer. The records stay in the log and may still be replicated."""
+        """The producer's timeout has passed. The records stay in the log and may still be replicated."""
         self.finish(
             ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
@@ -81,7 +81,7 @@ class Acknowledgement:
 
 
 async def all_ready(acknowledgements: Sequence[Acknowledgement], timeout_ms: int) -> None:
-    """Wait until each is ready; what is not after `timeout_ms` ends with REQUEST_TIMED_OUT. Look at `error` afterwards."""
+    """Wait until all are ready; after `timeout_ms` the rest fail with REQUEST_TIMED_OUT. Check `error` afterwards."""
     waiting = {acknowledgement for acknowledgement in acknowledgements if not acknowledgement.is_ready}
     if not waiting:
         return

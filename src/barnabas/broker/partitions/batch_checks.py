@@ -1,4 +1,4 @@
-"""What a producer's batch must be before a partition takes it, and how it becomes what the topic's options want."""
+"""The checks of a producer's batch before a partition accepts it, and its conversion to what the topic's options demand."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ CODEC_MAX: Final = int(Codec.ZSTD)
 
 
 class RecordsRefused(ApiError):
-    """A batch is refused for some of its records."""
+    """A batch is refused because of some of its records."""
 
     def __init__(self, code: ErrorCode, message: str, numbers: list[int]) -> None:
-        """numbers: which records of the batch they are, from 0 on."""
+        """numbers: the positions of these records in the batch, counted from 0."""
         super().__init__(code, message)
         self.numbers = numbers
 
 
 class SchemasUnchecked(ApiError):
-    """A topic asks which schemas records name, and nobody has looked; see api/schema_checks.py."""
+    """The topic demands a check of the records' schemas, which has not been made; see api/schema_checks.py."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, f"the schemas of the records for {topic} were not checked")
 
 
 def checked(records: memoryview | None, topic: str, config: LogConfig) -> tuple[BatchHeader, memoryview]:
-    """The header of the one whole batch that a produce request must hold, and the request's bytes. Raises ApiError."""
+    """(header, bytes) of the single whole batch that a produce request must contain. Raises ApiError."""
     if not records:
         raise ApiError(ErrorCode.INVALID_RECORD, "the request holds no record batch for this partition")
     try:
@@ -95,8 +95,8 @@ def require_fits_segment(size_bytes: int, topic: str, config: LogConfig) -> None
 def as_configured(
     records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> tuple[memoryview, BatchHeader, int]:
-    """The batch as a topic's options want it: keyed, in its codec, with the broker's time; and that time, or -1. Raises
-    ApiError."""
+    """(batch, header, time): the batch as the topic's options demand it: with keys, in its codec, with the broker's time if
+    the topic wants that; `time` is -1 otherwise. Raises ApiError."""
     try:
         _check_records(records, header, config, now_ms)
         codec = CODECS.get(config.compression_type)
@@ -116,10 +116,10 @@ def as_configured(
 
 
 def _check_records(records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """What the options ask of each single record. Raises RecordsRefused, CorruptBatch; unpacks the batch and walks over
-    its records where one asks."""
+    """Check what the options demand of single records. Raises RecordsRefused, CorruptBatch. Only if there is such an option,
+    the batch is unpacked and its records are walked over."""
     keyed = config.compact and not config.is_internal
-    # Below zero without a limit: nothing is older.
+    # Negative when there is no limit: nothing is older.
     oldest_ms = -1 if config.log_append_time else now_ms - config.timestamp_before_max_ms
     if not keyed and oldest_ms < 0:
         return

@@ -1,6 +1,6 @@
 """Runs the log cleaner: `log.cleaner.threads` passes at a time, each over the log that needs it most.
 
-A pass is a row of steps. A step's work (reading, copying) runs in a thread; its commit (swapping segments) runs
+A pass is a sequence of steps. A step's work (reading, copying) runs in a thread; its commit (swapping segments) runs
 on the loop, which owns the logs.
 """
 
@@ -39,14 +39,14 @@ class Cleaning:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to clean, unless `log.cleaner.enable` is false."""
+        """Start cleaning, unless `log.cleaner.enable` is false."""
         if not self._enabled or not self._threads:
             return
         self._pool = ThreadPoolExecutor(self._threads, "cleaner")
         self._tasks = [asyncio.ensure_future(self._keep_cleaning()) for _ in range(self._threads)]
 
     async def stop(self) -> None:
-        """End between two steps: what was copied but not swapped in is dropped."""
+        """Stop between two steps: copied segments that have not been swapped in are dropped."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -64,14 +64,14 @@ class Cleaning:
             await asyncio.sleep(self._backoff_s)
 
     async def clean_once(self) -> bool:
-        """One pass over the log that needs it most; False when none is due."""
+        """Make one pass over the log that needs it most; False when none is due."""
         loop = asyncio.get_running_loop()
         steps = self._cleaner.steps(self._clock.now_ms())
         ran = False
         try:
             for step in steps:
                 ran = True
-                # Shielded: a step that has begun ends before its files are tidied away.
+                # Shielded: a step that has begun must end before its files are removed.
                 await finished(loop.run_in_executor(self._pool, step.work))
                 step.commit()
         finally:
@@ -80,7 +80,7 @@ class Cleaning:
 
 
 async def finished(work: asyncio.Future[None]) -> None:
-    """Wait for `work` to its end, also when this task is cancelled meanwhile."""
+    """Wait until `work` has ended, even if this task is cancelled meanwhile."""
     try:
         await asyncio.shield(work)
     except asyncio.CancelledError:

@@ -1,7 +1,7 @@
-"""Reading for fetches: what a plan's partitions hold now, and waiting until they hold enough.
+"""Reading for fetches: what the partitions of a fetch plan hold now, and waiting until they hold enough.
 
-A fetch that finds too little is parked on each partition it reads. An append wakes the partition's
-waiters at the end of the turn (net/turn.py); each re-reads, which costs an index look-up and moves no bytes.
+A fetch that finds too little is parked on each partition that it reads. An append wakes the partition's waiters at the
+end of the turn (net/turn.py), and each of them reads again, which costs an index look-up and copies no data.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from barnabas.cores.fetch import FetchPartition, FetchPlan
 from barnabas.wire.errors import ErrorCode
 
 PIECE: Final = 500
-"""How many partitions are read before others get their turn, where a fetch asks for very many."""
+"""A fetch of very many partitions lets other work run after reading this many."""
 
 R = TypeVar("R")
 
 
 class Limit(Enum):
-    """What a throttle says of a partition. HELD_BACK: the rate is reached, nothing is sent."""
+    """How a throttle applies to a partition. HELD_BACK: the rate is exceeded, nothing is sent."""
 
     COUNTED = 1
     HELD_BACK = 2
@@ -30,7 +30,7 @@ class Limit(Enum):
 
 Limits = Callable[[Partition], Limit | None]
 Prefer = Callable[[Partition, FetchPartition], int]
-"""The id of the replica that a consumer should ask, -1 for this one."""
+"""Returns the id of the replica that a consumer should read from instead, -1 for this one."""
 
 
 class Reading:
@@ -50,15 +50,15 @@ class Reading:
         limits: Limits | None = None,
         tells_high_watermark: bool = False,
     ) -> None:
-        """by_replica: a follower asks, which gets what is above the high watermark as well. from_follower: the reader may be
-        answered by a follower. prefer: which other replica it should ask instead, if any. limits: for which partitions a
-        throttle counts (None: for none). tells_high_watermark: a follower is answered as soon as the high watermark is
-        above the one that it knows, since consumers read from it."""
+        """by_replica: a follower asks; it also gets records above the high watermark. from_follower: a follower may answer.
+        prefer: chooses another replica for the consumer, if any. limits: the partitions that a throttle applies to (None: no
+        throttle). tells_high_watermark: answer a follower as soon as the high watermark is above the one that it knows,
+        because consumers read from it."""
         self._tells_high_watermark = tells_high_watermark
         self.by_replica = by_replica
         self._limits = limits
         self.limited_bytes = 0
-        """Bytes of partitions for which the throttle counts."""
+        """Bytes read from partitions that a throttle applies to."""
         self._from_follower = from_follower
         self._prefer = prefer
         self.plan = plan
@@ -70,13 +70,13 @@ class Reading:
         self.answerable = False
 
     def read(self) -> bool:
-        """Read every partition afresh; True when the fetch can be answered at once."""
+        """Read every partition; True when the fetch can be answered at once."""
         for _ in self._pieces():
             pass
         return self.answerable
 
     async def read_in_pieces(self) -> bool:
-        """Like `read`, with a turn for others after every PIECE partitions."""
+        """Like `read`, but other work runs after every PIECE partitions."""
         for _ in self._pieces():
             await asyncio.sleep(0)
         return self.answerable
@@ -129,7 +129,7 @@ class Reading:
         self.answerable = answer_now or total_bytes >= self.min_bytes
 
     def _has_news(self, read: PartitionRead) -> bool:
-        """Whether a follower is to learn of a new high watermark at once."""
+        """Whether the follower should learn of a new high watermark at once."""
         partition = read.partition
         return (
             self._tells_high_watermark
@@ -139,7 +139,7 @@ class Reading:
 
 
 def _sent_on(asked: FetchPartition, partition: Partition, preferred: int) -> PartitionRead:
-    """The consumer asks the preferred replica."""
+    """The answer that sends the consumer to the preferred replica."""
     read = _without_records(asked, partition)
     read.preferred = preferred
     return read
@@ -154,8 +154,8 @@ def _without_records(asked: FetchPartition, partition: Partition) -> PartitionRe
 
 
 def _nothing_since(last: PartitionRead, by_replica: bool) -> bool:
-    """Whether a reader who stood at the end still does: what a parked fetch finds of nearly all its partitions
-    whenever one of them wakes it."""
+    """Whether a reader that was at the end still is. When one partition wakes a parked fetch, this is true for nearly all of
+    its other partitions."""
     partition = last.partition
     if partition is None or partition.offline is not None or last.error or last.diverging is not None:
         return False
@@ -178,7 +178,7 @@ def _nothing_since(last: PartitionRead, by_replica: bool) -> bool:
 
 
 class ParkedFetch(Generic[R]):
-    """A fetch that waits: answered with its reading when `look` finds enough, or `last_look` has when its time is up."""
+    """A waiting fetch: answered when `look` finds enough, or after `last_look` when its time is up."""
 
     __slots__ = ("_last_look", "_look", "_parked_on", "_reading", "_timer", "future")
 
@@ -201,7 +201,7 @@ class ParkedFetch(Generic[R]):
         self._timer = loop.call_later(wait_ms / 1000, self._time_is_up)
 
     def wake(self) -> None:
-        """Look again; answered when that is enough."""
+        """Look again, and answer if that found enough."""
         if not self.future.done():
             self._look_with(self._look)
 
@@ -211,7 +211,7 @@ class ParkedFetch(Generic[R]):
             self._finish()
 
     def _look_with(self, look: Callable[[], bool]) -> None:
-        """What goes wrong while looking costs this fetch alone: it is answered with the error."""
+        """An error while looking affects only this fetch: it is answered with the error."""
         try:
             found = look()
         except Exception as error:
@@ -223,7 +223,7 @@ class ParkedFetch(Generic[R]):
                 self._finish()
 
     def give_up(self) -> None:
-        """The answer is not wanted any more."""
+        """The answer is no longer wanted."""
         self._forget()
         self.future.cancel()
 

@@ -1,6 +1,6 @@
 """Runs the moves of partitions between this broker's log dirs (AlterReplicaLogDirs).
 
-A move is a row of steps: reading and copying run in a thread, what changes a log runs on the loop, which owns
+A move is a sequence of steps: reading and copying run in a thread; changes of a log run on the loop, which owns
 the logs. All moves together keep to `replica.alter.log.dirs.io.max.bytes.per.second`.
 """
 
@@ -49,12 +49,12 @@ class Moving:
         return self._throttle.ahead_s()
 
     def start(self) -> None:
-        """Go on with what the last stop has interrupted."""
+        """Continue the moves that the last stop has interrupted."""
         for move in list(self._logs.moving.running.values()):
             self._run(move)
 
     def begin(self, name: TopicPartition, log_dir: str) -> None:
-        """Have a partition moved; this only begins it. Raises StorageError, see Moves.begin."""
+        """Begin to move a partition, and return. Raises StorageError, see Moves.begin."""
         running = self._logs.moving.running.get(name)
         move = self._logs.moving.begin(name, log_dir, self._clock.now_ms())
         if move is not None and move is not running:
@@ -66,7 +66,7 @@ class Moving:
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """End between two steps; the next start goes on."""
+        """Stop between two steps; the next start continues the moves."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -77,12 +77,12 @@ class Moving:
         copied_bytes = 0
         try:
             for step in move.steps(self._clock.now_ms()):
-                # Shielded: a step that has begun ends before the logs are closed.
+                # Shielded: a step that has begun must end before the logs are closed.
                 await finished(loop.run_in_executor(self._pool, step.work))
                 step.commit()
                 self._throttle.note(move.copied_bytes - copied_bytes)
                 copied_bytes = move.copied_bytes
-                # In small pauses, so that a new rate and a call-off are noticed.
+                # Sleep in small steps, to notice a new rate or a cancelled move.
                 while (wait_s := self._ahead_s()) > 0 and not (move.cancelled or move.done):  # noqa: ASYNC110
                     await asyncio.sleep(min(wait_s, PAUSE_S_MAX))
         except Exception:

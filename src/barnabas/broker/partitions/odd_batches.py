@@ -1,4 +1,4 @@
-"""What is said of record bytes that are not one whole batch, and of records that no topic takes: Kafka's own answers."""
+"""The errors for record bytes that are not exactly one valid batch: the same as Kafka's."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from barnabas.wire.errors import ApiError, ErrorCode
 LENGTH: Final = struct.Struct(">i")
 LENGTH_POS: Final = 8
 LENGTH_MIN: Final = 14
-"""Of what follows the length, in the smallest message of the oldest format."""
+"""Bytes after the length field in the smallest message of the oldest format."""
 
 
 def refusal_of(records: memoryview, error: CorruptBatch) -> ApiError:
-    """Why bytes that hold no batch, or not one whose checksum holds, are refused."""
+    """The error for bytes that are not a batch, or a batch with a wrong checksum."""
     if not _is_whole(records):
         return ApiError(ErrorCode.INVALID_RECORD, f"the record batch is cut off: {error}")
     length = LENGTH.unpack_from(records, LENGTH_POS)[0]
@@ -28,8 +28,8 @@ def refusal_of(records: memoryview, error: CorruptBatch) -> ApiError:
 
 
 def alone(records: memoryview, size_bytes: int) -> memoryview:
-    """The first batch, of `size_bytes`, without a few bytes behind it that mean nothing. Raises ApiError where they may
-    be another batch, or a part of one, which would be lost."""
+    """The first batch, of `size_bytes`, without a few meaningless bytes behind it. Raises ApiError if these bytes may be
+    another batch, or a part of one, which would be lost."""
     if len(records) - size_bytes < LOG_OVERHEAD:
         return records[:size_bytes]
     if LENGTH.unpack_from(records, size_bytes + LENGTH_POS)[0] < LENGTH_MIN:
@@ -40,7 +40,7 @@ def alone(records: memoryview, size_bytes: int) -> memoryview:
 
 
 def numbers_above(records: memoryview, header: BatchHeader, newest_ms: int) -> list[int]:
-    """Which records of a batch have a later timestamp. None where they cannot be unpacked."""
+    """The positions in the batch of the records with a timestamp above `newest_ms`; empty if it cannot be unpacked."""
     try:
         return [
             number
@@ -52,7 +52,7 @@ def numbers_above(records: memoryview, header: BatchHeader, newest_ms: int) -> l
 
 
 def _is_whole(records: memoryview) -> bool:
-    """Whether as many bytes are there as the batch says; also where it says something that cannot be."""
+    """Whether there are as many bytes as the batch claims; also True if it claims an impossible number."""
     if len(records) < LOG_OVERHEAD:
         return False
     length: int = LENGTH.unpack_from(records, LENGTH_POS)[0]

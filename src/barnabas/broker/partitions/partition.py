@@ -1,8 +1,8 @@
-"""One partition of this broker: its log, its core, its role, and who waits for it.
+"""One partition of this broker: its log, its core, its role, and the fetches that wait for it.
 
-The core decides by the batch's header, the log writes the bytes, the core is updated with what was written. The leader's
-high watermark follows from what the in-sync replicas have (cores/replication.py); `flush.messages` holds it back until
-the disk has the records. Every append returns an Acknowledgement, which is ready once both allow it.
+The core decides from the batch's header, the log writes the bytes, then the core is updated. The leader's high watermark
+follows from what the in-sync replicas have (cores/replication.py); `flush.messages` holds it back until the records are on
+disk. Every append returns an Acknowledgement, which is ready once both allow it.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ NO_IMAGE: Final = PartitionImage(())
 
 
 class Waiter(Protocol):
-    """Called when the partition that it waits on has more."""
+    """Called when the partition that it waits on has something new."""
 
     def wake(self) -> None:
         """Look again. Never raises."""
 
 
 class PartitionRead:
-    """What one partition answers to a fetch. `records` None with no error means: nothing new."""
+    """A partition's part of the answer to a fetch. `records` None without an error: nothing new."""
 
     __slots__ = (
         "aborted", "asked", "diverging", "error", "high_watermark", "last_stable_offset", "leader_epoch",
@@ -85,7 +85,7 @@ class PartitionRead:
         self.aborted: list[tuple[int, int]] | None = None
         self.diverging: tuple[int, int] | None = None
         self.preferred = -1
-        """The replica that the consumer should ask instead (KIP-392)."""
+        """The replica that the consumer should read from instead (KIP-392)."""
         self.records: FileSlice | bytes | None = None
 
 
@@ -93,8 +93,8 @@ class PartitionRead:
 class Surroundings:
     """What all partitions of a broker share.
 
-    wake: called when a partition has something new for the fetches that wait on it. in_sync_changed: called when the
-    in-sync replicas of a partition should be `partition.wanted_in_sync`. run_in_thread: runs what may block.
+    wake: called when a partition has something new for the fetches that wait on it. in_sync_changed: called when the in-sync
+    replicas of a partition should become `partition.wanted_in_sync`. run_in_thread: runs functions that may block.
     write_failed: called when a log could not be written. check_transaction: raises ApiError unless a producer's
     transactional batch belongs to a transaction that this partition was added to; True when its first batch here
     must have sequence 0.
@@ -137,12 +137,12 @@ class Partition:
         self.leader_epoch = LeaderEpoch(-1)
         self.is_leader = False
         self.image = NO_IMAGE
-        """What the metadata say of the partition."""
+        """The partition as described by the metadata."""
         self.wanted_in_sync: tuple[int, ...] = ()
-        """The in-sync set that the metadata have been asked for; empty where no change is under way."""
+        """The in-sync set that has been requested of the metadata; empty when no change is under way."""
         self._epoch_start = Offset(0)
         self.offline: str | None = None
-        """Why nobody can use the partition: its log cannot be written, or its topic was deleted."""
+        """Why the partition is unusable: its log cannot be written, or its topic was deleted; None while it is usable."""
         self.is_deleted = False
         self.waiters: dict[Waiter, None] = {}
         self.take_role(image)
@@ -153,12 +153,12 @@ class Partition:
     # --- role ------------------------------------------------------------------------------------------
 
     def take_role(self, image: PartitionImage) -> bool:
-        """Lead or follow, as the cluster's metadata says; called whenever it has changed. True when the role is new, or
+        """Lead or follow, as the cluster's metadata says; called whenever that has changed. True when the role is new, or
         when this replica, whose log lacks records, has left the in-sync set.
         """
         was, self.image = self.image, image
         if image.partition_epoch != was.partition_epoch:
-            self.wanted_in_sync = ()  # what was asked for is in the metadata, or came too late
+            self.wanted_in_sync = ()  # the requested change has been made, or came too late
             self._replicas.settled()
         was_leader, self.is_leader = self.is_leader, image.leader == self._surroundings.node_id
         is_new = self.leader_epoch != image.leader_epoch or was.leader != image.leader
@@ -185,14 +185,14 @@ class Partition:
         return is_new or was_leader != self.is_leader
 
     def _forget_missing(self) -> None:
-        """Nobody else is in sync: what this log lacks is lost, and what it has is what counts."""
+        """Only this replica is in sync: the records missing in its log are lost, and its log is now authoritative."""
         try:
             self.log.forget_missing()
         except LogDirOffline as error:
             self._surroundings.write_failed(self, error)
 
     def note_replica_fetch(self, follower: int, asked: FetchPartition) -> None:
-        """A follower asks for records: unless its log differs from this one, it has everything below."""
+        """A follower fetches: unless its log diverges from this one, it has everything below the offset that it asks for."""
         core = self.log.core
         if not self.is_leader or not core.log_start_offset <= asked.fetch_offset <= core.log_end_offset:
             return
@@ -203,7 +203,7 @@ class Partition:
         self.note_fetch(follower, Offset(asked.fetch_offset))
 
     def note_fetch(self, follower: int, offset: Offset) -> None:
-        """A follower has asked for `offset`, so it has everything below."""
+        """A follower has fetched from `offset`, so it has everything below."""
         core, replicas = self.log.core, self._replicas
         replicas.note_fetch(follower, offset, core.log_end_offset, self._surroundings.clock.monotonic_ms())
         if replicas.followers:
@@ -211,7 +211,7 @@ class Partition:
         self._consider(follower)
 
     def _consider(self, follower: int) -> None:
-        """Ask for a follower to be in sync when it has caught up."""
+        """Request that a follower join the in-sync set if it has caught up."""
         if self.wanted_in_sync or follower in self._replicas.followers:
             return
         if self._replicas.may_join(follower, self.high_watermark, self._epoch_start):
@@ -222,7 +222,7 @@ class Partition:
             self._consider(replica)
 
     def shrink_in_sync(self, lag_ms_max: float) -> None:
-        """Ask for the followers to leave the in-sync set that have been behind for longer than `lag_ms_max`."""
+        """Request that followers leave the in-sync set if they have been behind for longer than `lag_ms_max`."""
         if not self.is_leader or self.wanted_in_sync or not self._replicas.followers:
             return
         now_ms = self._surroundings.clock.monotonic_ms()
@@ -244,11 +244,11 @@ class Partition:
                 self._advance()
 
     def in_sync_with(self, offset: int) -> list[int]:
-        """The in-sync followers that have everything below `offset`, those that have most first."""
+        """The in-sync followers that have everything below `offset`, those with the most records first."""
         return self._replicas.in_sync_with(offset)
 
     def follow_leader(self, high_watermark: Offset, log_start_offset: Offset) -> None:
-        """What the leader says of its log; a follower's high watermark is never above its own end."""
+        """Take over the leader's offsets; a follower's high watermark is never above its own end."""
         core = self.log.core
         if core.advance_high_watermark(min(high_watermark, core.log_end_offset)) and self.waiters:
             self._surroundings.wake(self)
@@ -257,7 +257,7 @@ class Partition:
 
     @property
     def high_watermark_is_known(self) -> bool:
-        """False while a new leader has not yet heard from its followers whether all that it began with is committed."""
+        """False while a new leader does not know yet which of the records that it started with are committed."""
         return self.high_watermark >= self._epoch_start or not self._replicas.followers
 
     def _not_leader(self) -> ApiError:
@@ -291,7 +291,7 @@ class Partition:
         return self.log.core.last_stable_offset
 
     def epoch_error(self, current_leader_epoch: int) -> ErrorCode:
-        """Whether a client that believes in `current_leader_epoch` (-1: it did not say) is up to date."""
+        """NONE unless a client that believes in `current_leader_epoch` (-1: it did not say) is out of date."""
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return ErrorCode.NONE
         if current_leader_epoch < self.leader_epoch:
@@ -299,7 +299,7 @@ class Partition:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def leader_error(self, current_leader_epoch: int) -> ErrorCode:
-        """The same, where only the leader answers."""
+        """The same, and an error unless this broker is the leader."""
         if self.offline is None and not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return self.epoch_error(current_leader_epoch)
@@ -317,8 +317,8 @@ class Partition:
     ) -> Acknowledgement:
         """Append a producer's batch; `records` is patched in place. Raises ApiError with nothing appended.
 
-        schemas_checked: nobody need look at the schemas that the records name; else SchemasUnchecked is raised where the
-        topic asks for that.
+        schemas_checked: the schemas that the records name have been checked or need no check; otherwise SchemasUnchecked is
+        raised if the topic demands a check.
         """
         self._require_leader()
         core, config = self.log.core, self.log.config
@@ -348,7 +348,7 @@ class Partition:
         return self._promise(base_offset, core.log_end_offset, append_time_ms, acks_all)
 
     def append_built(self, batch: bytes) -> Acknowledgement:
-        """Append a batch that this broker made itself (a coordinator's). Raises ApiError with nothing appended."""
+        """Append a batch that this broker has built itself (a coordinator's). Raises ApiError with nothing appended."""
         self._require_leader()
         if self._replicas.count < self.config.min_insync_replicas:
             raise self._too_few_replicas(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -381,7 +381,7 @@ class Partition:
         return self._promise(base_offset, self.log.core.log_end_offset, -1, True)
 
     def promise_end(self) -> Acknowledgement:
-        """Ready when everything that is in the log now is committed."""
+        """An acknowledgement that is ready when everything now in the log is committed."""
         return self._promise(self.log_end_offset, self.log_end_offset, -1, True)
 
     def _require_leader(self) -> None:
@@ -398,7 +398,7 @@ class Partition:
         )
 
     def unavailable(self) -> ApiError:
-        """The error with which requests for a partition that is `offline` are answered."""
+        """The error for requests to this partition while it is `offline`."""
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self.is_deleted else ErrorCode.KAFKA_STORAGE_ERROR
         return ApiError(code, f"{self.topic}-{self.index}: {self.offline}")
 
@@ -415,7 +415,7 @@ class Partition:
             self._flush_soon()
         self._advance()
         if self._replicas.followers and self.waiters:
-            self._surroundings.wake(self)  # followers read past the high watermark
+            self._surroundings.wake(self)  # followers read beyond the high watermark
         return base_offset
 
     # --- acknowledging ---------------------------------------------------------------------------------
@@ -427,7 +427,7 @@ class Partition:
         made = Acknowledgement(
             base_offset, next_offset, append_time_ms, core.log_start_offset, wants_replicas
         )
-        # On a single node without a flush this is all there is to it: see `_holds`.
+        # On a single node without pending flushes nothing else is needed: see `_holds`.
         if self._flushing is not None or (wants_replicas and next_offset > core.high_watermark):
             made.is_ready = self._holds(made)
             if not made.is_ready:
@@ -435,13 +435,13 @@ class Partition:
         return made
 
     def _holds(self, promise: Acknowledgement) -> bool:
-        """Whether the disk (where a flush is due) and the replicas have what `promise` is about."""
+        """Whether the records of `promise` are on disk (if a flush is due) and on the replicas that count."""
         if self._flushing is not None and promise.next_offset > self.log.recovery_point:
             return False
         return not promise.wants_replicas or promise.next_offset <= self.high_watermark
 
     def _advance(self) -> None:
-        """Move the high watermark as far as replicas and a due flush allow, and finish what waited for it."""
+        """Advance the high watermark as far as replicas and a pending flush allow, and finish acknowledgements below it."""
         core = self.log.core
         end = core.log_end_offset
         if self._flushing is not None:
@@ -472,7 +472,7 @@ class Partition:
             promise.finish(error)
 
     def _flush_soon(self) -> None:
-        """Have the log forced to disk by a thread; what is appended meanwhile waits for the next round."""
+        """Flush the log in a thread; records appended meanwhile wait for the next flush."""
         if self._flushing is None:
             self._flushing = self._surroundings.run_in_thread(self.log.flush)
             self._flushing.add_done_callback(self._flushed)
@@ -483,7 +483,7 @@ class Partition:
             return
         error = flushing.exception()
         if isinstance(error, LogDirOffline):
-            self._surroundings.write_failed(self, error)  # it takes this partition offline
+            self._surroundings.write_failed(self, error)  # this takes the partition offline
             return
         if error is not None:
             log.error("a flush met a bug", extra={"partition": f"{self.topic}-{self.index}"}, exc_info=error)
@@ -493,20 +493,20 @@ class Partition:
         self._advance()
 
     def go_offline(self, reason: str) -> None:
-        """Its log cannot be used any more: every request is refused from now on, those too that wait."""
+        """The log cannot be used any more: refuse all requests from now on, including the waiting ones."""
         self.offline = reason
         self._fail_pending(self.unavailable())
         self._surroundings.wake(self)
 
     def move_away(self) -> None:
-        """This broker has no replica any more: whoever waits asks again elsewhere."""
+        """This broker no longer has a replica: clients that wait are answered and ask again elsewhere."""
         self.is_leader = False
         self.image = NO_IMAGE
         self._fail_pending(self._not_leader())
         self._surroundings.wake(self)
 
     def close(self) -> None:
-        """The topic was deleted: answer everybody who waits; the next request finds no partition."""
+        """The topic was deleted: answer everything that waits; later requests will not find the partition."""
         self.is_deleted = True
         self.is_leader = False
         self.go_offline("the topic was deleted")
@@ -523,9 +523,9 @@ class Partition:
         by_replica: bool = False,
         from_follower: bool = False,
     ) -> PartitionRead:
-        """What a consumer gets from `asked.fetch_offset` on, never past what it may see; a replica gets all there is.
+        """What a reader gets from `asked.fetch_offset` on: a consumer only what it may see, a replica everything.
 
-        from_follower: a follower answers as well (KIP-392), up to the high watermark that it knows.
+        from_follower: a follower may answer, too (KIP-392), up to the high watermark that it knows.
         """
         core = self.log.core
         read = PartitionRead(asked, self)
@@ -549,7 +549,7 @@ class Partition:
             in_range = in_range and end.epoch >= 0
         if not in_range:
             read.error = ErrorCode.OFFSET_OUT_OF_RANGE
-            if not by_replica:  # which begins again at the log's start
+            if not by_replica:  # a replica starts again at the log's start
                 read.high_watermark = read.last_stable_offset = read.log_start_offset = -1
             return read
         upper = core.last_stable_offset if read_committed else core.high_watermark
@@ -572,29 +572,29 @@ class Partition:
         return read
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
-        """The largest epoch not above `epoch` and where it ended; (-1, -1) when neither is known."""
+        """The largest known epoch that is not above `epoch`, and where it ended; (-1, -1) when there is none."""
         epochs, end = self.log.core.epochs, self.log_end_offset
         if epoch == self.leader_epoch:
             return EpochEnd(epoch, end)
         if 0 <= epochs.latest <= epoch < self.leader_epoch:
-            # This leader has written nothing yet: the last epoch that wrote ended where the log ends.
+            # This leader has not written anything yet, so the last epoch with records ends at the log's end.
             return EpochEnd(epochs.latest, end)
         return epochs.end_of(epoch, end)
 
     def read_bytes(self, offset: Offset, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds `offset`, up to the log's end; at least one."""
+        """Whole batches, at least one, starting with the one that contains `offset`."""
         found = self.log.read(offset, max_bytes, at_least_one=True, upper_offset=self.log_end_offset)
         return b"" if found is None else found.read()
 
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record at or after a time. Raises ApiError where records cannot be read."""
+        """(timestamp, offset) of the first record at or after a time. Raises ApiError when records cannot be read."""
         try:
             return self.log.offset_for_timestamp(timestamp_ms)
         except CorruptBatch as error:
             raise self._unreadable(error) from error
 
     def max_timestamp(self) -> tuple[int, int] | None:
-        """(timestamp, offset) of the record with the greatest timestamp. Raises ApiError where records cannot be read."""
+        """(timestamp, offset) of the record with the greatest timestamp. Raises ApiError when records cannot be read."""
         try:
             return self.log.max_timestamp()
         except CorruptBatch as error:
@@ -604,6 +604,6 @@ class Partition:
         return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.index}: {error}")
 
     def wake_waiters(self) -> None:
-        """Have every fetch that waits on this partition look again."""
+        """Make every fetch that waits on this partition look again."""
         for waiter in list(self.waiters):
             waiter.wake()

@@ -1,6 +1,6 @@
-"""The partitions of this broker: found by name or id, made, deleted; their logs are the log manager's.
+"""The partitions of this broker: found by name or id, created, deleted; the log manager owns their logs.
 
-The loop owns partitions and logs. Opening (which may scan) and what syncs or removes files runs in threads.
+Partitions and logs are used only on the loop. Opening a log (which may scan it), syncing and removing files run in threads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOGS_MADE_PER_TURN = 16
 
 
 def no_transactions(partition: Partition, header: BatchHeader) -> bool:
-    """Refuses a transactional batch, before there is a coordinator that knows of its transaction."""
+    """Refuses every transactional batch; in use until the transaction coordinator is there."""
     raise ApiError(ErrorCode.INVALID_TXN_STATE, f"{partition}: the broker does not serve transactions yet")
 
 
@@ -49,21 +49,21 @@ class Partitions:
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self.on_all_offline: Callable[[], None] = lambda: None
         self.check_transaction: Callable[[Partition, BatchHeader], bool] = no_transactions
-        """Asked before each transactional batch of a producer (see Surroundings)."""
+        """Called before each transactional batch of a producer is appended (see Surroundings)."""
         self._names: dict[UUID, str] = {}
         self._ids: dict[str, UUID] = {}
         self._offline: dict[str, set[int]] = {}
         self._counts: dict[str, int] = {}
-        """How many partitions the topics have, on all brokers."""
+        """Topic -> its partition count on all brokers."""
         self.on_roles_changed: Callable[[Sequence[Partition]], None] = lambda partitions: None
-        """Called with partitions that lead, follow, or follow somebody else, since now, or are not here any more."""
+        """Called with partitions that now lead, follow, follow another broker, or are no longer on this broker."""
         self.in_sync_changed: Callable[[Partition], None] = lambda partition: None
         """See Surroundings."""
         self._is_taken_up = False
         self.topology = 0
-        """Counts the changes of which partitions there are, and which of them are online."""
+        """Counts changes to the set of partitions, and to which of them are online."""
         self.checking = asyncio.Lock()
-        """Held while a log is read for damage: one at a time, since it takes the disk's time from clients."""
+        """Held while a log is checked for damage: one at a time, since that takes disk time from clients."""
         self._log_config: Callable[[str], LogConfig] = lambda topic: LogConfig()
         self.logs = LogManager(
             config.log_dirs,
@@ -77,11 +77,11 @@ class Partitions:
     # --- start and stop --------------------------------------------------------------------------------
 
     def lock(self) -> None:
-        """Take the log dirs for this process. Raises StorageError."""
+        """Lock the log dirs for this process. Raises StorageError."""
         self.logs.lock()
 
     async def open(self, image: ClusterImage, node_id: int, log_config: Callable[[str], LogConfig]) -> None:
-        """Open (and after a crash recover) every log in the dirs. Raises StorageError."""
+        """Open, and after a crash recover, every log in the dirs. Raises StorageError."""
         self._log_config = log_config
         loop = self._turn.loop
         self._surroundings = Surroundings(
@@ -99,11 +99,11 @@ class Partitions:
 
     @property
     def recovered_unclean(self) -> bool:
-        """Whether a log dir was not closed in order, so that its last records may be missing."""
+        """Whether a log dir was not shut down cleanly, so that its last records may be missing."""
         return self.logs.recovered_unclean
 
     def load(self, image: ClusterImage) -> None:
-        """Take up what the image says that this broker has; put aside logs that it knows nothing of."""
+        """Take up the partitions that the image assigns to this broker; set aside logs that it does not know."""
         self._is_taken_up = True
         for name in list(self.logs.logs):
             topic = image.topics.get(name.topic)
@@ -127,8 +127,8 @@ class Partitions:
     def close(self) -> None:
         """Close every log and mark the dirs as cleanly shut down.
 
-        Unless the broker comes from an unclean stop and ends before it has taken its partitions up: it has not left the
-        in-sync sets then (`decide_unclean_restart`), and the next start must know that it has to.
+        The mark is omitted when the broker was started after an unclean stop and ends before it has taken up its partitions:
+        it has not left the in-sync sets yet (`decide_unclean_restart`), and the next start must know that it has to.
         """
         self.logs.keeps_unclean = not self._is_taken_up
         self._by_topic.clear()
@@ -137,26 +137,26 @@ class Partitions:
     # --- topics ----------------------------------------------------------------------------------------
 
     async def create(self, topic: TopicImage) -> None:
-        """Take up the partitions of a topic that are to be here and are not served yet, making their logs; give the
-        others their role; drop those that have moved to other brokers.
+        """Take up a topic's partitions that are assigned to this broker, creating logs for new ones; update the roles of
+        those already served; drop those that have moved to other brokers.
 
-        A few at a time, so that other requests come between; all of them become visible at the end, in one turn.
+        Works on a few partitions at a time, so that requests run in between; all become visible at the end, in one turn.
         """
         for made, _ in enumerate(self._taking_up(topic, new=True), 1):
             if made % LOGS_MADE_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     def update(self, topic: str, index: int, image: PartitionImage) -> None:
-        """A partition has another leader or in-sync set; its replicas are the same."""
+        """A partition has another leader or in-sync set; its replicas have not changed."""
         partition = self.get(topic, index)
         if partition is not None and partition.take_role(image):
             self.on_roles_changed((partition,))
 
     def _taking_up(self, topic: TopicImage, *, new: bool) -> Iterator[int]:
-        """The work of `create`, one partition a step; what was made becomes visible after the last one.
+        """The work of `create`, one partition per step; the results become visible after the last step.
 
-        new: its logs cannot be anywhere. The log of one that is not new may lie in a dir that is offline; an empty
-        one beside it would be a loss when that dir comes back.
+        new: the topic is new, so no log can exist. Otherwise a missing log may be in an offline dir; creating an empty one
+        instead would lose its records when that dir comes back.
         """
         surroundings = self._surroundings
         assert surroundings is not None, "open() comes before create()"
@@ -193,7 +193,7 @@ class Partitions:
             self.on_roles_changed([*changed, *moved])
 
     def _drop(self, partition: Partition) -> None:
-        """A partition has moved to other brokers: this one needs its log no longer."""
+        """A partition has moved to other brokers: its log is no longer needed here."""
         partition.move_away()
         try:
             self.logs.delete(partition.topic, partition.index)
@@ -216,7 +216,7 @@ class Partitions:
         for index, partition in served.items():
             log_dir = partition.log.log_dir
             if partition.offline is None and log_dir in offline_dirs:
-                # Its dir failed between two steps, when nobody could find the partition yet.
+                # Its dir failed between two steps, when the partition was not visible yet.
                 self._take_offline(f"log dir {log_dir} is offline", [TopicPartition(topic.name, index)])
         if without:
             self._offline.setdefault(topic.name, set()).update(without)
@@ -226,7 +226,7 @@ class Partitions:
             )
 
     async def delete(self, topic: TopicImage) -> None:
-        """Drop a topic's partitions, all in this turn; their files go after `file.delete.delay.ms`."""
+        """Drop a topic's partitions, all in this turn; their files are removed after `file.delete.delay.ms`."""
         self.topology += 1
         dropped = self._by_topic.pop(topic.name, {})
         self._names.pop(topic.topic_id, None)
@@ -250,24 +250,24 @@ class Partitions:
     # --- finding ---------------------------------------------------------------------------------------
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """A partition that is served here, or None; `why_missing` says why."""
+        """A partition served by this broker, or None; `why_missing` says why."""
         served = self._by_topic.get(topic)
         return None if served is None else served.get(index)
 
     def of_topic(self, topic: str) -> Mapping[int, Partition]:
-        """The partitions of a topic by number, as they are until `topology` changes."""
+        """The partitions of a topic by number; valid until `topology` changes."""
         return self._by_topic.get(topic, {})
 
     def require(self, topic: str, index: int) -> Partition:
-        """Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where other brokers have it, or
-        KAFKA_STORAGE_ERROR where its dir is offline."""
+        """A partition served by this broker. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if it is on
+        other brokers, KAFKA_STORAGE_ERROR if its log dir is offline."""
         partition = self.get(topic, index)
         if partition is None:
             raise ApiError(self.why_missing(topic, index), f"there is no {topic}-{index} on this broker")
         return partition
 
     def require_leader(self, topic: str, index: int) -> Partition:
-        """The same, and NOT_LEADER_OR_FOLLOWER where another broker leads the partition."""
+        """As `require`; also raises NOT_LEADER_OR_FOLLOWER if another broker leads the partition."""
         partition = self.require(topic, index)
         if not partition.is_leader and partition.offline is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {partition}")
@@ -281,7 +281,7 @@ class Partitions:
                     yield partition
 
     def why_missing(self, topic: str, index: int) -> ErrorCode:
-        """What to answer where `get` finds nothing."""
+        """The error to answer when `get` returns None."""
         if index in self.offline_of(topic):
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self.exists(topic, index):
@@ -293,11 +293,11 @@ class Partitions:
         return self._offline.get(topic, ())
 
     def exists(self, topic: str, index: int) -> bool:
-        """Whether there is such a partition, here or on other brokers."""
+        """Whether this partition exists, on this or on other brokers."""
         return 0 <= index < self.count(topic)
 
     def count(self, topic: str) -> int:
-        """All partitions of a topic, on all brokers: what belongs to which is found by this number."""
+        """The number of a topic's partitions on all brokers, from which keys are mapped to partitions."""
         return self._counts.get(topic, 0)
 
     def name_of(self, topic_id: UUID) -> str | None:
@@ -311,12 +311,12 @@ class Partitions:
     # --- disks -----------------------------------------------------------------------------------------
 
     def write_failed(self, partition: Partition, error: LogDirOffline) -> None:
-        """A write failed: its dir is offline from now on with all partitions in it, or this partition alone where
-        only its own files are at fault."""
+        """A write failed: take its log dir offline with all partitions in it, or only this partition if just its own files
+        are at fault."""
         self.logs.log_failed(TopicPartition(partition.topic, partition.index), partition.log, error)
 
     def _went_offline(self, reason: str, lost: list[TopicPartition]) -> None:
-        """Called on the loop when a write failed, or in the thread that flushed or wrote a checkpoint."""
+        """Called on the loop when a write has failed, or in the thread that was flushing or writing a checkpoint."""
         loop = self._turn.loop
         try:
             on_loop = asyncio.get_running_loop() is loop
@@ -338,7 +338,7 @@ class Partitions:
             self.on_all_offline()
 
     def _moved(self, name: TopicPartition, opened: Log) -> None:
-        """A partition goes on in another log dir."""
+        """A partition's log has moved to another log dir."""
         partition = self.get(*name)
         if partition is not None:
             partition.log = opened
@@ -349,12 +349,12 @@ class Partitions:
         names = list(self.logs.logs)
         for begin in range(0, len(names), LOGS_PER_TURN):
             self.logs.delete_old_segments(now_ms, names[begin : begin + LOGS_PER_TURN])
-            # Requests come between: the first look at a log after a start opens its files.
+            # Let requests run: the first access to a log after a start opens its files.
             await asyncio.sleep(0)
         await self.remove_doomed()
 
     def forget_idle_producers(self) -> None:
-        """Producers that wrote nothing for producer.id.expiration.ms are forgotten, with their sequence numbers."""
+        """Forget producers that wrote nothing for producer.id.expiration.ms, with their sequence numbers."""
         now_ms = self._clock.now_ms()
         idle_ms = self._config.get(broker_share.PRODUCER_ID_EXPIRATION_MS)
         for log in self.logs.logs.values():
@@ -366,9 +366,9 @@ class Partitions:
         await self._turn.loop.run_in_executor(None, self.logs.checkpoint)
 
     async def flush_due(self) -> None:
-        """Flush the logs whose `flush.ms` is over or that have rolled a segment, in a thread."""
+        """Flush, in a thread, the logs that have not been flushed for `flush.ms` or have rolled a segment."""
         await self._turn.loop.run_in_executor(None, self.logs.flush_due, self._clock.monotonic_ms())
 
     async def remove_doomed(self) -> None:
-        """Remove deleted files whose delay is over, in a thread."""
+        """Remove, in a thread, deleted files whose delay has passed."""
         await self._turn.loop.run_in_executor(None, self.logs.remove_doomed, self._clock.monotonic_ms())

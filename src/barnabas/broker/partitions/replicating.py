@@ -1,10 +1,10 @@
 """Followers: copies the logs of partitions that other brokers lead, by Kafka's fetch protocol.
 
-One fetcher per leading broker, with a connection and a fetch session (KIP-227) of its own. Each fetch says what this broker
-has, so that the leader knows how far its follower is, and which leader epoch the last record here is of: where the
-leader's log went another way, it answers with the end of that epoch (KIP-595), and the log here is cut before it goes on.
+There is one fetcher per leading broker, with its own connection and fetch session (KIP-227). Each fetch tells the leader how
+far this follower is, and the leader epoch of the last record here. If the logs have diverged there, the leader answers
+with the end of that epoch (KIP-595), and this log is truncated before fetching continues.
 
-A partition whose fetch fails leaves the session for a while; the others go on.
+A partition whose fetch fails leaves the session for a while; the others continue.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ log = logging.getLogger("barnabas.replication")
 
 FETCH_VERSION: Final = 15
 SOON_MS: Final = 100
-"""After which a fetch is tried again where leader and follower have not heard the same news yet."""
+"""When a fetch is retried while leader and follower have not received the same metadata yet."""
 THROTTLED_MS_MAX: Final = 1_000
-"""The longest wait for the throttle, so that a new rate is soon noticed."""
+"""The longest wait for the throttle, so that a changed rate is noticed soon."""
 BYTES_PER_TURN: Final = 1 << 18
 NEWS_TO_COME: Final = frozenset(
     {
@@ -65,11 +65,11 @@ SESSION_ERRORS: Final = frozenset(
 
 Key = tuple[UUID, int]
 Asked = tuple[int, int, int, int]
-"""Leader epoch, offset, epoch of the last record, log start."""
+"""Leader epoch, offset, epoch of the last record, log start offset."""
 
 
 class Followed:
-    """A partition that a fetcher copies. asked: as the session knows it; None while it is not part of it."""
+    """A partition that a fetcher copies. asked: what the session knows of it; None while it is not in the session."""
 
     __slots__ = ("asked", "partition", "retry_ms")
 
@@ -80,7 +80,7 @@ class Followed:
 
 
 class Replication:
-    """All fetchers of one broker. `roles_changed` whenever partitions have another leader; `close`."""
+    """All fetchers of one broker. Call `roles_changed` whenever partitions have another leader; `close` at the end."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Replication:
         self._closed = False
 
     def roles_changed(self, changed: Iterable[Partition]) -> None:
-        """Follow the leaders that these partitions have now."""
+        """Follow the current leaders of these partitions."""
         if self._closed:
             return
         for partition in changed:
@@ -130,13 +130,13 @@ class Replication:
     def _must_wait(self, partition: Partition) -> bool:
         """Whether this replica counts as in sync although records are missing in its log.
 
-        To be mended it must drop what lies behind the hole, and would then lead with even less if it were elected. So the
-        leader takes it out of the in-sync set first, as any follower that does not fetch.
+        To be repaired it must drop everything behind the hole, and would then have even fewer records if it were elected
+        leader. So the leader first has to remove it from the in-sync set, as it does with any follower that does not fetch.
         """
         return partition.log.hole_from is not None and self.node_id in partition.image.isr
 
     def _mend(self, partition: Partition) -> None:
-        """What a crash has damaged here is fetched again: a log with a hole must never be taken for an in-sync one."""
+        """Drop what follows a damaged place, to fetch it again: a log with a hole must never be taken for a complete one."""
         if partition.offline is not None:
             return
         end = partition.log_end_offset
@@ -160,7 +160,7 @@ class Replication:
 
 
 class Fetcher:
-    """Copies what one broker leads."""
+    """Copies the partitions that one broker leads."""
 
     def __init__(self, replication: Replication, leader: int) -> None:
         self._replication = replication
@@ -182,7 +182,7 @@ class Fetcher:
         self._task = asyncio.ensure_future(self._run())
 
     def follow(self, key: Key, partition: Partition) -> None:
-        """Copy a partition from now on; again, where its leader epoch has changed."""
+        """Copy a partition from now on, or again after its leader epoch has changed."""
         followed = self._followed.get(key)
         if followed is None or followed.partition is not partition:
             self._followed[key] = Followed(partition)
@@ -191,7 +191,7 @@ class Fetcher:
         self._woken.set()
 
     def forget(self, key: Key) -> None:
-        """Another broker leads the partition."""
+        """The partition is now led by another broker."""
         followed = self._followed.pop(key, None)
         if followed is not None and followed.asked is not None:
             self._forgotten.add(key)
@@ -240,7 +240,7 @@ class Fetcher:
             followed.asked = None
 
     async def _rest(self) -> None:
-        """Until there is something to fetch."""
+        """Wait until there is something to fetch."""
         now_ms = self._replication.clock.monotonic_ms()
         soonest_ms = min((followed.retry_ms for followed in self._followed.values()), default=None)
         self._woken.clear()
@@ -252,7 +252,7 @@ class Fetcher:
             pass
 
     async def _fetch(self) -> bool:
-        """One request and its answer; False when there is nothing to ask for. Raises PeerLost."""
+        """Send one request and handle its answer; False when there is nothing to fetch. Raises PeerLost."""
         asked = self._changed()
         if not any(followed.asked is not None for followed in self._followed.values()):
             return False
@@ -293,7 +293,7 @@ class Fetcher:
         return True
 
     def _changed(self) -> list[tuple[Key, Asked]]:
-        """What the session does not know yet: new partitions, and those that have come further."""
+        """What the session does not know yet: new partitions, and new offsets."""
         now_ms = self._replication.clock.monotonic_ms()
         changed: list[tuple[Key, Asked]] = []
         throttle = self._replication.throttles.follower
@@ -348,7 +348,7 @@ class Fetcher:
                     await asyncio.sleep(0)
 
     def _still_holds(self, followed: Followed) -> bool:
-        """Whether the partition still has the leader and the end with which the fetch was sent."""
+        """Whether the partition still has the same leader and end as when the fetch was sent."""
         partition = followed.partition
         asked = followed.asked
         return (
@@ -361,7 +361,7 @@ class Fetcher:
         )
 
     def _set_back(self, key: Key, followed: Followed, wait_ms: float) -> None:
-        """Leave a partition out of the session for a while."""
+        """Keep a partition out of the session for a while."""
         followed.retry_ms = self._replication.clock.monotonic_ms() + wait_ms
         if followed.asked is not None:
             followed.asked = None
@@ -391,7 +391,7 @@ class Fetcher:
             partition.follow_leader(Offset(row.high_watermark), Offset(row.log_start_offset))
 
     def _begin_again(self, partition: Partition, row: PartitionData, now_ms: int) -> bool:
-        """The leader has nothing at the end of this log: what is here is no part of its log. False: nothing to drop."""
+        """The leader has nothing at the end of this log, so the log here is unrelated: drop it. False if it was empty."""
         start = Offset(max(row.log_start_offset, 0))
         if partition.log_start_offset == partition.log_end_offset == start:
             return False
@@ -403,7 +403,7 @@ class Fetcher:
         return True
 
     def _truncate(self, partition: Partition, row: PartitionData, now_ms: int) -> bool:
-        """Cut the log where the leader's goes another way; False where that cuts nothing."""
+        """Truncate the log where it diverges from the leader's; False if that removes nothing."""
         assert row.diverging_epoch is not None
         core = partition.log.core
         end = core.log_end_offset

@@ -1,8 +1,8 @@
-"""Replication throttles: how much a broker sends to, and fetches for, replicas that are not in sync.
+"""Replication throttles: limits on what a broker sends to, and fetches for, replicas that are not in sync.
 
-The options `leader.replication.throttled.rate` and `follower.replication.throttled.rate` limit the bytes of those replicas
-that topics name in `leader.replication.throttled.replicas` and `follower.replication.throttled.replicas`. Replicas in sync
-are never held back: to do so would take them out of the in-sync set. Rates are averaged as quotas of clients are.
+The options `leader.replication.throttled.rate` and `follower.replication.throttled.rate` apply to the replicas that topics
+list in `leader.replication.throttled.replicas` and `follower.replication.throttled.replicas`. Replicas in sync are never
+throttled, since this would make them leave the in-sync set. Rates are averaged like client quotas.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVERY: Final = "*"
 
 
 class Throttle:
-    """One side of the throttle of one broker: that of leaders, or that of followers."""
+    """One side of a broker's throttle: that of leaders, or that of followers."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class Throttle:
         window_ms = config.get(broker_replication.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS) * 1000
         self._used = RateWindows(config.get(broker_replication.REPLICATION_QUOTA_WINDOW_NUM), window_ms)
         self.is_on = False
-        """False while nothing is limited, so that nobody need ask further."""
+        """False while nothing is limited, so that other methods need not be called."""
 
     def configure(self, configs: Mapping[tuple[str, str], Mapping[str, str]]) -> None:
-        """Options have changed. configs: as in the cluster's image."""
+        """Apply changed options. configs: as in the cluster image."""
         self._rate = self._config.get(self._rate_option)
         self._topics.clear()
         for (kind, topic), texts in configs.items():
@@ -57,18 +57,18 @@ class Throttle:
         self.is_on = self._rate < LONG_MAX and bool(self._topics)
 
     def limits(self, partition: Partition, replica: int) -> bool:
-        """Whether what is copied of a partition to `replica` counts: it is listed, and the replica is not in sync."""
+        """Whether copying a partition to `replica` is limited: it is listed, and the replica is not in sync."""
         if not self.is_on or replica in partition.image.isr:
             return False
         listed = self._topics.get(partition.topic, frozenset())
         return EVERY in listed or f"{partition.index}:{self._node_id}" in listed
 
     def note(self, size_bytes: int) -> None:
-        """So much was copied of partitions that are limited."""
+        """Count bytes that were copied for limited partitions."""
         self._used.add(size_bytes, int(self._clock.monotonic_ms()))
 
     def wait_ms(self) -> int:
-        """How long nothing may be copied, until the average is at the rate again; 0 while it is below."""
+        """For how long nothing may be copied, until the average is down to the rate; 0 while it is below."""
         return self._used.wait_ms(self._rate, int(self._clock.monotonic_ms()))
 
 
@@ -86,6 +86,6 @@ class Throttles:
         )  # fmt: skip
 
     def configure(self, configs: Mapping[tuple[str, str], Mapping[str, str]]) -> None:
-        """Options have changed."""
+        """Apply changed options."""
         self.leader.configure(configs)
         self.follower.configure(configs)
