@@ -1,7 +1,7 @@
-"""Access rules: what they are, where they lie in the znode tree, which request they allow. Kafka's semantics.
+"""Access rules: what they are, where they are stored in the znode tree, which requests they allow. Kafka's semantics.
 
-A denial that matches wins over any permission. DESCRIBE is implied by READ, WRITE, DELETE and ALTER, and DESCRIBE_CONFIGS by
-ALTER_CONFIGS; a denial implies nothing. A rule's resource is one name, all names that begin with a prefix, or `*`.
+A matching denial overrides any permission. READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies
+DESCRIBE_CONFIGS; denials imply nothing. A rule's resource is one name, all names that begin with a prefix, or `*`.
 Source: Kafka's AclAuthorizer and StandardAuthorizer, ZkData.scala, AclEntry.scala.
 """
 
@@ -25,7 +25,7 @@ ROOTS: Final = frozenset(("kafka-acl", "kafka-acl-extended"))
 
 
 class ResourceType(IntEnum):
-    """What a rule is about; the numbers are the protocol's."""
+    """The type of resource that a rule applies to; the numbers are the protocol's."""
 
     ANY = 1
     TOPIC = 2
@@ -37,7 +37,7 @@ class ResourceType(IntEnum):
 
 
 class Pattern(IntEnum):
-    """How a rule's name matches; ANY and MATCH stand in filters only."""
+    """How a rule's name matches; ANY and MATCH are used only in filters."""
 
     ANY = 1
     MATCH = 2
@@ -46,7 +46,7 @@ class Pattern(IntEnum):
 
 
 class Operation(IntEnum):
-    """What a rule is for; ANY stands in filters only."""
+    """What a rule allows or denies; ANY is used only in filters."""
 
     ANY = 1
     ALL = 2
@@ -66,7 +66,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether a rule denies or allows; ANY stands in filters only."""
+    """Whether a rule denies or allows; ANY is used only in filters."""
 
     ANY = 1
     DENY = 2
@@ -103,7 +103,7 @@ SUPPORTED: Final[Mapping[ResourceType, frozenset[Operation]]] = {
     ResourceType.DELEGATION_TOKEN: frozenset((_O.DESCRIBE,)),
     ResourceType.USER: frozenset((_O.CREATE_TOKENS, _O.DESCRIBE_TOKENS)),
 }
-"""What may be done with each type of resource, besides ALL."""
+"""The operations that each type of resource supports, besides ALL."""
 IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = {
     _O.DESCRIBE: frozenset((_O.READ, _O.WRITE, _O.DELETE, _O.ALTER)),
     _O.DESCRIBE_CONFIGS: frozenset((_O.ALTER_CONFIGS,)),
@@ -111,7 +111,7 @@ IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = {
 
 
 class Resource(NamedTuple):
-    """What rules are about. pattern: LITERAL (the name `*` means all) or PREFIXED."""
+    """What a set of rules applies to. pattern: LITERAL (the name `*` means all) or PREFIXED."""
 
     type: ResourceType
     pattern: Pattern
@@ -128,7 +128,7 @@ class Rule(NamedTuple):
 
 
 def applies_to(resource: Resource, kind: ResourceType, name: str) -> bool:
-    """Whether the rules of `resource` count for what is called `name`."""
+    """Whether the rules of `resource` apply to a resource called `name`."""
     if resource.type != kind:
         return False
     if resource.pattern is Pattern.PREFIXED:
@@ -137,7 +137,7 @@ def applies_to(resource: Resource, kind: ResourceType, name: str) -> bool:
 
 
 class Filter(NamedTuple):
-    """Which rules are meant; None and ANY match all. pattern MATCH: every resource that applies to the name."""
+    """Selects rules; None and ANY match everything. pattern MATCH: every resource that applies to the name."""
 
     type: ResourceType
     pattern: Pattern
@@ -148,6 +148,7 @@ class Filter(NamedTuple):
     permission: Permission
 
     def matches_resource(self, resource: Resource) -> bool:
+        """Whether the filter selects rules of `resource`."""
         if self.type not in (ResourceType.ANY, resource.type):
             return False
         if self.pattern not in (Pattern.ANY, Pattern.MATCH, resource.pattern):
@@ -161,6 +162,7 @@ class Filter(NamedTuple):
         return self.name.startswith(resource.name)
 
     def matches_rule(self, rule: Rule) -> bool:
+        """Whether the filter selects `rule`, whatever its resource."""
         return (
             self.principal in (None, rule.principal)
             and self.host in (None, rule.host)
@@ -170,12 +172,12 @@ class Filter(NamedTuple):
 
 
 DENY_ALL: Final = frozenset((Rule("User:*", "*", Operation.ALL, Permission.DENY),))
-"""What counts where rules cannot be read."""
+"""Used in place of rules that cannot be read."""
 Rules = Mapping[Resource, frozenset[Rule]]
 
 
 def matching(rules: Rules, wanted: Filter) -> Iterator[tuple[Resource, list[Rule]]]:
-    """The resources and rules that a filter is about, in a lasting order."""
+    """The resources and rules that a filter selects, in a stable order."""
     for resource in sorted(rules):
         if wanted.matches_resource(resource):
             found = sorted(rule for rule in rules[resource] if wanted.matches_rule(rule))
@@ -184,13 +186,13 @@ def matching(rules: Rules, wanted: Filter) -> Iterator[tuple[Resource, list[Rule
 
 
 class AclIndex:
-    """Rules, arranged for asking: a look-up costs no more with 10,000 resources than with one."""
+    """Rules, indexed for look-ups: one costs no more with 10,000 resources than with one."""
 
     def __init__(self) -> None:
         self._literal: dict[tuple[int, str], frozenset[Rule]] = {}
         self._prefixed: dict[tuple[int, str], frozenset[Rule]] = {}
         self._lengths: dict[int, Counter[int]] = {}
-        """By type: how many prefixes there are of each length."""
+        """By type: the number of prefixes of each length."""
 
     def set(self, resource: Resource, rules: frozenset[Rule]) -> None:
         """Replace a resource's rules; an empty set removes it."""
@@ -226,7 +228,7 @@ class AclIndex:
         *,
         if_none_found: bool = False,
     ) -> bool:
-        """Whether the rules let a principal at an address do this. if_none_found: what counts where no rule applies."""
+        """Whether the rules let a principal at an address do this. if_none_found: the result when no rule applies."""
         verdict = self.decide(principal, host, operation, kind, name, if_none_found=if_none_found)
         return verdict if isinstance(verdict, bool) else verdict.permission is Permission.ALLOW
 
@@ -240,7 +242,7 @@ class AclIndex:
         *,
         if_none_found: bool = False,
     ) -> Rule | bool:
-        """The rule that decides whether a principal may do this; where none does, whether it is allowed nevertheless."""
+        """The rule that decides whether a principal may do this; without such a rule, whether it is allowed by default."""
         applying = self.of(kind, name)
         if not applying:
             return if_none_found
@@ -267,9 +269,9 @@ class AclIndex:
         *,
         if_none_found: bool = False,
     ) -> bool:
-        """Whether there is some resource of this type, existing or not, that the rules let a principal do this with.
+        """Whether the rules let a principal do this with some resource of this type, existing or not.
 
-        if_none_found: what counts for resources that no rule names; there always are some.
+        if_none_found: the result for resources without rules, of which there are always some.
         """
 
         def says(permission: Permission, rules: Iterable[Rule]) -> bool:
@@ -285,7 +287,7 @@ class AclIndex:
                     continue
                 if table is self._literal and name == WILDCARD:
                     return True
-                # What a denial covers altogether counts for nothing.
+                # A permission that a denial covers completely does not count.
                 denied = any(
                     says(Permission.DENY, self._prefixed.get((kind, name[:length]), ()))
                     for length in self._lengths.get(kind, ())
@@ -314,22 +316,22 @@ _ESCAPED: Final = {"%": "%25", "/": "%2F", ".": "%2E", "..": "%2E%2E"}
 
 
 def camel(value: IntEnum) -> str:
-    """A number's name as Kafka writes it: TransactionalId, DescribeConfigs."""
+    """A member's name as Kafka writes it: TransactionalId, DescribeConfigs."""
     return "".join(word.capitalize() for word in value.name.split("_"))
 
 
 _TYPES: Final = {camel(kind): kind for kind in ResourceType if kind is not ResourceType.ANY}
 _OPERATIONS: Final = {camel(op): op for op in Operation if op is not Operation.ANY}
-_PERMISSIONS: Final = {camel(each): each for each in (Permission.ALLOW, Permission.DENY)}
+_PERMISSIONS: Final = {camel(permission): permission for permission in (Permission.ALLOW, Permission.DENY)}
 
 
 def type_root(kind: ResourceType, pattern: Pattern) -> str:
-    """The parent of the nodes of a type's resources."""
+    """The parent of the nodes of all resources of a type."""
     return f"{LITERAL_ROOT if pattern is Pattern.LITERAL else PREFIXED_ROOT}/{camel(kind)}"
 
 
 def resource_path(resource: Resource) -> str:
-    """The node that holds a resource's rules. A slash, which Kafka cannot store, is %2F."""
+    """The node that holds a resource's rules. A slash, which Kafka cannot store, becomes %2F."""
     name = resource.name
     quoted = _ESCAPED.get(name) or "".join(
         _ESCAPED.get(char, char) if char in "%/" else char for char in name
@@ -338,7 +340,7 @@ def resource_path(resource: Resource) -> str:
 
 
 def resource_of(path: str) -> Resource | None:
-    """The resource of such a node; None for other nodes."""
+    """The resource of a node made by `resource_path`; None for other nodes."""
     parts = path.split("/")[1:]
     if len(parts) == 3 and parts[0] == LITERAL_ROOT[1:]:
         pattern = Pattern.LITERAL
@@ -370,7 +372,7 @@ def encode_rules(rules: Iterable[Rule]) -> bytes:
 
 
 def decode_rules(path: str, data: bytes) -> frozenset[Rule]:
-    """The rules of such a payload. Raises ValueError: what cannot be read must not be taken for no rule."""
+    """The rules in a payload. Raises ValueError, because unreadable rules must not be mistaken for no rules."""
     if not data:
         return frozenset()
     try:
@@ -390,9 +392,9 @@ def decode_rules(path: str, data: bytes) -> frozenset[Rule]:
 def decide_acls(
     versions: Mapping[Resource, int], changed: Mapping[Resource, frozenset[Rule]]
 ) -> Iterator[Op]:
-    """The changes of the tree that give resources these rules. versions: of the nodes that there are.
+    """The changes of the tree that give resources these rules. versions: of the existing nodes.
 
-    Brokers watch the rules themselves: no notification nodes are written, as with configs.
+    Brokers watch the rules themselves, so no notification nodes are written, as with configs.
     """
     for resource, rules in changed.items():
         path = resource_path(resource)
@@ -407,4 +409,4 @@ PARENTS: Final = (
     LITERAL_ROOT, EXTENDED_ROOT, PREFIXED_ROOT,
     *(type_root(kind, pattern) for pattern in (Pattern.LITERAL, Pattern.PREFIXED) for kind in SUPPORTED),
 )  # fmt: skip
-"""Nodes that every tree has, parents first."""
+"""Nodes that exist in every tree, parents first."""

@@ -1,8 +1,8 @@
-"""What a broker knows of its cluster: brokers, topics, configs, as the znode tree has them.
+"""What a broker knows of its cluster: brokers, topics, configs, as stored in the znode tree.
 
-The image changes in one way only, by replaying znodes: when it is loaded, when this broker's own
-changes have been made, and when a watch has announced somebody else's. Entries are immutable; the dicts that
-hold them change in place, and only between requests.
+The image changes only by replaying znodes: when it is loaded, after this broker's own changes, and when a watch has
+announced changes by others. Entries are immutable; the dicts that hold them change in place, and only between
+requests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ConfigKey = tuple[str, str]
 class PartitionImage:
     """One partition. leader: a broker id or NO_LEADER. replicas: the preferred leader first.
 
-    partition_epoch: counts the changes of leader and in-sync replicas; -1 before the first.
+    partition_epoch: counts changes of the leader and the in-sync replicas; -1 before the first.
     """
 
     replicas: tuple[int, ...]
@@ -41,7 +41,7 @@ class PartitionImage:
     removing: tuple[int, ...] = ()
 
     def with_state(self, state: PartitionState) -> PartitionImage:
-        """The partition with what its state node says."""
+        """The partition with the contents of its state node."""
         return replace(
             self,
             leader=state.leader,
@@ -55,7 +55,7 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """One topic. version: of its znode, for changes of its assignment."""
+    """One topic. version: of its znode, for changes of the assignment."""
 
     name: str
     topic_id: UUID
@@ -64,18 +64,18 @@ class TopicImage:
 
     @property
     def is_complete(self) -> bool:
-        """False while some of its partitions have no state yet: whoever made the topic did not come to the end."""
+        """False while some partitions have no state yet, because the creation of the topic was interrupted."""
         return bool(self.topic_id.int) and all(
             partition.partition_epoch >= 0 for partition in self.partitions.values()
         )
 
     @property
     def internal(self) -> bool:
-        """True for the topics that the broker keeps its own state in."""
+        """True for topics in which the broker stores its own state."""
         return self.name in INTERNAL_TOPICS
 
     def assignment(self) -> Assignment:
-        """What its znode says."""
+        """The contents of the topic's znode."""
         partitions = self.partitions.items()
         return Assignment(
             self.topic_id,
@@ -89,8 +89,8 @@ class TopicImage:
 class ClusterImage:
     """The whole cluster. configs: (kind, name) -> texts, for example ("topics", "orders").
 
-    deleting: topics that are marked for deletion; what is left of them in the tree is on its way out.
-    moves_asked, elections_asked: what older tools have written under /admin; -1 as the version of a node that is not there.
+    deleting: topics that are marked for deletion, whose remaining nodes are being removed. moves_asked, elections_asked:
+    requests of older tools under /admin; their version is -1 if the node does not exist.
     """
 
     cluster_id: str = ""
@@ -118,7 +118,7 @@ class ClusterImage:
         return self.configs.get((kind, name), {})
 
     def take_config(self, kind: str, name: str, source: ClusterImage) -> None:
-        """Have an entity's own configs as another image has them."""
+        """Copy an entity's own configs from another image."""
         key = (kind, name)
         if key in source.configs:
             self.configs[key] = source.configs[key]
@@ -128,7 +128,7 @@ class ClusterImage:
             self.config_versions.pop(key, None)
 
     def take_acls(self, resource: acl.Resource, source: ClusterImage) -> bool:
-        """Have a resource's access rules as another image has them; whether they differ from those of before."""
+        """Copy a resource's access rules from another image; True if they differ from the previous ones."""
         was, now = self.acls.pop(resource, None), source.acls.get(resource)
         self.acl_versions.pop(resource, None)
         if now is not None:
@@ -137,7 +137,7 @@ class ClusterImage:
         return was != now
 
     def take_token(self, token_id: str, source: ClusterImage) -> None:
-        """Have a delegation token as another image has it."""
+        """Copy a delegation token from another image."""
         self.tokens.pop(token_id, None)
         self.token_versions.pop(token_id, None)
         if token_id in source.tokens:
@@ -150,13 +150,13 @@ class ClusterImage:
         return None if found is None else found.partitions.get(index)
 
     def take_asked(self, source: ClusterImage) -> None:
-        """Have what older tools have asked for as another image has it."""
+        """Copy the requests of older tools from another image."""
         self.moves_asked, self.moves_asked_version = source.moves_asked, source.moves_asked_version
         self.elections_asked = source.elections_asked
         self.elections_asked_version = source.elections_asked_version
 
     def draft(self, name: str) -> ClusterImage:
-        """An image of one topic alone, as it is now: changes are replayed there until `adopt` shows them to all."""
+        """An image of one topic alone, as it is now. Changes are replayed there until `adopt` makes them visible."""
         draft = ClusterImage()
         topic = self.topics.get(name)
         if topic is not None:
@@ -164,21 +164,21 @@ class ClusterImage:
         return draft
 
     def adopt(self, topic: TopicImage) -> None:
-        """Take a whole topic as it was drafted, in place of what was known of that name."""
+        """Replace what is known under the topic's name with the drafted topic."""
         self.changes += 1
         self.forget(topic.name)
         self.topics[topic.name] = topic
         self.by_id[topic.topic_id] = topic
 
     def forget(self, name: str) -> None:
-        """Drop a topic, if there is one of that name."""
+        """Remove a topic, if it exists."""
         self.changes += 1
         topic = self.topics.pop(name, None)
         if topic is not None:
             self.by_id.pop(topic.topic_id, None)
 
     def put(self, path: str, data: bytes, version: int, czxid: int = -1) -> None:
-        """Replay a node that was made or set. Nodes that are no metadata of ours are passed over.
+        """Replay a node that was created or set. Unrelated nodes are ignored.
 
         Raises BadPayload.
         """
@@ -187,7 +187,7 @@ class ClusterImage:
         if parts[:2] == ["brokers", "topics"] and len(parts) >= 3:
             self._put_topic(path, parts, data, version)
         elif parts[0] == "config" and len(parts) >= 3 and parts[1] != "changes":
-            # /config/users/U/clients is only there to hold what is below it.
+            # /config/users/U/clients only exists to hold the nodes below it.
             if len(parts) != 4:
                 key = (parts[1], "/".join(parts[2:]))
                 self.configs[key] = layout.decode_config(path, data)
@@ -204,7 +204,7 @@ class ClusterImage:
             self.elections_asked, self.elections_asked_version = [], version
             self.elections_asked = layout.decode_partition_list(path, data)
         elif parts[0] in acl.ROOTS and (resource := acl.resource_of(path)) is not None:
-            # What cannot be read must not be taken for no rule: nobody may do anything then.
+            # Unreadable rules must not be mistaken for no rules: deny everything.
             self.acls[resource], self.acl_versions[resource] = acl.DENY_ALL, version
             self.acls[resource] = acl.decode_rules(path, data)
         elif (token_id := token_id_of(path)) is not None:
@@ -229,7 +229,7 @@ class ClusterImage:
         before = self.topics.get(name)
         known = before.partitions if before is not None and before.topic_id == assignment.topic_id else {}
         partitions: dict[int, PartitionImage] = {}
-        new: dict[tuple[int, ...], PartitionImage] = {}  # one object for all with the same replicas
+        new: dict[tuple[int, ...], PartitionImage] = {}  # partitions with the same replicas share an object
         for index, replicas in sorted(assignment.replicas.items()):
             was = known.get(index)
             adding, removing = assignment.adding.get(index, ()), assignment.removing.get(index, ())
@@ -245,7 +245,7 @@ class ClusterImage:
         self.adopt(TopicImage(name, assignment.topic_id, partitions, version))
 
     def remove(self, path: str) -> None:
-        """Replay a node that was deleted."""
+        """Replay the deletion of a node."""
         self.changes += 1
         parts = path.split("/")[1:]
         if parts[:2] == ["brokers", "topics"] and len(parts) == 3:
@@ -283,7 +283,7 @@ class ClusterImage:
                 self.put(op.path, op.data, version)
 
     def check(self) -> None:
-        """Assert what must always hold between the parts."""
+        """Assert the invariants between the parts of the image."""
         assert set(self.by_id) == {topic.topic_id for topic in self.topics.values()}
         for topic in self.topics.values():
             assert self.by_id[topic.topic_id] is topic

@@ -1,12 +1,12 @@
-"""The controller: administrative requests -> changes of the znode tree. What becomes of leaders is in elections.py.
+"""The controller: administrative requests -> changes of the znode tree. Leader elections are in elections.py.
 
-Nothing here changes anything. Each `decide_*` reads the image and returns the changes to make, in an order that
-may be cut into chunks: after each of them the tree is one that the next controller understands and completes. The
-executor gives them to `ZnodeTree.multi` and, once they are made, replays them with `ClusterImage.apply`. When the
-tree refuses (somebody else was quicker), the executor loads what changed and decides again.
+Nothing here has side effects. Each `decide_*` reads the image and returns the changes to make, in an order that may be cut
+into chunks: after each chunk the tree is in a state that the next controller understands and completes. The executor
+passes the chunks to `ZnodeTree.multi` and then replays them with `ClusterImage.apply`. When the tree refuses them
+(somebody else was quicker), the executor loads what changed and decides again.
 
-Every list begins with a check of the controller's epoch, so that a controller that was replaced without
-noticing it changes nothing any more.
+Every list begins with a check of the controller's epoch, so that a controller that was replaced without noticing it
+cannot change anything.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Replicas = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """A topic to make. topic_id: fresh; it also decides on which broker the first partition begins.
+    """A topic to create. topic_id: new; it also determines the broker with which the first partition begins.
 
     num_partitions, replication_factor: USE_DEFAULT for the defaults. assignments: replicas by partition, when
-    the client places them itself. configs: checked already. clamp_replication: take as many replicas as there
-    are brokers when the factor asks for more (internal topics).
+    the client places them itself. configs: already checked. clamp_replication: use all brokers when there are fewer
+    than the replication factor (internal topics).
     """
 
     name: str
@@ -54,7 +54,7 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions:
-    """Let a topic grow to `count` partitions. assignments: of the new ones; None lets us place them."""
+    """Add partitions to a topic, up to `count`. assignments: of the new ones; None to place them automatically."""
 
     topic: str
     count: int
@@ -63,9 +63,9 @@ class CreatePartitions:
 
 @dataclass(frozen=True, slots=True)
 class TopicDecision:
-    """A topic as it will be once the changes are made, and the changes in an order that may be cut anywhere.
+    """A topic as it will be after the changes, and the changes in an order that may be cut anywhere.
 
-    Cut short, they leave a topic whose partitions lack nodes, which `decide_completion` adds.
+    If they are cut short, the topic's partitions lack nodes, which `decide_completion` adds.
     """
 
     ops: Iterable[Op]
@@ -73,7 +73,7 @@ class TopicDecision:
 
 
 def fenced(image: ClusterImage, ops: Iterable[Op]) -> Ops:
-    """The changes, refused as a whole when another controller has taken over since the image was loaded."""
+    """The changes, preceded by a check that fails if another controller has taken over since the image was loaded."""
     if image.controller_epoch_version < 0:
         return tuple(ops)
     return (Check(layout.CONTROLLER_EPOCH, image.controller_epoch_version), *ops)
@@ -83,7 +83,7 @@ def fenced(image: ClusterImage, ops: Iterable[Op]) -> Ops:
 
 
 def decide_bootstrap(existing: Collection[str], cluster_id: str) -> Ops:
-    """Nodes that a tree lacks. existing: all its paths. cluster_id: used when the cluster has none yet."""
+    """The nodes that a tree lacks. existing: all its paths. cluster_id: used if the cluster has none yet."""
     missing: list[Op] = [Create(path) for path in layout.PERSISTENT if path not in existing]
     if layout.CLUSTER_ID not in existing:
         missing.append(Create(layout.CLUSTER_ID, layout.encode_cluster_id(cluster_id)))
@@ -91,7 +91,7 @@ def decide_bootstrap(existing: Collection[str], cluster_id: str) -> Ops:
 
 
 def decide_controller(image: ClusterImage, broker_id: int, now_ms: int) -> Ops:
-    """Become controller, with a new epoch. The tree refuses when another is quicker."""
+    """Become controller, with a new epoch. The tree refuses if another broker is quicker."""
     epoch = str(image.controller_epoch + 1).encode()
     return (
         Create(layout.CONTROLLER, layout.encode_controller(broker_id, now_ms), ephemeral=True),
@@ -105,10 +105,10 @@ def decide_controller(image: ClusterImage, broker_id: int, now_ms: int) -> Ops:
 
 
 def decide_create_topic(image: ClusterImage, event: CreateTopic) -> TopicDecision:
-    """Raises ApiError: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
+    """Create a topic. Raises ApiError: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION.
 
-    Decided again after an answer was lost, it finds its own topic by the id, and has nothing left to do.
+    When it is decided again after an answer was lost, it recognizes its own topic by the id and changes nothing more.
     """
     made = image.by_id.get(event.topic_id)
     if made is not None:
@@ -139,7 +139,7 @@ def _followed_by_partitions(
     def ops() -> Iterator[Op]:
         yield from first
         yield from assignment()
-        encoded: dict[PartitionImage, bytes] = {}  # a topic's partitions have few different first states
+        encoded: dict[PartitionImage, bytes] = {}  # few different initial states per topic
         for index, partition in new.items():
             data = encoded.get(partition)
             if data is None:
@@ -151,7 +151,7 @@ def _followed_by_partitions(
 
 
 def require_new_name(image: ClusterImage, name: str) -> None:
-    """Raises ApiError unless a topic of that name may be made."""
+    """Raises ApiError unless a topic of this name may be created."""
     if name in image.topics:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if name in image.deleting:
@@ -204,7 +204,7 @@ def _place(image: ClusterImage, partitions: range, factor: int, seed: int) -> di
 
 
 def _given_replicas(image: ClusterImage, event: CreateTopic) -> dict[int, Replicas]:
-    """The client's own assignment, checked."""
+    """The assignment given by the client, checked."""
     why = "A manual partition assignment was specified, but {} was not set to -1."
     if event.replication_factor != USE_DEFAULT:
         raise ApiError(ErrorCode.INVALID_REQUEST, why.format("replication factor"))
@@ -239,7 +239,7 @@ def _bad_assignment(why: str) -> ApiError:
 
 
 def _new_partition(image: ClusterImage, replicas: Replicas) -> PartitionImage:
-    """A partition's first state: led by its first live replica, with all live ones in sync."""
+    """A partition's initial state: led by its first live replica, with all live replicas in sync."""
     isr = tuple(broker for broker in replicas if broker in image.brokers)
     return PartitionImage(
         replicas,
@@ -252,13 +252,13 @@ def _new_partition(image: ClusterImage, replicas: Replicas) -> PartitionImage:
 
 
 def _new_partitions(image: ClusterImage, placed: Mapping[int, Replicas]) -> dict[int, PartitionImage]:
-    """Partitions with the same replicas share one object: their first state is the same."""
+    """The initial states of partitions; those with the same replicas share one object."""
     by_replicas = {replicas: _new_partition(image, replicas) for replicas in set(placed.values())}
     return {index: by_replicas[replicas] for index, replicas in placed.items()}
 
 
 def state_of(partition: PartitionImage) -> PartitionState:
-    """What a partition's state node says."""
+    """The contents of a partition's state node."""
     return PartitionState(
         partition.leader,
         partition.leader_epoch,
@@ -271,10 +271,10 @@ def state_of(partition: PartitionImage) -> PartitionState:
 def decide_completion(
     image: ClusterImage, topic: TopicImage, existing: Collection[str], fresh_id: UUID
 ) -> Iterable[Op]:
-    """What a topic lacks: its id, nodes of its partitions, their first leaders.
+    """Add what a topic lacks: its id, the nodes of its partitions, their first leaders.
 
-    Whoever made it died before the end, or was a tool that writes the assignment and leaves the rest to the
-    controller, as Kafka's own did. existing: the paths that are there. fresh_id: taken when it has no id.
+    Its creator died half-way, or was a tool that writes only the assignment and leaves the rest to the controller, as
+    Kafka's own tools did. existing: the paths that exist. fresh_id: used if the topic has no id.
     """
     first: list[Op] = []
     if not topic.topic_id.int:
@@ -298,7 +298,7 @@ def decide_completion(
 
 
 def require_topic(image: ClusterImage, name: str) -> TopicImage:
-    """Raises ApiError unless there is such a topic."""
+    """The topic of this name. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION."""
     topic = image.topics.get(name)
     if topic is None:
         raise ApiError(
@@ -308,7 +308,7 @@ def require_topic(image: ClusterImage, name: str) -> TopicImage:
 
 
 def decide_deletion(image: ClusterImage, name: str) -> Ops:
-    """Mark a topic for deletion: from then on it is gone for clients, and what is left of it is removed.
+    """Mark a topic for deletion: clients no longer see it from then on, and its remains are removed afterwards.
 
     Raises ApiError UNKNOWN_TOPIC_OR_PARTITION.
     """
@@ -319,7 +319,7 @@ def decide_deletion(image: ClusterImage, name: str) -> Ops:
 def decide_removal(image: ClusterImage, name: str, existing: Collection[str]) -> Iterable[Op]:
     """Remove the nodes of a topic that is marked for deletion, the deepest first and the mark last.
 
-    May be cut anywhere: the mark stays until all is gone. existing: the topic's paths, parents first.
+    May be cut anywhere, because the mark remains until everything else is gone. existing: the topic's paths, parents first.
     """
     config = (_config_gone(image, "topics", name),) if ("topics", name) in image.configs else ()
     first = fenced(image, config)
@@ -339,7 +339,7 @@ def _depth(path: str) -> int:
 
 
 def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> TopicDecision:
-    """Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
+    """Add partitions. Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR, REASSIGNMENT_IN_PROGRESS, POLICY_VIOLATION.
     """
     topic = require_topic(image, event.topic)
@@ -364,7 +364,7 @@ def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> To
     added = range(current, event.count)
     factor = len(topic.partitions[0].replicas)
     if event.assignments is None:
-        # The old partitions began at some broker; counting on from their number keeps the leaders spread.
+        # The existing partitions began at some broker; continuing from their count keeps the leaders spread evenly.
         replicas = _place(image, added, factor, topic.topic_id.int + current)
     else:
         if len(event.assignments) != len(added):
@@ -388,14 +388,13 @@ def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> To
 
 
 def decide_config(image: ClusterImage, kind: str, name: str, config: Mapping[str, str]) -> Ops:
-    """Replace an entity's own configs, which the caller has checked. An empty config removes its node.
+    """Replace an entity's own configs, which the caller has checked. An empty config removes the node.
 
-    The tree refuses when somebody else has changed them since the image was loaded.
-
-    kind, name: as in layout.config_path. Brokers watch /config; no notification nodes are written.
+    The tree refuses if somebody else has changed them since the image was loaded. kind, name: as in layout.config_path.
+    Brokers watch /config, so no notification nodes are written.
     """
     if not config and any(k == kind and other.startswith(f"{name}/clients/") for k, other in image.configs):
-        # The user's node holds its pairs with client ids: it stays, with an empty config.
+        # The user's node is the parent of its pairs with client ids: it stays, with an empty config.
         return (
             fenced(image, (_config_op(image, kind, name, config),)) if (kind, name) in image.configs else ()
         )
@@ -421,7 +420,7 @@ def _config_gone(image: ClusterImage, kind: str, name: str) -> Op:
 
 
 def _missing_config_parents(image: ClusterImage, kind: str, name: str) -> Ops:
-    """What /config/users/U/clients/C needs above it: /config/users/U and /config/users/U/clients."""
+    """The parents that /config/users/U/clients/C needs: /config/users/U and /config/users/U/clients."""
     user, slash, _ = name.partition("/clients/")
     if kind != "users" or not slash:
         return ()
@@ -431,5 +430,5 @@ def _missing_config_parents(image: ClusterImage, kind: str, name: str) -> Ops:
         )
         return () if siblings else (Create(layout.config_path(kind, f"{user}/clients")),)
     path = layout.config_path(kind, user)
-    # The holder of the pair has a config of its own, an empty one: so ZooKeeper-era Kafka leaves it too.
+    # The parent gets an empty config of its own, as in ZooKeeper-based Kafka.
     return (Create(path, layout.encode_config({})), Create(f"{path}/clients"))

@@ -1,11 +1,10 @@
-"""PURE: what a coordinator's core answers to an event, and the undo log that takes a failed append back.
+"""PURE: a coordinator core's answer to an event, and the undo log that reverts it after a failed append.
 
-Every coordinator (groups, share states) is driven in the same way by `broker/coordinators/runtime.py`: an event is
-stepped, the Decision's records are appended as one batch, then its timers are set and its replies given out.
+All coordinators (groups, share states, transactions) are driven in the same way by `broker/coordinators/runtime.py`: the
+core steps an event, the Decision's records are appended as one batch, then its timers are set and its replies sent.
 
-State is kept in mappings of values: a change puts a new value in place of the old one and never edits what is
-stored. So an undo entry is (mapping, key, old value), and undoing in reverse order gives back exactly the
-state from before, whatever happened in between.
+State is kept in mappings of values: a change replaces a value and never edits a stored one. So an undo entry is
+(mapping, key, old value), and undoing in reverse order restores exactly the previous state, whatever happened in between.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ Undo = list[tuple[dict[Any, Any], Any, Any]]
 
 
 class Producer(NamedTuple):
-    """Marks records as part of a transaction: the broker writes them in a transactional batch of this id."""
+    """Makes records part of a transaction: the broker writes them in a transactional batch with this producer id."""
 
     producer_id: int
     producer_epoch: int
 
 
 class Timer(NamedTuple):
-    """Arm `key` (again); a deadline of None cancels. One deadline per key: the latest wins."""
+    """Set or replace the timer of `key`; a deadline of None cancels it. Each key has at most one deadline."""
 
     key: Any
     deadline_ms: int | None
 
 
 class Note(NamedTuple):
-    """One line for the broker's log: constant text and fields."""
+    """One line for the broker's log: constant text, and fields."""
 
     text: str
     fields: Mapping[str, Any]
@@ -46,14 +45,14 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DoneReply:
-    """The answer to events that only have to be carried out."""
+    """The answer to events that return nothing but an error."""
 
     error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """`deadline_ms` is that of the Timer which fired; one that was moved or cancelled since does nothing."""
+    """`deadline_ms` is that of the timer that fired; if the timer was moved or cancelled since, nothing happens."""
 
     now_ms: int
     key: Any
@@ -61,23 +60,23 @@ class TimerFired:
     token: object = field(default=None)
 
     def refused(self, error: ErrorCode) -> DoneReply:
-        """The answer that carries nothing but an error."""
+        """The answer for a refused event: only an error."""
         return DoneReply(error)
 
 
 class CorruptRecord(Exception):
-    """A record of a known kind, in a coordinator's topic, that cannot be decoded."""
+    """A record in a coordinator's topic is of a known kind but cannot be decoded."""
 
 
 @dataclass(slots=True)
 class Decision:
-    """What the broker does for one event: append `records`, then give out `replies` and set `timers`.
+    """What the broker does for one event: append `records`, then set `timers` and send `replies`.
 
-    records: all of one event go into one batch.
+    records: all records of one event go into one batch.
     producer: set when the records are part of a transaction; they need a transactional batch of their own.
-    replies: (token, reply) pairs, also for requests that earlier events left waiting; to be held until the
-        high watermark covers everything that this core has appended so far.
-    effects: requests to other coordinators, to be made once the records are committed.
+    replies: (token, reply) pairs, also for requests that earlier events left waiting; they are held back until the high
+        watermark covers everything that this core has appended so far.
+    effects: requests to other coordinators, to be sent once the records are committed.
     """
 
     event: Any = None
@@ -91,7 +90,7 @@ class Decision:
 
 
 def put(mapping: dict[Any, Any], key: Any, value: Any, undo: Undo | None) -> None:
-    """Write `value` (MISSING removes the key) and remember what was there."""
+    """Set `key` to `value` (MISSING removes the key), and note the old value in `undo`."""
     if undo is not None:
         undo.append((mapping, key, mapping.get(key, MISSING)))
     if value is MISSING:
@@ -101,7 +100,7 @@ def put(mapping: dict[Any, Any], key: Any, value: Any, undo: Undo | None) -> Non
 
 
 def take_back(undo: Undo) -> None:
-    """Undo every `put` that was noted, the newest first."""
+    """Undo every noted `put`, newest first."""
     for mapping, key, old in reversed(undo):
         if old is MISSING:
             mapping.pop(key, None)
@@ -120,4 +119,4 @@ REFUSAL_FOR_APPEND_ERROR: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What a client gets when the append of its change failed: it looks for the coordinator again or retries."""
+"""The client's error after the append of its change failed: it looks for the coordinator again, or retries."""

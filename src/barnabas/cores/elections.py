@@ -1,7 +1,7 @@
-"""Leaders and in-sync replicas: brokers that come and go -> changes of the partitions' state nodes.
+"""Leaders and in-sync replicas: brokers that join and leave -> changes of the partitions' state nodes.
 
-Like controller.py, nothing here changes anything: each `decide_*` reads the image and returns the changes to make.
-What concerns every partition is decided as it is asked for, with places to pause (see `znode_ops.chunks`).
+As in controller.py, nothing here has side effects: each `decide_*` reads the image and returns the changes to make.
+Decisions about all partitions are computed lazily, with points to pause (see `znode_ops.chunks`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from barnabas.cores.znode_ops import Delete, LazyOps, Op, Ops, Set
 from barnabas.wire.errors import ApiError, ErrorCode
 
 PARTITIONS_PER_PIECE: Final = 500
-"""How many partitions are looked at between two places to pause."""
+"""How many partitions are examined between two points to pause."""
 
 
 def elect(partition: PartitionImage, live: Collection[int], unclean: bool) -> PartitionImage:
-    """The partition as it should be when exactly `live` brokers are alive; itself when nothing changes.
+    """The partition as it should be when exactly the `live` brokers are alive; itself when nothing changes.
 
-    A leader that lives stays. Else the first live replica in sync leads; else, if `unclean`, the first live
-    one at all, alone in sync: what the others had more is lost. Dead replicas leave the in-sync set
-    while it has a live one; when all of it is dead, it stays: only they have everything, so only one of
-    them may lead again.
+    A live leader stays. Otherwise the first live in-sync replica becomes leader; if there is none and `unclean` is set, the
+    first live replica of all, which is then alone in sync: records that only others have are lost. Dead replicas leave
+    the in-sync set as long as it has a live one. When all of them are dead, the set is kept: only they have all records, so
+    only one of them may become leader again.
     """
     isr = tuple(broker for broker in partition.isr if broker in live) or partition.isr
     leader = partition.leader if partition.leader in live else NO_LEADER
@@ -37,22 +37,22 @@ def elect(partition: PartitionImage, live: Collection[int], unclean: bool) -> Pa
             (broker for broker in partition.replicas if broker in isr and broker in live), NO_LEADER
         )
         if leader == NO_LEADER and unclean:
-            # Replicas that a move is adding may have nothing yet: they come last.
+            # Replicas that a move is adding may have no records yet: they come last.
             by_age = sorted(partition.replicas, key=lambda broker: broker in partition.adding)
             leader = next((broker for broker in by_age if broker in live), NO_LEADER)
             if leader != NO_LEADER:
                 isr, recovering = (leader,), True
     if leader == partition.leader and isr == partition.isr:
         return partition
-    # Every change of leader or in-sync set by the controller counts the leader epoch up, as in Kafka: a
-    # leader that does not know of it is fenced by its followers.
+    # As in Kafka, the controller increments the leader epoch with every change of the leader or the in-sync set:
+    # followers then fence a leader that does not know of the change.
     return replace(
         partition, leader=leader, leader_epoch=partition.leader_epoch + 1, isr=isr, recovering=recovering
     )
 
 
 def state_op(image: ClusterImage, topic: str, index: int, new: PartitionImage) -> Op:
-    """Write a partition's leader and in-sync set; refused when somebody else has changed them since."""
+    """Write a partition's leader and in-sync set; refused if somebody else has changed them since."""
     state = replace(state_of(new), controller_epoch=image.controller_epoch)
     return Set(layout.state_path(topic, index), layout.encode_state(state), new.partition_epoch)
 
@@ -61,19 +61,19 @@ Change = Callable[[TopicImage, PartitionImage], PartitionImage]
 
 
 def _all_changed(image: ClusterImage, change: Change) -> LazyOps[Op | None]:
-    """The changes that `change` makes of every partition; it returns the partition itself where nothing changes."""
+    """Apply `change` to every partition; it returns the partition itself if nothing changes."""
 
     def ops() -> Iterator[Op | None]:
         yield from fenced(image, ())
         seen = 0
-        # What has been decided is replayed onto the image before the next piece is asked for.
+        # Decided changes are replayed onto the image before the next piece is requested.
         for topic in list(image.topics.values()):
             for index, partition in list(topic.partitions.items()):
                 seen += 1
                 if seen % PARTITIONS_PER_PIECE == 0:
                     yield None
                 if partition.partition_epoch < 0:
-                    continue  # it has no state yet; see decide_completion
+                    continue  # without a state yet; see decide_completion
                 new = change(topic, partition)
                 if new is not partition:
                     yield state_op(image, topic.name, index, new)
@@ -82,20 +82,20 @@ def _all_changed(image: ClusterImage, change: Change) -> LazyOps[Op | None]:
 
 
 def decide_elections(image: ClusterImage, unclean_topics: Collection[str] = ()) -> LazyOps[Op | None]:
-    """Give every partition a live leader where that is possible, after brokers came or went.
+    """Give every partition a live leader if possible, after brokers have joined or left.
 
-    unclean_topics: those whose unclean.leader.election.enable is true.
+    unclean_topics: topics with unclean.leader.election.enable=true.
     """
     live = image.brokers.keys()
     return _all_changed(image, lambda topic, partition: elect(partition, live, topic.name in unclean_topics))
 
 
 def decide_unclean_restart(image: ClusterImage, broker_id: int) -> LazyOps[Op | None]:
-    """What becomes of the partitions of a broker that came back without a clean shutdown.
+    """Demote a broker that is back after an unclean stop, in all of its partitions.
 
-    It may have lost its last records: where another replica in sync is alive, that one leads, and this broker is not in sync
-    until it has caught up. What it leads alone gets a new leader epoch: consumers and followers that saw
-    the lost records notice by the epoch.
+    It may have lost its last records. If another in-sync replica is alive, that one becomes leader, and this broker is out
+    of sync until it has caught up. If it is the only one, it leads with a new leader epoch, by which consumers and followers
+    that have seen the lost records notice the loss.
     """
     others = image.brokers.keys() - {broker_id}
 
@@ -110,7 +110,7 @@ def decide_unclean_restart(image: ClusterImage, broker_id: int) -> LazyOps[Op | 
 
 
 def decide_shutdown(image: ClusterImage, broker_id: int) -> LazyOps[Op | None]:
-    """Move leadership off a broker that is about to stop, where another in-sync replica is alive."""
+    """Move leadership away from a broker that is about to stop, if another in-sync replica is alive."""
     live = image.brokers.keys() - {broker_id}
 
     def without_broker(_: TopicImage, partition: PartitionImage) -> PartitionImage:
@@ -123,8 +123,8 @@ def decide_shutdown(image: ClusterImage, broker_id: int) -> LazyOps[Op | None]:
 
 
 def decide_preferred_leader(image: ClusterImage, topic: str, index: int) -> Ops:
-    """Give leadership back to the first replica. Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION,
-    ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE.
+    """Make the first replica leader again. Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED,
+    PREFERRED_LEADER_NOT_AVAILABLE.
     """
     partition = _require_partition(image, topic, index)
     preferred = partition.replicas[0]
@@ -140,7 +140,7 @@ def decide_preferred_leader(image: ClusterImage, topic: str, index: int) -> Ops:
 
 
 def decide_asked_elections(image: ClusterImage) -> Ops:
-    """Give leadership back where an older tool asks for that in /admin/preferred_replica_election; the node goes."""
+    """Carry out the elections requested by older tools in /admin/preferred_replica_election, and remove that node."""
     if image.elections_asked_version < 0:
         return ()
     ops: list[Op] = []
@@ -148,13 +148,13 @@ def decide_asked_elections(image: ClusterImage) -> Ops:
         try:
             elected = decide_preferred_leader(image, topic, index)
         except ApiError:
-            continue  # there is nothing to do, or it cannot be done: the node has no place for an answer
+            continue  # not needed or not possible; this API has no answers
         ops += (op for op in elected if isinstance(op, Set))
     return fenced(image, (*ops, Delete(layout.PREFERRED_REPLICA_ELECTION, image.elections_asked_version)))
 
 
 def decide_unclean_leader(image: ClusterImage, topic: str, index: int) -> Ops:
-    """Let any live replica lead a partition that has no leader. Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION,
+    """Make any live replica leader of a partition without a leader. Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION,
     ELECTION_NOT_NEEDED, ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
     partition = _require_partition(image, topic, index)
@@ -168,7 +168,7 @@ def decide_unclean_leader(image: ClusterImage, topic: str, index: int) -> Ops:
 
 @dataclass(frozen=True, slots=True)
 class AlterIsr:
-    """A leader asks for another in-sync set (AlterPartition). The epochs are those that it knows."""
+    """A leader requests another in-sync set (AlterPartition). The epochs are those known to the leader."""
 
     broker_id: int
     topic_id: UUID
@@ -180,7 +180,7 @@ class AlterIsr:
 
 
 def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Ops:
-    """Raises ApiError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+    """Change the in-sync set. Raises ApiError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
     FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA.
     """
     topic = image.by_id.get(event.topic_id)
@@ -212,13 +212,13 @@ def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Ops:
         raise ApiError(
             ErrorCode.INELIGIBLE_REPLICA, f"broker {dead[0]} is not alive; it cannot be in sync for {where}"
         )
-    # The leader asked for it and goes on leading: no new leader epoch.
+    # The leader has requested this and stays leader: the leader epoch does not change.
     new = replace(partition, isr=event.isr, recovering=event.recovering)
     return fenced(image, (state_op(image, topic.name, event.partition, new),))
 
 
 def decide_balance(image: ClusterImage) -> LazyOps[Op | None]:
-    """Give leadership back to preferred replicas that are alive and in sync (auto.leader.rebalance.enable)."""
+    """Make preferred replicas leaders again if they are alive and in sync (auto.leader.rebalance.enable)."""
 
     def with_preferred(_: TopicImage, partition: PartitionImage) -> PartitionImage:
         preferred = partition.replicas[0] if partition.replicas else partition.leader

@@ -1,7 +1,7 @@
 """The leader epochs of one partition: at which offset each began.
 
-A follower (or a consumer after a change of leader) asks where an epoch ended and cuts its log there; that
-is how logs that diverged come together again. Source: KIP-101, KIP-279 and Kafka's leader epoch cache.
+A follower (or a consumer after a change of leader) asks where an epoch ended and truncates its log there; in this way
+logs that have diverged agree again. Source: KIP-101, KIP-279 and Kafka's leader epoch cache.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ UNDEFINED_OFFSET: Final = Offset(-1)
 
 
 class EpochEnd(NamedTuple):
-    """The largest known epoch not above the one asked for, and the offset after its last record."""
+    """The largest known epoch not above the requested one, and the offset after its last record."""
 
     epoch: LeaderEpoch
     end_offset: Offset
 
 
 class LeaderEpochs:
-    """Pairs of (epoch, start offset), both growing. `dirty` says that the checkpoint file lags behind."""
+    """Pairs of (epoch, start offset), both increasing. `dirty`: the checkpoint file is out of date."""
 
     __slots__ = ("_epochs", "_starts", "dirty", "latest")
 
@@ -36,14 +36,14 @@ class LeaderEpochs:
         self.dirty = False
 
     def entries(self) -> list[tuple[LeaderEpoch, Offset]]:
-        """(epoch, its first offset) of every epoch, the oldest first."""
+        """(epoch, its first offset) of every epoch, oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """Notes that `epoch` starts at `start_offset`; True when that was new.
+        """Note that `epoch` starts at `start_offset`; True if that is new.
 
-        An epoch that is known and starts no later stays as it is. Later entries that contradict the new
-        one (a higher epoch or a later start) are dropped: the log was cut below them.
+        A known epoch that does not start later is kept. Later entries that contradict the new one (a higher epoch or a later
+        start) are removed: the log was truncated below them.
         """
         if epoch < 0 or start_offset < 0:
             return False
@@ -59,7 +59,7 @@ class LeaderEpochs:
         return True
 
     def end_of(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEnd:
-        """Where `epoch` ended. (-1, -1) for an epoch that is undefined or newer than all that are known."""
+        """Where `epoch` ended. (-1, -1) for an undefined epoch, or one newer than all known epochs."""
         if epoch == UNDEFINED_EPOCH or not self._epochs:
             return EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
         if epoch == self.latest:
@@ -68,17 +68,17 @@ class LeaderEpochs:
         if above == len(self._epochs):
             return EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
         if above == 0:
-            # All that is left of the log is younger: the epoch ended where the oldest known one began.
+            # All remaining records are of later epochs: this epoch ended where the oldest known one began.
             return EpochEnd(epoch, self._starts[0])
         return EpochEnd(self._epochs[above - 1], self._starts[above])
 
     def epoch_at(self, offset: Offset) -> LeaderEpoch:
-        """The epoch that wrote `offset`; -1 when it is older than all that are known."""
+        """The epoch under which `offset` was written; -1 if it is older than all known epochs."""
         above = bisect_right(self._starts, offset)
         return self._epochs[above - 1] if above else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: Offset) -> None:
-        """Drops the epochs that start at or after `end_offset`, now the end of the log."""
+        """Remove the epochs that start at or after `end_offset`, the new end of the log."""
         while self._starts and self._starts[-1] >= end_offset:
             self._epochs.pop()
             self._starts.pop()
@@ -86,7 +86,7 @@ class LeaderEpochs:
         self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
 
     def truncate_from_start(self, start_offset: Offset) -> None:
-        """Drops what lies below `start_offset`; the epoch that spans it now starts there."""
+        """Remove epochs that end below `start_offset`; the epoch that contains it now starts there."""
         above = bisect_right(self._starts, start_offset)
         if above == 0 or (above == 1 and self._starts[0] == start_offset):
             return
@@ -96,7 +96,7 @@ class LeaderEpochs:
         self.dirty = True
 
     def clear(self) -> None:
-        """Forget all epochs: the log begins again."""
+        """Remove all epochs: the log starts afresh."""
         self.dirty = self.dirty or bool(self._epochs)
         self._epochs.clear()
         self._starts.clear()

@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): what an incremental fetch leaves unsaid, remembered.
+"""Fetch sessions (KIP-227): what the broker remembers so that incremental fetches can omit it.
 
-A session holds the partitions that a consumer follows, so that its next requests name only what changed
-and its answers hold only what is new. Pure: the id of a new session and the time arrive as arguments.
+A session holds the partitions that a consumer reads, so that its following requests name only what changed and the
+answers contain only what is new. Pure: the id of a new session and the time are passed as arguments.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 from barnabas.wire.errors import ApiError, ErrorCode
 
 FINAL_EPOCH: Final = -1
-"""Session epoch of a request that wants no session, or ends the one it names."""
+"""Session epoch of a request that uses no session, or that ends the session which it names."""
 INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = (1 << 31) - 1
 EVICTION_MS: Final = 120_000
-"""A session used within this time is not thrown out for a new one."""
+"""A session used within this time is not evicted for a new one."""
 PARTITIONS_MAX: Final = 400_000
-"""Of all sessions together: each takes about 300 bytes."""
+"""Limit for all sessions together: each partition takes about 300 bytes."""
 PARTITIONS_PER_OWNER_MAX: Final = 100_000
 LONG_AGO_MS: Final = -(1 << 62)
 
@@ -30,7 +30,7 @@ Key = tuple[TopicRef, int]
 
 @dataclass(slots=True)
 class FetchPartition:
-    """What a consumer asks of one partition, and what the last answer said."""
+    """What a consumer requests of one partition, and what the last answer contained."""
 
     topic: TopicRef
     partition: int
@@ -44,6 +44,8 @@ class FetchPartition:
 
 @dataclass(slots=True)
 class FetchSession:
+    """One session. epoch: expected in the next request. last_used_ms: of a clock that never goes back."""
+
     session_id: int
     epoch: int
     last_used_ms: int
@@ -54,19 +56,19 @@ class FetchSession:
 
 @dataclass(slots=True, frozen=True)
 class FetchPlan:
-    """Which partitions one request reads, in order, and how it is answered."""
+    """The partitions that one request reads, in order, and the form of its answer."""
 
     partitions: tuple[FetchPartition, ...]
     session: FetchSession | None
     full: bool
-    """A full answer names every partition; an incremental one only those that have something new."""
+    """True: the answer contains every partition. False: only partitions that have something new."""
 
 
 class SessionCache:
-    """The sessions of a broker: at most `slots_max`, with at most so many partitions in all and for each owner.
+    """The sessions of a broker: at most `slots_max`, with limits on the partitions of all sessions and of each owner.
 
-    An owner is the connection that used a session last. A fetch for which there is no room is served without a session, as
-    Kafka does when its cache is full: the client then names all its partitions each time.
+    An owner is the connection that used a session last. A fetch that would exceed the limits is served without a session, as
+    in Kafka when its cache is full: the client then names all its partitions in every request.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class SessionCache:
         self._partitions_per_owner_max = partitions_per_owner_max
         self._sessions: dict[int, FetchSession] = {}
         self.partition_count = 0
-        """Of all sessions."""
+        """Partitions in all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -97,7 +99,7 @@ class SessionCache:
         now_ms: int,
         owner: Hashable = None,
     ) -> FetchPlan:
-        """Resolve what a request means; `fresh_id` is a random positive int32 for a session made now.
+        """Resolve which partitions a request reads; `fresh_id` is a random positive int32 for a session created now.
 
         now_ms: of a clock that never goes back. owner: the connection.
 
@@ -120,7 +122,7 @@ class SessionCache:
         return FetchPlan(tuple(session.partitions.values()), session, full=False)
 
     def owner_gone(self, owner: Hashable) -> None:
-        """A connection has closed: its sessions stay until their room is wanted; the client may continue them."""
+        """A connection has closed. Its sessions are kept until their space is needed; the client may continue them."""
         for session in self._sessions.values():
             if session.owner == owner:
                 session.last_used_ms = LONG_AGO_MS
@@ -129,7 +131,7 @@ class SessionCache:
         self, fresh_id: int, by_topic_id: bool, now_ms: int, owner: Hashable, count: int
     ) -> FetchSession | None:
         if fresh_id in self._sessions:
-            return None  # a clash of random ids: this consumer is served without a session
+            return None  # a collision of random ids: serve this consumer without a session
         if not self._make_room_of_owner(owner, count):
             return None
         while len(self._sessions) >= self._slots_max or self.partition_count + count > self._partitions_max:
@@ -140,7 +142,7 @@ class SessionCache:
         return session
 
     def _make_room_of_owner(self, owner: Hashable, count: int) -> bool:
-        """Drop the oldest sessions of a connection that would have too many partitions; False when that is not enough."""
+        """Drop a connection's oldest sessions to stay within its limit; False if even that is not enough."""
         own = sorted((s for s in self._sessions.values() if s.owner == owner), key=lambda s: s.last_used_ms)
         held = sum(len(session.partitions) for session in own)
         for session in own:
@@ -212,7 +214,7 @@ def _update(session: FetchSession, named: Iterable[FetchPartition], forgotten: I
 
 
 def served_last(session: FetchSession, served: Iterable[Key]) -> None:
-    """Move partitions that got data to the end, so that under a byte limit each gets its turn."""
+    """Move partitions that returned data to the end, so that under a byte limit each gets its turn."""
     for key in served:
         partition = session.partitions.pop(key, None)
         if partition is not None:

@@ -41,6 +41,7 @@ class Refused:
         self._rows: list[tuple[object, ErrorCode]] = []
 
     def add(self, row: object, code: ErrorCode) -> None:
+        """Note a refused row, with the error that its answer gets."""
         self._rows.append((row, code))
 
     def __len__(self) -> int:

@@ -70,9 +70,11 @@ class PeerRefused(PeerLost):
 class Security(Protocol):
     """How to connect to another broker (security/between.py)."""
 
-    def tls(self) -> ssl.SSLContext | None: ...
+    def tls(self) -> ssl.SSLContext | None:
+        """The TLS context for connections to brokers; None when these are not encrypted."""
 
-    def login(self, host: str) -> ClientLogin | None: ...
+    def login(self, host: str) -> ClientLogin | None:
+        """A new login to the broker at `host`; None when none is needed."""
 
 
 class _Pending(NamedTuple):

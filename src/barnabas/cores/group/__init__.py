@@ -2,18 +2,18 @@
 
     from barnabas.cores.group import GroupCoordinatorCore, GroupLimits, JoinGroup, JoinReply, ...
 
-`core` holds the entry point and says how the broker drives it; `events` what can be asked and answered; `turn` the
-Decision. `classic/` is the classic protocol, `consumer/` KIP-848, `migration` and `consumer/classic_members` serve groups
+`core` is the entry point and says how the broker drives it; `events` are the requests and answers; `turn` makes the
+Decision. `classic/` is the classic protocol, `consumer/` KIP-848; `migration` and `consumer/classic_members` serve groups
 with members of both. `share/` is KIP-932; its `partition` (a queue, at the partition's leader) and `state` (the share
-coordinator) are cores of their own. `offsets` keeps committed offsets; the modules called `records` know the bytes.
-Rules that hold throughout:
+coordinator) are cores of their own. `offsets` are the committed offsets; modules called `records` know the stored formats.
+Rules for all of them:
 
-* A core is one partition of the offsets topic. No clock, no randomness: both come in with the event.
+* A core is one partition of the offsets topic. It has no clock and no randomness: both arrive in the event.
 * Tokens are opaque, never None for a request that wants an answer, and each is answered exactly once.
-* A decision's records go into the log as one batch, and its replies leave only when the high watermark
-  covers all that the shard has appended: so an answer never shows what a crash could take back.
-* Memory is the log plus what may be lost with the process (who waits, running rebalances): a failed append
-  is undone by `abandon`, a lost leadership by `unload`.
+* A decision's records are appended as one batch, and its replies are sent only when the high watermark covers all that
+  the core has appended: an answer never shows what a crash could undo.
+* Memory is the log plus what may be lost with the process (waiting requests, running rebalances): `abandon` undoes a failed
+  append, and when leadership is lost the whole core is dropped.
 """
 
 from barnabas.cores.decision import Decision, DoneReply, Note, Producer, Timer, TimerFired

@@ -96,7 +96,7 @@ def decide_describe_consumer(turn: Turn, event: DescribeConsumerGroup) -> None:
 
 
 def decide_list(turn: Turn, event: ListGroups) -> None:
-    """ListGroups: those of this partition."""
+    """ListGroups: the groups of this partition."""
     states = {state.lower() for state in event.states}
     types = {group_type.lower() for group_type in event.types}
     rows = []

@@ -1,7 +1,7 @@
 """Server-side assignors of consumer groups: `uniform` (balanced, moves as little as possible) and `range`.
 
-Both are pure functions of the members' topics, the partition counts and the assignment so far, and give the
-same answer for the same input whatever order it came in.
+Both are pure functions of the members' topics, the partition counts and the previous assignment, and return the
+same result for the same input in whatever order.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ NOTHING: Final[Assignment] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class AssignSpec:
-    """partitions: count by topic; topics: what each member subscribes to, of those that exist."""
+    """partitions: partition count by topic; topics: the existing topics that each member subscribes to."""
 
     partitions: Mapping[UUID, int]
     topics: Mapping[str, frozenset[UUID]]
     current: Mapping[str, Assignment]
-    order: Mapping[str, str]  # member id -> what range sorts by: the instance id where there is one
+    order: Mapping[str, str]  # member id -> sort key for range: the instance id if there is one
 
 
 Assignor = Callable[[AssignSpec], dict[str, Assignment]]
 
 
 def assign_range(spec: AssignSpec) -> dict[str, Assignment]:
-    """Per topic, neighbouring partitions to neighbouring members; equal topics are split alike."""
+    """For each topic, consecutive partitions go to consecutive members; equal topics are divided alike."""
     shares: dict[str, set[TopicPartition]] = {member: set() for member in spec.topics}
     in_order = sorted(spec.topics, key=spec.order.__getitem__)
     for topic, count in spec.partitions.items():
@@ -49,16 +49,16 @@ def assign_range(spec: AssignSpec) -> dict[str, Assignment]:
 
 
 def assign_uniform(spec: AssignSpec) -> dict[str, Assignment]:
-    """Loads differ by at most one where subscriptions allow it; partitions stay where they can."""
+    """Loads differ by at most one if subscriptions allow it; as few partitions as possible move."""
     if len(set(spec.topics.values())) <= 1:
         return _uniform_same_topics(spec)
     return _uniform_mixed_topics(spec)
 
 
 def _uniform_same_topics(spec: AssignSpec) -> dict[str, Assignment]:
-    """This runs whenever a member comes or goes, so it looks at what members have and builds only what changes.
+    """Runs whenever a member joins or leaves, so it examines what members have and builds only what changes.
 
-    Partitions are ticked off in a row of bytes per topic: a set of them would hash every topic id anew.
+    Partitions are marked in a bytearray per topic: a set of them would hash every topic id again.
     """
     members = sorted(spec.topics)
     if not members:
@@ -116,7 +116,7 @@ def _uniform_mixed_topics(spec: AssignSpec) -> dict[str, Assignment]:
                 share.setdefault(topic, set()).add(partition)
                 free[topic].discard(partition)
     loads = {member: sum(map(len, share.values())) for member, share in shares.items()}
-    # Partitions that few can take go first, so that those who can take others still have room to choose.
+    # Partitions with few possible members go first, so that members with more choice can still be balanced.
     for topic in sorted(free, key=lambda topic: (len(subscribers[topic]), topic)):
         least = [(loads[member], member) for member in subscribers[topic]]
         heapify(least)
@@ -139,7 +139,7 @@ def _balance(
 ) -> None:
     """Move partitions from the most to the least loaded subscriber of their topic until no move helps.
 
-    Each move lowers the sum of the squared loads, so this ends.
+    Each move lowers the sum of the squared loads, so this terminates.
     """
     moved = True
     while moved:

@@ -1,15 +1,15 @@
 """GroupCoordinatorCore: every group whose id hashes to one partition of the offsets topic.
 
-How the broker drives it (`broker/coordinators/runtime.py`), with nothing awaited inside a turn:
+How the broker drives it (`broker/coordinators/runtime.py`), awaiting nothing within a turn:
 
     decisions = [core.step(event) for event in batch]
     offset = log.append(all their records, one batch; own batches where decision.producer is set)
-    on success   arm the timers; give the replies out once the high watermark covers `offset`
+    on success   set the timers; send the replies once the high watermark covers `offset`
     on failure   undone = core.abandon(decisions, error): the state is as before the batch, and every
-                 request of the batch is answered with an error; arm undone.timers, give out undone.replies
+                 request of the batch is answered with an error; set undone.timers, send undone.replies
 
 Loading: `replay` every record of the partition in order (`replay_marker` for control records), then carry out
-`on_loaded` and `step` at will. Whoever drops a core answers the requests that still wait in it (`event.refused`).
+`on_loaded`; after that `step` may be called. Whoever drops a core answers its waiting requests (`event.refused`).
 """
 
 from __future__ import annotations
@@ -113,30 +113,30 @@ class GroupCoordinatorCore:
     def __init__(self, limits: GroupLimits | None = None) -> None:
         self.state = State(limits or GroupLimits())
         self.topology = -1
-        """The broker's count of topic changes that `set_topics` was last called for."""
+        """The version of the topics last passed to `set_topics`."""
 
     def set_limits(self, limits: GroupLimits) -> None:
-        """New values of options; what runs already keeps its old deadlines."""
+        """Apply changed options; deadlines that are already set do not change."""
         self.state.limits = limits
 
     def set_group_limits(self, group_id: str, limits: GroupLimits | None) -> None:
-        """Limits for one group alone (configs of resource type GROUP); None goes back to those of all."""
+        """Set limits for one group (configs of resource type GROUP); None restores the general limits."""
         if limits is None:
             self.state.group_limits.pop(group_id, None)
         else:
             self.state.group_limits[group_id] = limits
 
     def set_topics(self, topics: Mapping[str, TopicInfo]) -> None:
-        """The topics that exist now. Groups notice at their members' next heartbeats. Not part of the log."""
+        """Set the existing topics. Groups notice changes at their members' next heartbeats. Not stored in the log."""
         self.state.topics = Topics(self.state.topics.version + 1, topics)
 
     def patterns_of(self, group_id: str) -> Collection[str]:
-        """The regular expressions by which members of a group subscribe."""
+        """The regular expressions that members of a group subscribe with."""
         group = self.state.groups.get(group_id)
         return group.regexes if isinstance(group, ConsumerGroup) else ()
 
     def keeps_share_state(self, group_id: str, topic_id: UUID, index: int) -> bool:
-        """Whether a share group has, or has asked for, the state of a partition."""
+        """Whether a share group uses, or has requested, the state of a partition."""
         group = self.state.groups.get(group_id)
         if not isinstance(group, ShareGroup):
             return False
@@ -146,7 +146,7 @@ class GroupCoordinatorCore:
     # --- serving
 
     def decide(self, event: Any) -> Turn:
-        """What `event` wants. Reads only: nothing has happened until the Turn is applied."""
+        """Decide on `event`. Only reads: nothing changes until the returned Turn is applied."""
         turn = Turn(self.state, event.now_ms)
         try:
             deletion.require_not_deleting(turn, event)
@@ -154,7 +154,7 @@ class GroupCoordinatorCore:
         except ApiError as refusal:
             turn = Turn(self.state, event.now_ms)
             if refusal.code is ErrorCode.INVALID_REQUEST:
-                # A client that keeps the protocol never sends one: its author will want to know what was wrong.
+                # Clients that follow the protocol never send such a request: their authors will want to know the reason.
                 turn.note(
                     "an invalid request was refused",
                     request=type(event).__name__,
@@ -169,16 +169,16 @@ class GroupCoordinatorCore:
         return turn
 
     def step(self, event: Any) -> Decision:
-        """Decide and apply one event. A stale TimerFired gives an empty Decision."""
+        """Decide on one event and apply the decision. A stale TimerFired returns an empty Decision."""
         if type(event) is TimerFired and self.state.deadlines.get(event.key) != event.deadline_ms:
             return Decision(event)
         return self.decide(event).apply(event)
 
     def abandon(self, decisions: Sequence[Decision], error: ErrorCode, now_ms: int) -> Decision:
-        """Take back steps whose records could not be appended: the newest of this core, in their order.
+        """Undo decisions whose records could not be appended: the newest ones of this core, in their order.
 
-        Nothing of them has happened: requests that were waiting before still wait, the events' own requests
-        are refused, and timers that had fired fire again a little later.
+        It is as if they had not been made: requests that were waiting before still wait, the events' own requests are
+        refused, and timers that had fired fire again a little later.
         """
         touched: set[TimerKey] = set()
         for decision in reversed(decisions):
@@ -198,11 +198,11 @@ class GroupCoordinatorCore:
     # --- what concerns every group
 
     def topics_deleted(self, now_ms: int, topics: frozenset[str]) -> Iterator[ForgetOffsets | None]:
-        """The events to step, one after another, when topics have been deleted."""
+        """The events to step, one after the other, after topics have been deleted."""
         return sweeps.topics_deleted(self.state, now_ms, topics)
 
     def states_lost(self, now_ms: int) -> Iterator[ShareStatesLost]:
-        """The events to step when the share coordinator has lost all states."""
+        """The events to step after the share coordinator has lost all states."""
         return sweeps.states_lost(self.state, now_ms)
 
     def expiry(self, now_ms: int) -> Iterator[ExpireOffsets]:
@@ -213,38 +213,38 @@ class GroupCoordinatorCore:
 
     @property
     def deadlines(self) -> Mapping[TimerKey, int]:
-        """When each armed timer fires."""
+        """When each timer fires."""
         return self.state.deadlines
 
     def names(self) -> Iterable[str]:
-        """The groups of this partition: by their names the partition of each is found."""
+        """The ids of the groups in this partition."""
         return self.state.groups.keys() | self.state.committed.keys()
 
     def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
-        """Take over one record of the log; `producer_id` that of its batch where the batch is transactional.
+        """Apply one record of the log; `producer_id` is that of its batch if the batch is transactional.
 
-        Records of kinds that this version does not know are skipped, as Kafka skips them.
-        Raises records.CorruptRecord when a known kind cannot be decoded.
+        Records of kinds that this version does not know are skipped, as in Kafka.
+        Raises records.CorruptRecord when a record of a known kind cannot be decoded.
         """
         records.replay(self.state, key, value, producer_id)
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
-        """Take over an end-transaction marker of the log."""
+        """Apply an end-transaction marker of the log."""
         turn = Turn(self.state, 0)
         offsets.end_transaction(turn, producer_id, committed)
         turn.apply(None)
 
     def on_loaded(self, now_ms: int) -> Iterator[Decision]:
-        """Carry out each: every member gets a whole session to report back; groups over the size limit rebalance."""
+        """Every member gets a full session timeout to report back; groups over the size limit rebalance."""
         for group_id in list(self.state.groups):
             turn = Turn(self.state, now_ms)
             lifecycle.on_loaded(turn, self.state.groups[group_id])
             yield turn.apply(None)
 
     def export(self, name: str, now_ms: int) -> Iterator[AdoptGroup]:
-        """The events that make the group, as it is now, in another core: in the first one all but most offsets."""
+        """The events that recreate the group in another core. The first one contains everything but most of the offsets."""
         return moves.export(self.state, name, now_ms)
 
     def disown(self, name: str, now_ms: int) -> Iterator[DisownGroup]:
-        """The events that remove the group here, when another core has it."""
+        """The events that remove the group here after another core has received it."""
         return moves.disown(self.state, name, now_ms)

@@ -1,9 +1,9 @@
-"""DeleteGroups (v0 to v2): a group without members, with all its offsets.
+"""DeleteGroups (v0 to v2): deletes a group without members, with all its offsets.
 
-A group with many offsets is deleted in pieces, so that no event takes long: a timer that is due at once carries on
-after each piece, and the request is answered after the last one, which removes the group itself. Meanwhile the
-group's offsets are invisible, and whoever wants to use the group is asked to try again. A crash in between
-leaves the group with the rest of its offsets; nobody has got an answer that it is gone.
+A group with many offsets is deleted in pieces, so that no event takes long: after each piece, a timer that fires at once
+continues, and the request is answered after the last piece, which removes the group itself. Meanwhile the group's offsets
+are invisible, and requests to use the group are refused with a retriable error. A crash in between leaves the group with
+the remaining offsets; no client has been told that it is gone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
 DELETE: Final = "delete"
-"""The timer of a group, with no member in its key, that carries on with its deletion."""
+"""The timer of a group, without a member in its key, that continues the group's deletion."""
 
 USERS: Final = frozenset(
     (
@@ -44,11 +44,11 @@ USERS: Final = frozenset(
         DeleteShareOffsets,
     )
 )
-"""Events that would put something into a group that is being deleted, or take something from it."""
+"""Events that would add something to a group that is being deleted, or remove something from it."""
 
 
 def require_not_deleting(turn: Turn, event: Any) -> None:
-    """Raises ApiError COORDINATOR_LOAD_IN_PROGRESS, after which clients try again, for a group that is on its way out."""
+    """Raises ApiError COORDINATOR_LOAD_IN_PROGRESS, which clients retry, for a group that is being deleted."""
     if turn.state.deleting and type(event) in USERS and event.group_id in turn.state.deleting:
         raise ApiError(
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -73,7 +73,7 @@ def decide_delete(turn: Turn, event: DeleteGroup) -> None:
 
 
 def delete_piece(turn: Turn, group_id: str, tokens: tuple[Any, ...]) -> None:
-    """Forget as many offsets as one event may, and with the last of them the group; then the requests are answered."""
+    """Delete as many offsets as one event may; after the last one delete the group and answer the requests."""
     state = turn.state
     partitions = tuple(islice(chain(state.offsets_of(group_id), state.pending_of(group_id)), PIECE + 1))
     for partition in dict.fromkeys(partitions[:PIECE]):

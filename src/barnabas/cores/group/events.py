@@ -1,8 +1,8 @@
-"""What a shard of groups is asked, and what it answers; independent of message versions.
+"""The requests to a core of the group coordinator and its answers; independent of message versions.
 
-An event carries `token`, the broker's opaque handle of the waiting request, and `now_ms`. Each event with a
-token is answered exactly once, in the Decision of its own step or in that of a later one (a join waits for
-the other members). `refused` makes the answer of an event's kind that carries nothing but an error.
+An event has a `token`, the broker's opaque handle for the waiting request, and `now_ms`. Each event with a token is
+answered exactly once, in the Decision of its own step or of a later one (a join waits for the other members). `refused`
+makes an answer that contains only an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_EPOCH = -1
 
 
 class JoinedMember(NamedTuple):
-    """One row of the list that the leader receives."""
+    """One member in the list that the leader receives."""
 
     member_id: str
     group_instance_id: str | None
@@ -36,7 +36,7 @@ MEMBER_NAME_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """`members` is filled for the leader only."""
+    """`members` is filled only for the leader."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = ""
@@ -50,7 +50,7 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """`fresh_id` is a new UUID as text; a new member's id is made of it."""
+    """`fresh_id` is a new UUID as text; a new member's id is derived from it."""
 
     token: object
     now_ms: int
@@ -70,7 +70,7 @@ class JoinGroup:
 
     @property
     def new_member_id(self) -> str:
-        """The id of a member that joins with this event; short enough to be sent however long the client's name is."""
+        """The id of a new member; short enough to be sent, however long the client's name is."""
         name = self.client_id if self.group_instance_id is None else self.group_instance_id
         return f"{name[:MEMBER_NAME_MAX]}-{self.fresh_id}"
 
@@ -81,6 +81,8 @@ class JoinGroup:
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
+    """The answer to SyncGroup: the member's assignment."""
+
     error: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -89,7 +91,7 @@ class SyncReply:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroup:
-    """`assignments` by member id, filled by the leader; protocol fields are None before SyncGroup v5."""
+    """`assignments` by member id, filled by the leader; the protocol fields are None before SyncGroup v5."""
 
     token: object
     now_ms: int
@@ -108,11 +110,15 @@ class SyncGroup:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
+    """The answer to Heartbeat."""
+
     error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
+    """Heartbeat of a classic member."""
+
     token: object
     now_ms: int
     group_id: str
@@ -126,7 +132,7 @@ class Heartbeat:
 
 
 class LeavingMember(NamedTuple):
-    """`member_id` may be empty where an administrator removes a static member by its instance id."""
+    """One leaving member. `member_id` may be empty when an administrator removes a static member by instance id."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -134,6 +140,8 @@ class LeavingMember(NamedTuple):
 
 
 class LeftMember(NamedTuple):
+    """The result for one leaving member."""
+
     member_id: str
     group_instance_id: str | None
     error: ErrorCode
@@ -141,7 +149,7 @@ class LeftMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaveReply:
-    """Before LeaveGroup v3 the error of the only member is the answer's error."""
+    """Before LeaveGroup v3, the error of the only member is sent as the error of the answer."""
 
     error: ErrorCode = ErrorCode.NONE
     members: tuple[LeftMember, ...] = ()
@@ -149,6 +157,8 @@ class LeaveReply:
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroup:
+    """LeaveGroup: one or more members leave or are removed."""
+
     token: object
     now_ms: int
     group_id: str
@@ -163,6 +173,8 @@ class LeaveGroup:
 
 
 class DescribedMember(NamedTuple):
+    """One member in a DescribeGroups answer."""
+
     member_id: str
     group_instance_id: str | None
     client_id: str
@@ -201,6 +213,8 @@ class DescribeGroup:
 
 
 class ListedGroup(NamedTuple):
+    """One group in a ListGroups answer."""
+
     group_id: str
     protocol_type: str
     state: str
@@ -209,13 +223,15 @@ class ListedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListReply:
+    """The answer to ListGroups."""
+
     error: ErrorCode = ErrorCode.NONE
     groups: tuple[ListedGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ListGroups:
-    """Empty filters let every group through; names are compared without regard to case."""
+    """Empty filters match every group; names are compared without regard to case."""
 
     token: object
     now_ms: int
@@ -229,6 +245,8 @@ class ListGroups:
 
 @dataclass(frozen=True, slots=True)
 class DeleteReply:
+    """The answer for one group of DeleteGroups."""
+
     group_id: str
     error: ErrorCode = ErrorCode.NONE
 
@@ -250,7 +268,7 @@ class DeleteGroup:
 
 
 class OffsetToCommit(NamedTuple):
-    """`commit_timestamp_ms` is sent by OffsetCommit v1 only; -1 means now."""
+    """`commit_timestamp_ms` is only sent by OffsetCommit v1; -1 means now."""
 
     topic: str
     partition: int
@@ -261,6 +279,8 @@ class OffsetToCommit(NamedTuple):
 
 
 class PartitionResult(NamedTuple):
+    """The result for one partition."""
+
     topic: str
     partition: int
     error: ErrorCode
@@ -268,7 +288,7 @@ class PartitionResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitReply:
-    """When `error` is set, no partition was looked at: it is the error of each of them."""
+    """If `error` is set, it applies to all partitions of the request."""
 
     error: ErrorCode = ErrorCode.NONE
     partitions: tuple[PartitionResult, ...] = ()
@@ -276,10 +296,10 @@ class CommitReply:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """OffsetCommit, or TxnOffsetCommit where `producer` is given.
+    """OffsetCommit, or TxnOffsetCommit if `producer` is given.
 
-    `generation_id` is the member epoch for groups of the consumer protocol. `knows_member_epoch` marks
-    OffsetCommit v9 and newer (they get GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH).
+    `generation_id` is the member epoch for groups of the consumer protocol. `knows_member_epoch` is set for OffsetCommit v9
+    and newer (which may be answered with GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH).
     """
 
     token: object
@@ -289,7 +309,7 @@ class CommitOffsets:
     generation_id: int = NO_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
-    retention_ms: int = -1  # OffsetCommit v2 to v4; -1 is the broker's own
+    retention_ms: int = -1  # OffsetCommit v2 to v4; -1 is the broker's default
     producer: Producer | None = None
     knows_member_epoch: bool = True
 
@@ -299,6 +319,8 @@ class CommitOffsets:
 
 
 class FetchedOffset(NamedTuple):
+    """The committed offset of one partition, or why it is not returned."""
+
     topic: str
     partition: int
     offset: int = NO_OFFSET
@@ -309,6 +331,8 @@ class FetchedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchReply:
+    """The answer for one group of OffsetFetch."""
+
     group_id: str
     error: ErrorCode = ErrorCode.NONE
     offsets: tuple[FetchedOffset, ...] = ()
@@ -316,7 +340,7 @@ class FetchReply:
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """One group of an OffsetFetch request; `partitions` None means all that the group committed."""
+    """One group of an OffsetFetch request; `partitions` None means all partitions that the group has committed."""
 
     token: object
     now_ms: int
@@ -333,12 +357,16 @@ class FetchOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsReply:
+    """The answer to OffsetDelete."""
+
     error: ErrorCode = ErrorCode.NONE
     partitions: tuple[PartitionResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
+    """OffsetDelete: forget committed offsets of some partitions."""
+
     token: object
     now_ms: int
     group_id: str
@@ -351,9 +379,9 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """The transaction's marker reached this partition of the offsets topic (WriteTxnMarkers).
+    """A transaction's marker has reached this partition of the offsets topic (WriteTxnMarkers).
 
-    The broker appends the control batch itself and steps this event in the same turn.
+    The broker itself appends the control batch, and steps this event in the same turn.
     """
 
     token: object
@@ -368,7 +396,7 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ForgetOffsets:
-    """A piece of what the deletion of `topics` leads to in one group (sweeps.topics_deleted).
+    """A piece of the work in one group after `topics` have been deleted (sweeps.topics_deleted).
 
     Drops the offsets of `partitions` that are not newer than `newest_sequence`; a share group forgets the topics.
     """
@@ -387,9 +415,9 @@ class ForgetOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
-    """A piece of the regular expiry in one group (sweeps.expiry): drops those of `partitions` whose time has run out.
+    """A piece of the periodic expiry in one group (sweeps.expiry): drops the expired offsets among `partitions`.
 
-    With the last piece, a group that is empty and has nothing left is removed.
+    The last piece also removes the group if it is empty and has nothing left.
     """
 
     token: object
@@ -408,7 +436,7 @@ class ExpireOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatReply:
-    """`assignment` None means that the assignment is what it was."""
+    """`assignment` None means that the assignment has not changed."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -420,9 +448,9 @@ class ConsumerHeartbeatReply:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
-    """ConsumerGroupHeartbeat. None means "as before" throughout; in v0 the broker makes up the first member id.
+    """ConsumerGroupHeartbeat. None always means "unchanged"; in v0 the broker creates the id of a new member.
 
-    An empty `regex` ends a subscription by expression. `owned` holds (topic id, partition).
+    An empty `regex` ends a subscription by expression. `owned` contains (topic id, partition).
     """
 
     token: object
@@ -446,6 +474,8 @@ class ConsumerHeartbeat:
 
 
 class DescribedConsumer(NamedTuple):
+    """One member in a ConsumerGroupDescribe answer."""
+
     member_id: str
     instance_id: str | None
     rack_id: str | None
@@ -461,6 +491,8 @@ class DescribedConsumer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerDescribeReply:
+    """The answer for one group of ConsumerGroupDescribe."""
+
     group_id: str
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -488,6 +520,8 @@ class DescribeConsumerGroup:
 
 
 class TimerKey(NamedTuple):
+    """Identifies one timer of a group or of one of its members."""
+
     group_id: str
     member_id: str  # empty for timers of the whole group
     kind: str

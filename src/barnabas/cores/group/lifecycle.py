@@ -1,4 +1,4 @@
-"""What is the same for groups of every type: removal and loading."""
+"""Removal and loading of groups, which are the same for every type."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from barnabas.cores.group.turn import Turn
 
 
 def is_removable(group: Group) -> bool:
-    """Whether nobody is in the group or about to be, and nothing is kept for whoever comes next."""
+    """Whether the group has no members, none about to join, and nothing stored for future members."""
     if isinstance(group, ShareGroup) and (group.initialized or group.initializing):
         return False
     return group.is_empty and not (isinstance(group, ClassicGroup) and group.pending_ids)
 
 
 def remove_group(turn: Turn, group: Group) -> None:
-    """Tombstones for the group itself; its offsets are not looked at."""
+    """Write tombstones for the group itself; its offsets are not touched."""
     if isinstance(group, ClassicGroup):
         turn.record(records.group_tombstone(group.group_id))
         turn.remove(group.group_id)
@@ -36,7 +36,7 @@ def remove_group(turn: Turn, group: Group) -> None:
 
 
 def on_loaded(turn: Turn, group: Group) -> None:
-    """Every member gets a whole session, or its whole time to revoke, to report back."""
+    """Give every member a full session timeout, or its full time to revoke, to report back."""
     if isinstance(group, ClassicGroup):
         classic_rebalance.on_loaded(turn, group)
         return

@@ -1,4 +1,4 @@
-"""The options that a shard of groups obeys, as plain values; the broker fills them from its configuration."""
+"""The options that apply to groups, as plain values; the broker fills them from its configuration."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class GroupLimits:
     consumer_assignors: tuple[str, ...] = (
         "uniform",
         "range",
-    )  # the first one is used where members do not care
+    )  # the first one is used if members do not choose
     share_session_timeout_ms: int = 45_000
     share_heartbeat_interval_ms: int = 5_000
     share_max_size: int = 200
     share_initialize_retry_interval_ms: int = 30_000
-    waiting_heartbeat_interval_ms: int = 1_000  # for members that something will be handed to soon
-    consumer_assignment_interval_ms: int = 0  # least time between two assignments of a group
+    waiting_heartbeat_interval_ms: int = 1_000  # for members that are about to receive partitions
+    consumer_assignment_interval_ms: int = 0  # minimum time between two assignments of a group
     consumer_migration_policy: str = "bidirectional"  # or upgrade, downgrade, disabled

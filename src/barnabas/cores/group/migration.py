@@ -1,7 +1,7 @@
-"""Groups between the two protocols: upgrade, downgrade, and members of both at once.
+"""Migration between the two protocols: upgrade, downgrade, and groups with members of both.
 
-A classic group becomes a consumer group when the first member of the new protocol joins: its members stay,
-with what they own, and go on speaking the classic protocol (consumer_classic). When the last member of the
+A classic group becomes a consumer group when the first member with the new protocol joins: its members stay, with the
+partitions that they own, and continue to use the classic protocol (consumer/classic_members). When the last member with the
 new protocol leaves, the group becomes classic again and rebalances.
 """
 
@@ -28,16 +28,16 @@ DOWNGRADES = frozenset({"bidirectional", "downgrade"})
 
 
 def consumer_group_for(turn: Turn, group_id: str, *, create: bool, is_member: bool = False) -> ConsumerGroup:
-    """A draft of the consumer group; made, or made of a classic one, where a member wants to join.
+    """A draft of the consumer group; it is created, or converted from a classic group, if a member wants to join.
 
-    is_member: the caller was a member before, and joins again where the group no longer exists.
+    is_member: the caller is already a member; if the group no longer exists, it is told to join again.
     """
     group = turn.find(group_id)
     if isinstance(group, ConsumerGroup):
         return turn.edit(group)
     if group is None and is_member:
-        # The coordinator lost the group, with the topic that kept it. Kafka says GROUP_ID_NOT_FOUND, at which clients
-        # give up; at this they join again, and the group begins anew.
+        # The coordinator lost the group, with the topic that stored it. Kafka answers GROUP_ID_NOT_FOUND, after which
+        # clients give up; after this error they join again, and the group starts afresh.
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} not found: join again.")
     if not create:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
@@ -57,7 +57,7 @@ def consumer_group_for(turn: Turn, group_id: str, *, create: bool, is_member: bo
 
 
 def _upgrade(turn: Turn, classic: ClassicGroup) -> ConsumerGroup:
-    """Raises GROUP_ID_NOT_FOUND when what the classic members say of themselves cannot be read."""
+    """Convert a classic group. Raises GROUP_ID_NOT_FOUND if the subscriptions of its members cannot be read."""
     group = ConsumerGroup(classic.group_id)
     epoch = classic.generation_id
     try:
@@ -73,7 +73,7 @@ def _upgrade(turn: Turn, classic: ClassicGroup) -> ConsumerGroup:
         records.write_member(turn, group, member)
     records.write_epoch(turn, group, epoch, 0)
     for index, member in enumerate(members):
-        # A broken assignor may have given one partition twice: only the first one keeps it.
+        # A faulty assignor may have assigned a partition twice: only the first member keeps it.
         assigned = member.assigned - taken
         taken |= assigned
         members[index] = replace(member, assigned=assigned)
@@ -116,7 +116,7 @@ def _upgraded_member(turn: Turn, classic: ClassicGroup, member: ClassicMember) -
 
 
 def should_become_classic(turn: Turn, group: ConsumerGroup) -> bool:
-    """Whether only members of the classic protocol are left, and the policy allows a downgrade."""
+    """Whether only members with the classic protocol are left, and the policy allows a downgrade."""
     return (
         bool(group.members)
         and turn.state.limits.consumer_migration_policy in DOWNGRADES
@@ -158,7 +158,7 @@ def become_classic(turn: Turn, group: ConsumerGroup) -> None:
 
 
 def fence_members(turn: Turn, group: ConsumerGroup, member_ids: list[str], reason: str) -> None:
-    """Remove members at once; the others get their partitions with their next heartbeats."""
+    """Remove members at once; the others receive their partitions with their next heartbeats."""
     for member_id in member_ids:
         epochs.drop_timers(turn, group.group_id, member_id)
         records.write_member_gone(turn, group, member_id)
@@ -174,7 +174,7 @@ def fence_members(turn: Turn, group: ConsumerGroup, member_ids: list[str], reaso
 
 
 def topic_ids(turn: Turn, rows: list[protocol.TopicPartition]) -> Assignment:
-    """Partitions by topic id; topics that do not exist (any more) are left out."""
+    """Partitions by topic id; topics that do not exist are left out."""
     by_name = turn.state.topics.by_name
     return frozenset(
         (by_name[row.topic].topic_id, partition)
@@ -185,7 +185,7 @@ def topic_ids(turn: Turn, rows: list[protocol.TopicPartition]) -> Assignment:
 
 
 def encode_assignment(turn: Turn, member: ConsumerMember) -> bytes:
-    """What SyncGroup gives to a member, in the version of its subscription."""
+    """The assignment that SyncGroup returns to a member, in the version of its subscription."""
     assert member.classic is not None
     metadata = member.classic.protocols[0][1]
     version = min(int.from_bytes(metadata[:2], "big"), protocol.ConsumerProtocolAssignment.VERSIONS[-1])

@@ -1,8 +1,8 @@
-"""Groups that lie in a partition of the offsets topic that is not theirs, and how they get home.
+"""Moves groups that are stored in the wrong partition of the offsets topic to the right one.
 
-Versions before this one computed the partition of a group otherwise than Kafka does. When such a partition is loaded,
-the group is written to its own partition first (AdoptGroup) and removed from the wrong one afterwards (DisownGroup).
-A crash in between leaves it in both; the move is then made again, and what the right partition has by then wins.
+Earlier versions computed the partition of a group differently from Kafka. When such a partition is loaded, the
+group is first written to its own partition (AdoptGroup) and then removed from the wrong one (DisownGroup). After a crash in
+between it is in both; the move is then repeated, and the contents of the right partition take precedence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PIECE = 500
 
 @dataclass(frozen=True, slots=True)
 class AdoptGroup:
-    """A group of another partition, or (`group` None) more of its offsets."""
+    """A group from another partition or, if `group` is None, more of its offsets."""
 
     token: object
     now_ms: int
@@ -41,7 +41,7 @@ class AdoptGroup:
 
 @dataclass(frozen=True, slots=True)
 class DisownGroup:
-    """Offsets of a group that another partition has now; with `is_last` the group itself."""
+    """Remove offsets that another partition has received; with `is_last` also the group itself."""
 
     token: object
     now_ms: int
@@ -55,7 +55,7 @@ class DisownGroup:
 
 
 def export(state: State, group_id: str, now_ms: int) -> Iterator[AdoptGroup]:
-    """The group and its offsets; what open transactions hold is left out."""
+    """The group and its offsets; offsets in open transactions are left out."""
     offsets = list(state.offsets_of(group_id).items())
     group = state.groups.get(group_id)
     for begin in range(0, max(len(offsets), 1), PIECE):
@@ -65,7 +65,7 @@ def export(state: State, group_id: str, now_ms: int) -> Iterator[AdoptGroup]:
 
 
 def disown(state: State, group_id: str, now_ms: int) -> Iterator[DisownGroup]:
-    """Offsets first: what is left after a crash is still known to be the group's."""
+    """Offsets first: what remains after a crash is still known to belong to the group."""
     partitions = [*state.offsets_of(group_id), *state.pending_of(group_id)]
     for begin in range(0, max(len(partitions), 1), PIECE):
         piece = tuple(partitions[begin : begin + PIECE])
@@ -73,7 +73,7 @@ def disown(state: State, group_id: str, now_ms: int) -> Iterator[DisownGroup]:
 
 
 def decide_adopt(turn: Turn, event: AdoptGroup) -> None:
-    """What is here already is as new as what comes, or newer."""
+    """Store a group or offsets from another partition, unless they exist here: those are at least as new."""
     present = turn.find(event.group_id)
     is_nothing = event.group is None or (_is_placeholder(event.group) and not event.offsets)
     if event.group is not None and not is_nothing and (present is None or _is_placeholder(present)):
@@ -89,12 +89,12 @@ def decide_adopt(turn: Turn, event: AdoptGroup) -> None:
 
 
 def _is_placeholder(group: Group) -> bool:
-    """Made for offsets only: nothing is known of members."""
+    """Whether the group exists only for its offsets and nothing is known of members."""
     return isinstance(group, ClassicGroup) and group.generation_id == 0 and group.is_empty
 
 
 def _write_group(turn: Turn, group: Group) -> None:
-    """The group with all its records, in one batch."""
+    """Write the group with all its records, in one batch."""
     draft = turn.put(group.copy())
     if isinstance(draft, ClassicGroup):
         if not _is_placeholder(draft):
@@ -127,7 +127,7 @@ def _write_consumer(turn: Turn, draft: ConsumerGroup) -> None:
 
 
 def decide_disown(turn: Turn, event: DisownGroup) -> None:
-    """Tombstones and nothing else: no effects, since the group lives on elsewhere."""
+    """Only tombstones, no effects, since the group lives on elsewhere."""
     for partition in event.partitions:
         turn.record(records.offset_tombstone(event.group_id, partition))
         turn.commit(event.group_id, partition, None)

@@ -1,8 +1,7 @@
 """Committed offsets: OffsetCommit and TxnOffsetCommit, OffsetFetch, OffsetDelete, transactions, expiry.
 
-An offset that is committed inside a transaction is held back (`State.pending`) until the transaction's
-marker comes: then it becomes visible, unless a newer commit of the partition was made meanwhile, or is
-dropped.
+Offsets committed within a transaction are held back (`State.pending`) until the transaction's marker arrives. Then they
+become visible, unless the partition has a newer commit, or are dropped.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ INT64_MAX: Final = (1 << 63) - 1
 
 
 def decide_commit(turn: Turn, event: CommitOffsets) -> None:
-    """The empty group id is one too here, as with Kafka: whoever commits under it is no member of anything."""
+    """OffsetCommit. As in Kafka, the empty group id is allowed here; its clients are not members of anything."""
     group = turn.find(event.group_id)
     if group is None:
         if event.generation_id >= 0:
@@ -78,12 +77,12 @@ def _no_offsets(group_id: str) -> ApiError:
 
 
 def _check_classic_commit(turn: Turn, group: ClassicGroup, event: CommitOffsets) -> None:
-    """Raises ApiError unless the commit may be made; a member's commit counts as its heartbeat."""
+    """Raises ApiError unless the commit is allowed; a member's commit counts as its heartbeat."""
     in_transaction = event.producer is not None
     if group.state is ClassicState.DEAD:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{group.group_id!r} is being deleted")
     if event.generation_id < 0 and group.is_empty:
-        return  # an administrator, or a consumer that only keeps its offsets here
+        return  # an administrator, or a consumer that only stores its offsets here
     if event.generation_id >= 0 or event.member_id or event.group_instance_id is not None:
         member = group.require_member(event.member_id, event.group_instance_id)
         if event.generation_id != group.generation_id:
@@ -94,7 +93,7 @@ def _check_classic_commit(turn: Turn, group: ClassicGroup, event: CommitOffsets)
         if in_transaction:
             return
         if group.state is ClassicState.COMPLETING_REBALANCE:
-            # Its generation is the right one, so it is about to sync and may have lost the partition.
+            # The generation is right, so the member is about to sync, and may have lost the partition.
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"{group.group_id!r} rebalances: sync first")
         arm_session(turn, group, member)
     elif not in_transaction:
@@ -104,7 +103,7 @@ def _check_classic_commit(turn: Turn, group: ClassicGroup, event: CommitOffsets)
 
 
 def _check_consumer_commit(turn: Turn, group: ConsumerGroup, event: CommitOffsets) -> None:
-    """The member epoch takes the place of the generation."""
+    """Raises ApiError unless the commit is allowed; the member epoch takes the place of the generation."""
     in_transaction = event.producer is not None
     if event.generation_id < 0 and group.is_empty:
         return
@@ -157,13 +156,13 @@ def _store(
 
 
 def decide_end_transaction(turn: Turn, event: EndTransaction) -> None:
-    """The marker of a transaction has come: what it holds becomes visible or is dropped."""
+    """A transaction's marker has arrived: its offsets become visible or are dropped."""
     end_transaction(turn, event.producer.producer_id, event.committed)
     turn.reply(event.token, DoneReply())
 
 
 def end_transaction(turn: Turn, producer_id: int, committed: bool) -> None:
-    """Make what a producer holds visible, unless a newer commit came meanwhile, or drop it."""
+    """Make the offsets that a producer has pending visible, unless there is a newer commit, or drop them."""
     for group_id, held in turn.state.pending.get(producer_id, {}).items():
         turn.hold(producer_id, group_id, None)
         if not committed:
@@ -213,7 +212,7 @@ def decide_fetch(turn: Turn, event: FetchOffsets) -> None:
 
 
 def decide_delete(turn: Turn, event: DeleteOffsets) -> None:
-    """OffsetDelete: forget offsets of topics that nobody in the group reads."""
+    """OffsetDelete: delete offsets of topics that no member subscribes to."""
     if not event.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
     group = turn.require(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -235,7 +234,7 @@ def decide_delete(turn: Turn, event: DeleteOffsets) -> None:
 
 
 def forget(turn: Turn, group_id: str, partition: Partition) -> bool:
-    """A tombstone, if there is anything to forget; it also drops what open transactions hold."""
+    """Write a tombstone if there is an offset; offsets in open transactions are dropped as well."""
     if partition not in turn.state.offsets_of(group_id) and partition not in turn.state.pending_of(group_id):
         return False
     turn.record(records.offset_tombstone(group_id, partition))
@@ -244,7 +243,7 @@ def forget(turn: Turn, group_id: str, partition: Partition) -> bool:
 
 
 def decide_forget(turn: Turn, event: ForgetOffsets) -> None:
-    """Topics are deleted: a piece of what one group has to forget with them."""
+    """Part of what one group has to forget after topics were deleted."""
     group = turn.find(event.group_id)
     if isinstance(group, ShareGroup):
         known = {**group.initialized, **group.initializing}
@@ -258,7 +257,7 @@ def decide_forget(turn: Turn, event: ForgetOffsets) -> None:
 
 
 def _has_newer(turn: Turn, event: ForgetOffsets, partition: Partition) -> bool:
-    """Whether something was committed after the deletion: to a new topic of the same name."""
+    """Whether something was committed after the deletion, that is, for a new topic of the same name."""
     committed = turn.state.offsets_of(event.group_id).get(partition)
     if committed is not None and committed.sequence > event.newest_sequence:
         return True
@@ -270,7 +269,7 @@ def _has_newer(turn: Turn, event: ForgetOffsets, partition: Partition) -> bool:
 
 
 def decide_expire(turn: Turn, event: ExpireOffsets) -> None:
-    """A piece of one group: drop what is too old, and the group itself when nothing is left of it."""
+    """Part of the expiry in one group: drop old offsets, and the group itself if nothing is left of it."""
     group = turn.find(event.group_id)
     if group is not None:
         offsets = turn.state.offsets_of(event.group_id)
@@ -293,11 +292,11 @@ def decide_expire(turn: Turn, event: ExpireOffsets) -> None:
 
 
 def _is_expired(turn: Turn, group: Group, partition: Partition, committed: Committed) -> bool:
-    """Whether this offset's time has run out.
+    """Whether this offset has expired.
 
-    A group that was used with subscriptions keeps all offsets until it has been empty for the whole
-    retention; while it is stable, topics that nobody subscribes to any more expire. Offsets of a simple
-    consumer expire one by one, counted from their commit.
+    A group that was used with subscriptions keeps all offsets until it has been empty for the whole retention time; while it
+    is stable, only offsets of topics without a subscription expire. Offsets of a simple consumer expire one by one, counted
+    from their commit.
     """
     base_ms = committed.commit_timestamp_ms
     if isinstance(group, ConsumerGroup | ShareGroup):

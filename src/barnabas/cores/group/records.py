@@ -1,7 +1,7 @@
 """State <-> the records of the offsets topic.
 
-Written: OffsetCommitValue v3 (v1 where the client gave a retention time), GroupMetadataValue v3. Read: all
-versions that Kafka ever wrote.
+Writes OffsetCommitValue v3 (v1 if the client gave a retention time) and GroupMetadataValue v3. Reads all versions that
+Kafka has ever written.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def offset_commit(group_id: str, partition: Partition, committed: Committed) -> 
 
 
 def offset_tombstone(group_id: str, partition: Partition) -> Record:
-    """The record that forgets a committed offset."""
+    """The tombstone of a committed offset."""
     return _offset_key(group_id, partition), None
 
 
@@ -83,7 +83,7 @@ def group_metadata(group: ClassicGroup) -> Record:
 
 
 def group_tombstone(group_id: str) -> Record:
-    """The record that removes a classic group."""
+    """The tombstone of a classic group."""
     return _group_key(group_id), None
 
 
@@ -95,7 +95,7 @@ def _group_key(group_id: str) -> bytes:
 
 
 def replay(state: State, key: bytes, value: bytes | None, producer_id: int) -> None:
-    """Take one record into the state; kinds that are not known are skipped. Raises CorruptRecord."""
+    """Apply one record to the state; unknown kinds are skipped. Raises CorruptRecord."""
     try:
         (kind,) = struct.unpack_from(">h", key)
         if kind in OFFSET_COMMIT_KINDS:
@@ -155,7 +155,7 @@ def _replay_consumer(state: State, raw_key: bytes, raw_value: bytes | None) -> N
     if not isinstance(group, ConsumerGroup):
         if value is None:
             return
-        # A classic group here was only made for the offsets that were read before, or was left for this one.
+        # A classic group with this id was only created for offsets read earlier, or was converted to this one.
         group = ConsumerGroup(group_id)
         put(state.groups, group_id, group, None)
     if not consumer_records.replay(group, key, value):
@@ -176,7 +176,7 @@ def _replay_share(state: State, raw_key: bytes, raw_value: bytes | None) -> None
 
 
 def group_of(group_id: str, value: formats.GroupMetadataValue) -> ClassicGroup:
-    """The group as the record describes it: stable if it has members, else empty."""
+    """The group in a record: stable if it has members, otherwise empty."""
     group = ClassicGroup(
         group_id,
         state=ClassicState.STABLE if value.members else ClassicState.EMPTY,
@@ -191,7 +191,7 @@ def group_of(group_id: str, value: formats.GroupMetadataValue) -> ClassicGroup:
             row.group_instance_id,
             row.client_id,
             row.client_host,
-            # Version 0 did not have it, and then the session timeout bounded the rebalance.
+            # Version 0 lacked this field; then the session timeout limited the rebalance.
             row.rebalance_timeout if row.rebalance_timeout > 0 else row.session_timeout,
             row.session_timeout,
             ((value.protocol or "", row.subscription),),

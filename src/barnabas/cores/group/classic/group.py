@@ -2,8 +2,8 @@
 
 Source: the behaviour of Kafka 4's coordinator for the classic protocol (KIP-62, 345, 394, 559, 814).
 
-Five states; `EMPTY` is also that of a group which only holds offsets. A generation is one agreement on
-who is in the group: it grows each time that a rebalance completes.
+There are five states; a group that only stores offsets is also `EMPTY`. A generation is one agreement on the members of
+the group: it increases each time a rebalance completes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CAN_REBALANCE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """`join_token` and `sync_token` are the requests of the member that wait for an answer, else None."""
+    """`join_token` and `sync_token` are the member's waiting requests, None if there is none."""
 
     member_id: str
     group_instance_id: str | None
@@ -61,46 +61,46 @@ class ClassicMember:
 
     @property
     def is_static(self) -> bool:
-        """Whether the member keeps its place while it is away for a while."""
+        """Whether the member keeps its place during a temporary absence."""
         return self.group_instance_id is not None
 
     @property
     def satisfies_heartbeat(self) -> bool:
-        """Who waits for an answer cannot send heartbeats; a new member is still held to a time limit.
+        """A member with a waiting request cannot send heartbeats, but a new member still has a time limit.
 
-        Its client may have gone away while the join was parked, and would leave a dead member behind at
-        each retry.
+        Its client may have gone away while the join was waiting; without the limit, each retry would leave a dead member
+        behind.
         """
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
-        """What the member said under one protocol; empty when it does not know it."""
+        """The member's metadata for one protocol; empty if it does not support the protocol."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         return b""
 
     def vote(self, candidates: frozenset[str]) -> str | None:
-        """The first of the member's protocols, in its own order of preference, that is a candidate."""
+        """The first candidate in the member's own order of preference."""
         return next((name for name, _ in self.protocols if name in candidates), None)
 
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """A value while it is stored; only drafts are changed (see turn)."""
+    """A stored group is never modified; only drafts are (see turn)."""
 
     group_id: str
     state: ClassicState = ClassicState.EMPTY
     previous_state: ClassicState = ClassicState.EMPTY
-    state_since_ms: int = -1  # -1: loaded from a record that did not say
+    state_since_ms: int = -1  # -1: loaded from a record without it
     protocol_type: str | None = None
     protocol_name: str | None = None
     generation_id: int = 0
     leader_id: str | None = None
     members: dict[str, ClassicMember] = field(default_factory=dict)  # in the order of joining
     static_ids: dict[str, str] = field(default_factory=dict)  # group instance id -> member id
-    pending_ids: frozenset[str] = frozenset()  # have got their member id, have not joined with it yet
-    pending_sync_ids: frozenset[str] = frozenset()  # know of the new generation, have not synced yet
+    pending_ids: frozenset[str] = frozenset()  # have been given a member id, have not joined with it yet
+    pending_sync_ids: frozenset[str] = frozenset()  # have been told the new generation, have not synced yet
     in_initial_delay: bool = False  # the first rebalance waits for more members (INITIAL is armed)
     new_member_added: bool = False  # during that delay
     initial_remaining_ms: int = 0  # how much longer that delay may be extended
@@ -108,39 +108,39 @@ class ClassicGroup:
     subscribed_topics: frozenset[str] | None = None  # None: not known (no consumers, or unreadable metadata)
 
     def copy(self) -> Self:
-        """A draft."""
+        """A copy that may be changed."""
         return replace(self, members=dict(self.members), static_ids=dict(self.static_ids))
 
     # --- reading
 
     @property
     def group_type(self) -> str:
-        """As ListGroups names it."""
+        """The type of group in ListGroups."""
         return "classic"
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in the group."""
+        """Whether the group has no members."""
         return self.state is ClassicState.EMPTY
 
     @property
     def awaiting_join(self) -> int:
-        """The members that have not joined the running rebalance yet."""
+        """The number of members that have not joined the running rebalance yet."""
         return sum(member.join_token is not None for member in self.members.values())
 
     @property
     def all_members_joined(self) -> bool:
-        """Whether the running rebalance waits for nobody."""
+        """Whether every expected member has joined the running rebalance."""
         return not self.pending_ids and all(member.join_token is not None for member in self.members.values())
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The slowest member's."""
+        """The largest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether the members are consumers, whose topics are known."""
+        """Whether the members are consumers, so that their topics are known."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_leader(self, member_id: str) -> bool:
@@ -148,13 +148,13 @@ class ClassicGroup:
         return self.leader_id == member_id
 
     def subscribes_to(self, topic: str) -> bool:
-        """True also where a group of consumers cannot be read: its offsets are safer kept."""
+        """Whether a member subscribes to a topic; True also if the subscriptions cannot be read, to keep the offsets."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
     def require_member(self, member_id: str, group_instance_id: str | None) -> ClassicMember:
-        """Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another process is the static member now."""
+        """Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another process has become the static member."""
         if group_instance_id is not None:
             current_id = self.static_ids.get(group_instance_id)
             if current_id is None:
@@ -187,7 +187,7 @@ class ClassicGroup:
         return frozenset(common or ())
 
     def select_protocol(self) -> str:
-        """The candidate with most votes; of equal ones the first voted for. Members must exist."""
+        """The candidate with most votes; among equals, the first that got a vote. The group must have members."""
         candidates = self.candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -199,12 +199,12 @@ class ClassicGroup:
     # --- changing a draft
 
     def move_to(self, state: ClassicState, now_ms: int) -> None:
-        """Change the state; only along CLASSIC_NEXT."""
+        """Change the state; only as CLASSIC_NEXT allows."""
         assert state in CLASSIC_NEXT[self.state], f"{self.group_id}: {self.state} -> {state}"
         self.previous_state, self.state, self.state_since_ms = self.state, state, now_ms
 
     def add(self, member: ClassicMember, protocol_type: str | None) -> None:
-        """A new member."""
+        """Add a new member."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader_id is None:
@@ -221,7 +221,7 @@ class ClassicGroup:
         return member
 
     def remove(self, member_id: str) -> ClassicMember | None:
-        """Forget a member or a pending id; the first of those left becomes leader if the leader went."""
+        """Remove a member or a pending id; if the leader leaves, the first remaining member becomes leader."""
         self.pending_ids -= {member_id}
         self.pending_sync_ids -= {member_id}
         member = self.members.pop(member_id, None)
@@ -237,7 +237,7 @@ class ClassicGroup:
         return member
 
     def replace_static(self, group_instance_id: str, fresh_member_id: str) -> ClassicMember:
-        """Give the static member a new id, in the same place of the order; returns the old member."""
+        """Give the static member a new id, at the same place in the order; returns the old member."""
         old_id = self.static_ids[group_instance_id]
         old = self.members[old_id]
         fresh = replace(old, member_id=fresh_member_id, join_token=None, sync_token=None)
@@ -254,7 +254,7 @@ class ClassicGroup:
         return old
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is among those who joined; False when nobody did."""
+        """Make sure that the leader is a member that has joined; False if nobody has."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join_token is not None:
@@ -266,7 +266,7 @@ class ClassicGroup:
         return False
 
     def read_subscribed_topics(self) -> None:
-        """Union of the members' topics under the chosen protocol; unknown unless all of them can be read."""
+        """The union of the members' topics for the chosen protocol; None unless all of them can be read."""
         self.subscribed_topics = None
         if not self.uses_consumer_protocol or self.protocol_name is None:
             return
@@ -283,7 +283,7 @@ class ClassicGroup:
 
 
 def read_subscription_topics(metadata: bytes) -> set[str] | None:
-    """Topics of a ConsumerProtocolSubscription; None when the bytes are not one.
+    """The topics in a ConsumerProtocolSubscription; None if the bytes are not one.
 
     Layout: int16 version, int32 count, per topic int16 length and UTF-8; what follows depends on the version.
     """

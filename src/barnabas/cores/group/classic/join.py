@@ -1,7 +1,7 @@
 """JoinGroup, classic protocol (served from v0 to v9).
 
-Who may join, under which id, and whether the join starts a rebalance or only repeats what the member
-already knows. The join itself waits (`join_token`) until `classic_rebalance` completes the generation.
+Decides which members may join, under which id, and whether the join starts a rebalance or only repeats the current state
+to the member. The request then waits (`join_token`) until `classic/rebalance` completes the generation.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def decide_join(turn: Turn, event: JoinGroup) -> None:
 
 
 def _has_room(turn: Turn, group: ClassicGroup, member_id: str) -> bool:
-    """Whether group.max.size lets this member in.
+    """Whether group.max.size permits this member.
 
-    While a rebalance is prepared those who already joined are counted, not the members: when the limit was
-    lowered below the size of the group, the last ones to rejoin are the ones who have to go.
+    While a rebalance is being prepared, the members that have joined count: if the limit was lowered below the size of the
+    group, the last ones to rejoin are turned away.
     """
     size_max = turn.state.limits.group_max_size
     member = group.members.get(member_id)
@@ -99,8 +99,8 @@ def _join_new_member(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
     if not event.requires_member_id:
         _add_member(turn, group, event, member_id)
         return
-    # A client that gives up on a long rebalance and tries again would leave a member behind each time that
-    # nobody can reach. So it first learns its id, and only a join with that id makes it a member.
+    # A client that gives up on a long rebalance and retries would leave an unreachable member behind each time. So
+    # it first receives an id, and only a join with that id makes it a member.
     group.pending_ids |= {member_id}
     turn.arm(group.group_id, member_id, SESSION, turn.now_ms + event.session_timeout_ms)
     turn.reply(event.token, JoinReply(ErrorCode.MEMBER_ID_REQUIRED, member_id))
@@ -121,13 +121,13 @@ def _join_known_member(turn: Turn, group: ClassicGroup, event: JoinGroup) -> Non
             _update_member(turn, group, event)
             rebalance_or_complete_join(turn, group, f"member {event.member_id} joins again")
         case ClassicState.COMPLETING_REBALANCE if same:
-            # The member did not get the answer to its first join: answer the same again.
+            # The member did not receive the answer to its first join: repeat it.
             _reply_current(turn, group, event, leader_gets_members=True)
         case ClassicState.STABLE if same and not group.is_leader(event.member_id):
             _reply_current(turn, group, event, leader_gets_members=False)
         case ClassicState.COMPLETING_REBALANCE | ClassicState.STABLE:
-            # A leader that joins wants a new assignment even if its own metadata stayed the same: the topics
-            # may have changed.
+            # A leader that joins wants a new assignment even if its own metadata has not changed: the topics may have
+            # changed.
             _update_member(turn, group, event)
             rebalance_or_complete_join(turn, group, f"member {event.member_id} joins with new metadata")
         case _:
@@ -154,7 +154,7 @@ def _add_member(turn: Turn, group: ClassicGroup, event: JoinGroup, member_id: st
 
 
 def _update_member(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
-    """The member waits with this request now; an earlier one that still waits gets a retriable error."""
+    """The member now waits with this request; an earlier waiting request gets a retriable error."""
     member = group.members[event.member_id]
     if member.join_token is not None:
         turn.reply(member.join_token, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
@@ -170,12 +170,12 @@ def _update_member(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
 
 
 def _replace_static_member(turn: Turn, group: ClassicGroup, event: JoinGroup, member_id: str) -> None:
-    """A static member came back (a restart): it takes its old place under a new member id."""
+    """A static member is back (after a restart): it takes its previous place under a new member id."""
     assert event.group_instance_id is not None
     leader_before = group.leader_id
     old = group.replace_static(event.group_instance_id, member_id)
     turn.disarm(group.group_id, old.member_id, SESSION)
-    # Whoever still waits under the old id is a second process with the same instance id.
+    # A request still waiting under the old id is from a second process with the same instance id.
     turn.reply(old.join_token, JoinReply(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
     turn.reply(old.sync_token, SyncReply(ErrorCode.FENCED_INSTANCE_ID))
     member = group.change(
@@ -192,7 +192,7 @@ def _replace_static_member(turn: Turn, group: ClassicGroup, event: JoinGroup, me
         "static member replaced", group=group.group_id, instance=event.group_instance_id, member=member_id
     )
     if group.state is ClassicState.STABLE and group.select_protocol() == group.protocol_name:
-        # Nobody else needs to notice: the new id is stored with the old assignment.
+        # Other members are not affected: the new id is stored with the old assignment.
         group.change(member_id, join_token=None)
         turn.record(records.group_metadata(group))
         is_leader = group.is_leader(member_id)
@@ -204,16 +204,16 @@ def _replace_static_member(turn: Turn, group: ClassicGroup, event: JoinGroup, me
                 group.generation_id,
                 group.protocol_type,
                 group.protocol_name,
-                # A client before v9 that read its own id here would compute a new assignment; with the old
-                # id it takes itself for a follower and keeps what it has.
+                # A client before v9 that saw its own id here would compute a new assignment; with the old leader's
+                # id it acts as a follower and keeps its partitions.
                 (group.leader_id if event.can_skip_assignment else leader_before) or "",
                 skip_assignment=event.can_skip_assignment and is_leader,
                 members=joined_members(group) if event.can_skip_assignment and is_leader else (),
             ),
         )
     elif group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
-        # While the generation completes, the leader may already assign to the old id: only a new rebalance
-        # gives the new id anything.
+        # The generation is not complete, and the leader may already have assigned partitions to the old id: only
+        # another rebalance gives some to the new id.
         prepare_rebalance(turn, group, f"static member {event.group_instance_id} came back")
     else:
         complete_join_if_all_joined(turn, group)

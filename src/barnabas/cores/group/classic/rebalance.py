@@ -1,7 +1,7 @@
-"""Rebalances of classic groups: prepare, complete the join phase, and every timer.
+"""Rebalances of classic groups: prepare, complete the join phase, and all timers.
 
-Timers of a group: SESSION per member (also of pending ids), JOIN while a rebalance is prepared (the first
-delay, then the slowest member's rebalance timeout), SYNC until all members fetched their assignment.
+Timers of a group: SESSION per member (also for pending ids), JOIN while a rebalance is prepared (the initial delay, then the
+slowest member's rebalance timeout), SYNC until all members have fetched their assignment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SYNC: Final = "sync"
 
 
 def rebalance_or_complete_join(turn: Turn, group: ClassicGroup, reason: str) -> None:
-    """Begin a rebalance, or end the one that now has everybody."""
+    """Start a rebalance, or complete the running one if now all members have joined."""
     if group.state in CAN_REBALANCE:
         prepare_rebalance(turn, group, reason)
     else:
@@ -34,7 +34,7 @@ def rebalance_or_complete_join(turn: Turn, group: ClassicGroup, reason: str) -> 
 
 
 def complete_join_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
-    """During the first rebalance's delay nothing is completed early: more members are expected."""
+    """The first rebalance is not completed before its delay has passed, since more members are expected."""
     if (
         group.state is ClassicState.PREPARING_REBALANCE
         and not group.in_initial_delay
@@ -44,7 +44,7 @@ def complete_join_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
 
 
 def prepare_rebalance(turn: Turn, group: ClassicGroup, reason: str) -> None:
-    """From EMPTY, STABLE or COMPLETING_REBALANCE: ask everybody to join again."""
+    """From EMPTY, STABLE or COMPLETING_REBALANCE: ask all members to join again."""
     if group.state is ClassicState.COMPLETING_REBALANCE:
         for member in list(group.members.values()):
             group.change(member.member_id, assignment=b"", sync_token=None)
@@ -72,15 +72,15 @@ def prepare_rebalance(turn: Turn, group: ClassicGroup, reason: str) -> None:
     elif group.all_members_joined:
         complete_join(turn, group)
     elif is_first:
-        # Others were just given their member ids and are about to join. Without them they would start the
-        # next rebalance at once, which this member only notices at its next heartbeat, seconds later.
+        # Other clients have just received their member ids and are about to join. Without them, their joins would
+        # start the next rebalance at once, which this member would notice only at its next heartbeat, seconds later.
         turn.arm(group.group_id, "", JOIN, turn.now_ms + limits.pending_members_wait_ms)
     else:
         turn.arm(group.group_id, "", JOIN, turn.now_ms + group.rebalance_timeout_ms)
 
 
 def complete_join(turn: Turn, group: ClassicGroup) -> None:
-    """Who did not join is out; the others learn of the new generation, the leader of all of them."""
+    """Remove the members that did not join; tell the others the new generation, and the leader its members."""
     turn.disarm(group.group_id, "", JOIN)
     turn.disarm(group.group_id, "", INITIAL)
     group.in_initial_delay = False
@@ -91,7 +91,7 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
     if late:
         turn.note("members removed that did not join in time", group=group.group_id, members=late)
     if group.members and not group.elect_joined_leader():
-        # Only static members are left and none of them joined: wait until one does or their sessions end.
+        # Only static members are left and none has joined: wait until one joins or their sessions expire.
         turn.arm(group.group_id, "", JOIN, turn.now_ms + group.rebalance_timeout_ms)
         return
     group.generation_id += 1
@@ -138,7 +138,7 @@ def _answer_joins(turn: Turn, group: ClassicGroup) -> None:
 
 
 def joined_members(group: ClassicGroup) -> tuple[JoinedMember, ...]:
-    """The rows that the leader receives."""
+    """The members as the leader receives them."""
     return tuple(
         JoinedMember(m.member_id, m.group_instance_id, m.metadata_for(group.protocol_name))
         for m in group.members.values()
@@ -146,12 +146,12 @@ def joined_members(group: ClassicGroup) -> tuple[JoinedMember, ...]:
 
 
 def arm_session(turn: Turn, group: ClassicGroup, member: ClassicMember) -> None:
-    """The member's session begins again."""
+    """Restart the member's session timeout."""
     turn.arm(group.group_id, member.member_id, SESSION, turn.now_ms + member.session_timeout_ms)
 
 
 def drop_member(turn: Turn, group: ClassicGroup, member_id: str) -> None:
-    """Remove a member; requests of it that still wait get UNKNOWN_MEMBER_ID, so that it joins again."""
+    """Remove a member; its waiting requests get UNKNOWN_MEMBER_ID, which makes it join again."""
     member = group.remove(member_id)
     turn.disarm(group.group_id, member_id, SESSION)
     if member is not None:
@@ -160,7 +160,7 @@ def drop_member(turn: Turn, group: ClassicGroup, member_id: str) -> None:
 
 
 def end_sync_phase_if_all_synced(turn: Turn, group: ClassicGroup) -> None:
-    """The group is stable when nobody has to sync any more."""
+    """Make the group stable if no member still has to sync."""
     if not group.pending_sync_ids:
         turn.disarm(group.group_id, "", SYNC)
 
@@ -195,7 +195,7 @@ def _session_ended(turn: Turn, group: ClassicGroup, member_id: str) -> None:
 
 
 def _initial_delay_ended(turn: Turn, group: ClassicGroup) -> None:
-    """Members that came during the delay extend it, up to the rebalance timeout."""
+    """Members that joined during the delay extend it, up to the rebalance timeout."""
     if group.state is not ClassicState.PREPARING_REBALANCE:
         return
     if group.new_member_added and group.initial_remaining_ms > 0:
@@ -222,7 +222,7 @@ def _sync_time_ended(turn: Turn, group: ClassicGroup) -> None:
 
 
 def on_loaded(turn: Turn, stored: ClassicGroup) -> None:
-    """After loading: sessions begin anew; a group over the size limit rebalances."""
+    """After loading: restart all sessions; a group over the size limit rebalances."""
     if not stored.members:
         return
     for member in stored.members.values():

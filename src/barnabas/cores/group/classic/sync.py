@@ -52,7 +52,7 @@ def _require_generation(group: ClassicGroup, generation_id: int) -> None:
 
 
 def decide_sync(turn: Turn, event: SyncGroup) -> None:
-    """SyncGroup: the leader's assignment is given out when everybody has asked for it."""
+    """SyncGroup: members wait until the leader has sent the assignment."""
     stored = _require_group(turn, event.group_id)
     if isinstance(stored, ConsumerGroup):
         consumer_classic.decide_sync(turn, stored, event)
@@ -88,7 +88,7 @@ def decide_sync(turn: Turn, event: SyncGroup) -> None:
 
 
 def _sync_completing(turn: Turn, group: ClassicGroup, event: SyncGroup) -> None:
-    """The leader's sync carries the assignment and makes the group stable; all others wait for it."""
+    """The leader's sync brings the assignment and makes the group stable; syncs of others wait for it."""
     member = group.members[event.member_id]
     turn.reply(member.sync_token, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
     group.change(event.member_id, sync_token=event.token)
@@ -97,7 +97,7 @@ def _sync_completing(turn: Turn, group: ClassicGroup, event: SyncGroup) -> None:
     if not group.is_leader(event.member_id):
         return
     for waiting in list(group.members.values()):
-        # Members that the leader did not name get nothing; what it says of others is not stored.
+        # Members without an assignment by the leader get an empty one; assignments to non-members are ignored.
         assignment = event.assignments.get(waiting.member_id, b"")
         group.change(waiting.member_id, assignment=assignment, sync_token=None)
         if waiting.sync_token is not None:
@@ -115,7 +115,7 @@ def _sync_completing(turn: Turn, group: ClassicGroup, event: SyncGroup) -> None:
 
 
 def decide_heartbeat(turn: Turn, event: Heartbeat) -> None:
-    """Heartbeat: the member lives on, and learns of a rebalance."""
+    """Heartbeat: keeps the member alive and tells it about rebalances."""
     group = _require_group(turn, event.group_id)
     if isinstance(group, ConsumerGroup):
         consumer_classic.decide_heartbeat(turn, group, event)
@@ -125,7 +125,7 @@ def decide_heartbeat(turn: Turn, event: Heartbeat) -> None:
     if group.state is ClassicState.EMPTY:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{event.group_id!r} has no members")
     arm_session(turn, group, member)
-    # While the generation completes a heartbeat is normal: the member waits for its assignment.
+    # Heartbeats are normal while the generation is being completed: the member waits for its assignment.
     preparing = group.state is ClassicState.PREPARING_REBALANCE
     error = ErrorCode.REBALANCE_IN_PROGRESS if preparing else ErrorCode.NONE
     turn.reply(event.token, HeartbeatReply(error))
@@ -135,7 +135,7 @@ def decide_heartbeat(turn: Turn, event: Heartbeat) -> None:
 
 
 def decide_leave(turn: Turn, event: LeaveGroup) -> None:
-    """LeaveGroup: members go, one by one or several that an administrator names."""
+    """LeaveGroup: one member leaves, or an administrator removes several."""
     stored = _require_group(turn, event.group_id)
     if isinstance(stored, ConsumerGroup):
         consumer_classic.decide_leave(turn, stored, event)
@@ -158,7 +158,7 @@ def decide_leave(turn: Turn, event: LeaveGroup) -> None:
 def _leave(turn: Turn, group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
     member_id = leaving.member_id
     if not member_id:
-        # An administrator removes a static member: only its instance id is known to him.
+        # An administrator removes a static member and knows only its instance id.
         static_id = group.static_ids.get(leaving.group_instance_id or "")
         if static_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

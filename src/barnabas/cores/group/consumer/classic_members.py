@@ -1,8 +1,8 @@
 """Members that speak the classic protocol inside a consumer group.
 
-Their JoinGroup is a heartbeat that also says what they own, their generation is their member epoch, their
-SyncGroup fetches what the server assigned, and a heartbeat is answered REBALANCE_IN_PROGRESS whenever there
-is something new for them. Nobody leads.
+Their JoinGroup is a heartbeat that also says what they own, their generation is their member epoch, their SyncGroup
+fetches the assignment made by the server, and their Heartbeat is answered with REBALANCE_IN_PROGRESS whenever there is
+something new for them. There is no leader.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from barnabas.wire.records_schemas import consumer_protocol as protocol
 
 
 def decide_join(turn: Turn, stored: ConsumerGroup, event: JoinGroup) -> None:
-    """JoinGroup by a member of the classic protocol."""
+    """JoinGroup by a member that uses the classic protocol."""
     limits = turn.state.limits_of(stored.group_id)
     if event.member_id not in stored.members and len(stored.members) >= limits.consumer_max_size:
         raise ApiError(
@@ -141,7 +141,7 @@ def _require_classic_member(
 
 
 def decide_sync(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> None:
-    """SyncGroup: what the server assigned, in the classic form."""
+    """SyncGroup: the assignment made by the server, in the classic format."""
     member = _require_classic_member(group, event.member_id, event.group_instance_id, event.generation_id)
     assert member.classic is not None
     name = member.classic.protocols[0][0]
@@ -150,7 +150,7 @@ def decide_sync(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> None:
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{event.group_id!r} uses consumer and {name!r}"
         )
     if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        # Something changed since it joined. A member that still has to revoke learns of that afterwards.
+        # Something has changed since it joined. A member that still has to revoke learns of the change afterwards.
         _expect_join(turn, group, member)
         turn.disarm(group.group_id, member.member_id, epochs.MEMBER_SYNC)
         turn.reply(event.token, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -162,7 +162,7 @@ def decide_sync(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> None:
 
 
 def decide_heartbeat(turn: Turn, group: ConsumerGroup, event: Heartbeat) -> None:
-    """Heartbeat: REBALANCE_IN_PROGRESS when there is something new for the member."""
+    """Heartbeat: REBALANCE_IN_PROGRESS if there is something new for the member."""
     member = _require_classic_member(group, event.member_id, event.group_instance_id, event.generation_id)
     epochs.arm_session(turn, group, member)
     waiting_for = group.target.get(member.member_id, NOTHING) - member.assigned
@@ -182,7 +182,7 @@ def decide_heartbeat(turn: Turn, group: ConsumerGroup, event: Heartbeat) -> None
 
 
 def _expect_join(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """The member has been asked to join again: from now on its rebalance timeout runs, once."""
+    """The member has been asked to join again: start its rebalance timeout, unless it is running."""
     if not turn.is_armed(group.group_id, member.member_id, epochs.MEMBER_JOIN):
         deadline_ms = turn.now_ms + member.rebalance_timeout_ms
         turn.arm(group.group_id, member.member_id, epochs.MEMBER_JOIN, deadline_ms)
@@ -202,7 +202,7 @@ def decide_leave(turn: Turn, stored: ConsumerGroup, event: LeaveGroup) -> None:
 
 
 def _leave(group: ConsumerGroup, wish: LeavingMember, leaving: list[str]) -> ErrorCode:
-    """An administrator may remove any member by its instance id, a member only itself."""
+    """The result for one leaving member. An administrator may remove any static member, others only themselves."""
     member_id = wish.member_id
     try:
         if wish.group_instance_id is not None and not member_id:

@@ -1,4 +1,4 @@
-"""A consumer group's epochs: what a change of members or topics leads to, for the group and for a member."""
+"""A consumer group's epochs: the effect of changed members or topics on the group and on a member."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from barnabas.cores.group.consumer.topic_regex import InvalidRegex, compile_topi
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
-# Kinds of timers of one member, beside SESSION.
-REVOKE: Final = "revoke"  # its time to give up partitions
-MEMBER_JOIN: Final = "member-join"  # a classic member's time to join again
-MEMBER_SYNC: Final = "member-sync"  # a classic member's time to sync after it joined
+# Timers of one member, in addition to SESSION.
+REVOKE: Final = "revoke"  # limits the time for giving up partitions
+MEMBER_JOIN: Final = "member-join"  # limits a classic member's time for joining again
+MEMBER_SYNC: Final = "member-sync"  # limits a classic member's time for syncing after it joined
 # The timer of a whole group, with no member in its key.
 ASSIGN: Final = "assign"  # until the next assignment may be computed
 
 
 def update_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """Store what the member says of itself; new group epoch and target where that, or a topic, changes them."""
+    """Store a member's own data; if that or a topic changes something, start a new group epoch and target."""
     before = group.members.get(member.member_id)
     if member != before:
         records.write_member(turn, group, member)
@@ -41,7 +41,7 @@ def update_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> N
 
 
 def refresh(turn: Turn, group: ConsumerGroup, *, subscriptions_changed: bool) -> None:
-    """A new group epoch and a new target where topics or subscriptions have changed."""
+    """Start a new group epoch and target if topics or subscriptions have changed."""
     version = turn.state.topics.version
     if subscriptions_changed or group.topics_seen != version:
         if group.topics_seen != version:
@@ -56,7 +56,7 @@ def refresh(turn: Turn, group: ConsumerGroup, *, subscriptions_changed: bool) ->
 
 
 def _assign_when_due(turn: Turn, group: ConsumerGroup) -> None:
-    """A new target now, or when the last one is old enough: so that many who come together cost one assignment."""
+    """Compute a new target now, or once the last one is old enough, so that many joins at once need only one."""
     interval_ms = turn.state.limits_of(group.group_id).consumer_assignment_interval_ms
     if 0 <= turn.now_ms - group.assigned_ms < interval_ms:
         turn.arm(group.group_id, "", ASSIGN, group.assigned_ms + interval_ms)
@@ -82,19 +82,19 @@ def _resolve_regex(turn: Turn, group: ConsumerGroup, regex: str | None) -> None:
 
 
 def drop_unused_regexes(turn: Turn, group: ConsumerGroup) -> None:
-    """Forget expressions that no member uses any more."""
+    """Drop expressions that no member uses any more."""
     used = {member.regex for member in group.members.values()}
     for regex in [regex for regex in group.regexes if regex not in used]:
         records.write_regex(turn, group, regex, None)
 
 
 def metadata_hash(turn: Turn, group: ConsumerGroup) -> int:
-    """The hash of the topics that the group wants now."""
+    """The hash of the topics that the group currently subscribes to."""
     return hash_of_topics(turn, group.subscribed_topics())
 
 
 def hash_of_topics(turn: Turn, names: frozenset[str]) -> int:
-    """Tells whether the topics that a group wants changed: 8 bytes over their names, ids and sizes."""
+    """8 bytes over the names, ids and sizes of topics, by which a change of any of them is noticed."""
     digest = hashlib.blake2b(digest_size=8)
     for name in sorted(names):
         topic = turn.state.topics.by_name.get(name)
@@ -105,7 +105,7 @@ def hash_of_topics(turn: Turn, names: frozenset[str]) -> int:
 
 def _compute_target(turn: Turn, group: ConsumerGroup) -> None:
     topics = turn.state.topics
-    ids: dict[frozenset[str], frozenset[UUID]] = {}  # of what members want; most of them want the same
+    ids: dict[frozenset[str], frozenset[UUID]] = {}  # cached by subscription: most members have the same
     wanted = {}
     for member in group.members.values():
         names = group.topics_of(member)
@@ -134,7 +134,7 @@ def _compute_target(turn: Turn, group: ConsumerGroup) -> None:
 def follow_target(
     turn: Turn, group: ConsumerGroup, member: ConsumerMember, owned: Assignment | None
 ) -> ConsumerMember:
-    """The member's next step; its time to give up partitions runs while it still has to."""
+    """Take the member's next step; while it has to give up partitions, the time for that is limited."""
     target = group.target.get(member.member_id, NOTHING)
     after = reconcile(member, group.target_epoch, target, group.owners, owned)
     if after == member:
@@ -156,7 +156,7 @@ def drop_timers(turn: Turn, group_id: str, member_id: str) -> None:
 
 
 def arm_session(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """The member's session begins again."""
+    """Restart the member's session timeout."""
     timeout_ms = turn.state.limits_of(group.group_id).consumer_session_timeout_ms
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms

@@ -1,11 +1,11 @@
-"""Consumer groups (KIP-848) as values: the server assigns, members only say what they want and own.
+"""Consumer groups (KIP-848) as values: the server assigns partitions, members only say what they want and own.
 
-Three epochs. The group's grows whenever members, subscriptions or topics change. The target assignment has
-the group epoch that it was computed for. Each member has the epoch up to which it has followed: it first
-gives up what the target takes from it, and only then gets what the target gives it and others have released.
+There are three epochs. The group's increases whenever members, subscriptions or topics change. The target assignment has the
+group epoch that it was computed for. A member's epoch says how far it has followed: it first gives up the partitions
+that the target takes away, and only then receives new ones, when other members have released them.
 
-Everything here is in the log: a group is exactly what its records say (records.py), except for
-`topics_seen` and `assigned_ms`, which only spare work.
+Everything here is stored in the log: a group is exactly what its records say (records.py), except for
+`topics_seen` and `assigned_ms`, which only avoid work.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ LEAVE_STATIC_EPOCH: Final = -2
 
 
 class ConsumerState(StrEnum):
+    """The values are the names that ConsumerGroupDescribe and ListGroups send."""
+
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
@@ -36,11 +38,11 @@ class MemberState(IntEnum):
     STABLE = 0
     UNREVOKED_PARTITIONS = 1  # has to give up partitions first
     UNRELEASED_PARTITIONS = 2  # waits for partitions that others have to give up
-    UNKNOWN = 127  # written by a newer version: the member has to join again
+    UNKNOWN = 127  # stored by a newer version: the member has to join again
 
 
 class ClassicSide(NamedTuple):
-    """What a member that speaks the classic protocol in a consumer group brings along."""
+    """Additional data of a member that uses the classic protocol in a consumer group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -48,6 +50,8 @@ class ClassicSide(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
+    """One member: what it says of itself, and how far it has followed the target assignment."""
+
     member_id: str
     instance_id: str | None = None
     rack_id: str | None = None
@@ -58,7 +62,7 @@ class ConsumerMember:
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicSide | None = None
-    # What the current-assignment record holds:
+    # The contents of the current-assignment record:
     epoch: int = 0
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
@@ -66,11 +70,13 @@ class ConsumerMember:
     revoking: Assignment = NOTHING
 
     def at_epoch(self, epoch: int) -> int:
-        """The previous epoch to remember when the member goes to `epoch`."""
+        """The previous epoch to store when the member moves to `epoch`."""
         return self.previous_epoch if epoch == self.epoch else self.epoch
 
 
 class ResolvedRegex(NamedTuple):
+    """The topics that a regular expression matched, at a version of the topic metadata."""
+
     topics: frozenset[str]
     version: int
     timestamp_ms: int
@@ -78,7 +84,7 @@ class ResolvedRegex(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A value while it is stored; only drafts are changed (see turn)."""
+    """A stored group is never modified; only drafts are (see turn)."""
 
     group_id: str
     epoch: int = 0
@@ -93,7 +99,7 @@ class ConsumerGroup:
     assigned_ms: int = 0  # when the target was computed, by this coordinator
 
     def copy(self) -> Self:
-        """A draft."""
+        """A copy that may be changed."""
         return replace(
             self,
             members=dict(self.members),
@@ -107,22 +113,22 @@ class ConsumerGroup:
 
     @property
     def group_type(self) -> str:
-        """As ListGroups names it."""
+        """The type of group in ListGroups."""
         return "consumer"
 
     @property
     def protocol_type(self) -> str:
-        """As ListGroups names it."""
+        """The protocol type in ListGroups."""
         return "consumer"
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in the group."""
+        """Whether the group has no members."""
         return not self.members
 
     @property
     def state(self) -> ConsumerState:
-        """What ConsumerGroupDescribe shows."""
+        """The state that ConsumerGroupDescribe shows."""
         if not self.members:
             return ConsumerState.EMPTY
         if self.epoch > self.target_epoch:
@@ -132,24 +138,24 @@ class ConsumerGroup:
         return ConsumerState.RECONCILING
 
     def is_reconciled(self, member: ConsumerMember) -> bool:
-        """Whether the member has what the target gives it, at the epoch of the target."""
+        """Whether the member has exactly its target assignment, at the target's epoch."""
         return member.state is MemberState.STABLE and member.epoch == self.target_epoch
 
     def subscribed_topics(self) -> frozenset[str]:
-        """Topics that any member wants, by name or expression."""
+        """All topics that any member subscribes to, by name or expression."""
         return frozenset().union(*{self.topics_of(member) for member in self.members.values()})
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether any member wants a topic."""
+        """Whether any member subscribes to a topic."""
         return any(topic in self.topics_of(member) for member in self.members.values())
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """What a member wants, by name or expression."""
+        """The topics that a member subscribes to, by name or expression."""
         resolved = self.regexes.get(member.regex) if member.regex else None
         return member.topics | resolved.topics if resolved else member.topics
 
     def require_member(self, member_id: str) -> ConsumerMember:
-        """Raises ApiError UNKNOWN_MEMBER_ID."""
+        """The member with this id. Raises ApiError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member {member_id!r} in {self.group_id!r}")
@@ -167,7 +173,7 @@ class ConsumerGroup:
         return self.members[current_id]
 
     def preferred_assignor(self, known: Mapping[str, object], default: str) -> str:
-        """What most members ask for."""
+        """The assignor that most members ask for, or `default`."""
         votes: dict[str, int] = {}
         for member in self.members.values():
             if member.assignor is not None and member.assignor in known:
@@ -177,7 +183,7 @@ class ConsumerGroup:
     # --- changing a draft, or while replaying: one method per kind of record
 
     def put_member(self, member: ConsumerMember) -> None:
-        """Add a member, or replace it by its new value; owners follow."""
+        """Add a member or replace it by a new value, and update the owners of partitions."""
         old = self.members.get(member.member_id)
         if old is not None:
             self._release(old)
@@ -190,7 +196,7 @@ class ConsumerGroup:
             self.owners[partition] = member.member_id
 
     def remove_member(self, member_id: str) -> None:
-        """Remove a member, with what it owned."""
+        """Remove a member and its ownership of partitions."""
         old = self.members.pop(member_id, None)
         if old is not None:
             self._release(old)

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (v0 and v1): join, stay, follow the assignment, leave.
 
-One heartbeat in order: who is it, what does it want now, has the group changed by that (a new group epoch),
-what should everybody have (a new target assignment), and the next step of this one member towards it.
+A heartbeat is handled in this order: which member is it, what does it subscribe to now, does that change the group (a new
+group epoch), what should all members have (a new target assignment), and the next step of this member towards it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _check_request(event: ConsumerHeartbeat) -> None:
 
 
 def _nothing_changes(turn: Turn, event: ConsumerHeartbeat) -> bool:
-    """Answer the usual heartbeat, which says nothing new to a group at rest, without touching the group."""
+    """Answer the common heartbeat, which says nothing new to a group at rest, without touching the group."""
     group = turn.find(event.group_id)
     if not isinstance(group, ConsumerGroup) or group.topics_seen != turn.state.topics.version:
         return False
@@ -124,7 +124,7 @@ def _heartbeat(turn: Turn, event: ConsumerHeartbeat) -> None:
 
 
 def _identify(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerMember:
-    """The member as it is so far; a new one, or the old static one under its new id, when it joins."""
+    """The member so far: a known one, a new one, or a returning static member under its new id."""
     if event.instance_id is not None:
         if event.member_epoch == JOIN_EPOCH:
             return _join_static(turn, group, event, event.instance_id)
@@ -138,7 +138,7 @@ def _identify(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> Con
 
 
 def _require_epoch(member: ConsumerMember, event: ConsumerHeartbeat) -> None:
-    """A member one epoch behind did not get the last answer: fine, if it owns no more than it may."""
+    """A member one epoch behind did not get the last answer: accepted if it owns no more than it may."""
     if event.member_epoch == member.epoch:
         return
     missed_answer = (
@@ -168,7 +168,7 @@ def _join_static(
         raise ApiError(
             ErrorCode.UNRELEASED_INSTANCE_ID, f"{instance_id!r} is in use by member {current_id!r}"
         )
-    # It went away for a while and is back: it takes the place, and the partitions, of its former self.
+    # It is back from a temporary absence: it takes over the place and the partitions of its former self.
     target = group.target.get(current_id, NOTHING)
     epochs.drop_timers(turn, group.group_id, current_id)
     records.write_member_gone(turn, group, current_id)
@@ -205,8 +205,8 @@ def _reply(
     limits = turn.state.limits_of(group.group_id)
     interval_ms = limits.consumer_heartbeat_interval_ms
     if member.state is MemberState.UNRELEASED_PARTITIONS or group.epoch > group.target_epoch:
-        # Others are about to release what it waits for, or a new assignment is due: it should not learn of that a
-        # whole interval later.
+        # Others are about to release what it waits for, or a new assignment is due: the member should learn of that
+        # soon, not after a whole interval.
         interval_ms = min(interval_ms, limits.waiting_heartbeat_interval_ms)
     return ConsumerHeartbeatReply(
         ErrorCode.NONE,

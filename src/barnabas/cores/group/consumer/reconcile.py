@@ -1,4 +1,4 @@
-"""How one member follows the target assignment: the next step from what it has to what it should have.
+"""How one member follows the target assignment: the next step from its current to its target partitions.
 
 Source: KIP-848, "Reconciliation"; the behaviour of Kafka 4's coordinator.
 """
@@ -20,9 +20,9 @@ def reconcile(
     owners: Mapping[TopicPartition, str],
     owned: Assignment | None,
 ) -> ConsumerMember:
-    """The member after this heartbeat. `owned` is what it says it holds, None when it did not say.
+    """The member after this heartbeat. owned: the partitions that it reports to hold, None if it reports nothing.
 
-    Raises FENCED_MEMBER_EPOCH for a member in a state of a newer version that still holds partitions.
+    Raises FENCED_MEMBER_EPOCH for a member that still holds partitions and whose state is of an unknown, newer kind.
     """
     match member.state:
         case MemberState.STABLE if member.epoch == target_epoch:
@@ -32,8 +32,8 @@ def reconcile(
         case MemberState.UNREVOKED_PARTITIONS:
             if _still_owns(owned, member.revoking):
                 return member
-            # It has let go of everything: that alone is an epoch further, so that a commit that it sent
-            # before is distinguished from one that it sends now.
+            # It has revoked everything. This alone moves it to the next epoch, so that commits which it sent before
+            # can be told from those which it sends now.
             return _next(member, member.epoch + 1, target_epoch, target, owners, owned)
         case _:
             if owned is None or owned:
@@ -74,5 +74,5 @@ def _next(
 
 
 def _still_owns(owned: Assignment | None, revoked: Assignment) -> bool:
-    """A member that does not say what it owns may own all of it."""
+    """Whether revoked partitions are still owned. A member that does not report what it owns may own all of them."""
     return owned is None or bool(owned & revoked)

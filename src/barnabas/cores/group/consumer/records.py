@@ -1,7 +1,7 @@
 """Consumer groups <-> records of the offsets topic (kinds 3, 5 to 8 and 16, as Kafka 4 writes them).
 
-Each `write_*` changes a draft and notes the record of that change, so that both cannot differ; `replay`
-makes the same change from the record's bytes.
+Each `write_*` changes a draft and notes the record of the change, so that the two always agree; `replay` makes the
+same change from the record's bytes.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def _record(turn: Turn, key: Data, kind: int, value: Data | None) -> None:
 
 
 def write_epoch(turn: Turn, group: ConsumerGroup, epoch: int, metadata_hash: int) -> None:
-    """A new group epoch, with the topics that it was computed for."""
+    """A new group epoch, with the hash of the topics that it is based on."""
     group.epoch, group.metadata_hash = epoch, metadata_hash
     value = schemas.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     _record(turn, schemas.ConsumerGroupMetadataKey(group_id=group.group_id), 3, value)
 
 
 def write_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """What the member says of itself; where it stands is `write_current`."""
+    """A member's own data; `write_current` stores its progress."""
     group.put_member(member)
     classic = None
     if member.classic is not None:
@@ -67,7 +67,7 @@ def write_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> No
 
 
 def write_target_member(turn: Turn, group: ConsumerGroup, member_id: str, target: Assignment) -> None:
-    """What a member should have."""
+    """A member's target assignment."""
     group.target[member_id] = target
     value = schemas.ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
@@ -80,7 +80,7 @@ def write_target_member(turn: Turn, group: ConsumerGroup, member_id: str, target
 
 
 def write_target_epoch(turn: Turn, group: ConsumerGroup, epoch: int) -> None:
-    """All targets of an epoch are written."""
+    """The epoch of the target assignment, after all targets have been written."""
     group.target_epoch = epoch
     value = schemas.ConsumerGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=turn.now_ms
@@ -89,7 +89,7 @@ def write_target_epoch(turn: Turn, group: ConsumerGroup, epoch: int) -> None:
 
 
 def write_current(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """Where the member stands: its epoch, what it has and what it has to give up."""
+    """A member's progress: its epoch, its partitions, and those that it has to revoke."""
     group.put_member(member)
     value = schemas.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -103,7 +103,7 @@ def write_current(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> N
 
 
 def write_regex(turn: Turn, group: ConsumerGroup, regex: str, resolved: ResolvedRegex | None) -> None:
-    """None forgets an expression that no member uses any more."""
+    """The topics that an expression matched; None removes an expression that no member uses any more."""
     value = None
     if resolved is None:
         group.regexes.pop(regex, None)
@@ -117,7 +117,7 @@ def write_regex(turn: Turn, group: ConsumerGroup, regex: str, resolved: Resolved
 
 
 def write_member_gone(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
-    """Tombstones for a member."""
+    """Tombstones for all records of a member."""
     names = {"group_id": group.group_id, "member_id": member_id}
     _record(turn, schemas.ConsumerGroupCurrentMemberAssignmentKey(**names), 8, None)
     _record(turn, schemas.ConsumerGroupTargetAssignmentMemberKey(**names), 7, None)
@@ -127,10 +127,10 @@ def write_member_gone(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
 
 
 def write_group_gone(turn: Turn, group: ConsumerGroup) -> None:
-    """Tombstones for all that the group has; the group itself is removed."""
+    """Tombstones for all records of the group, and its removal."""
     for member_id in list(group.members):
         write_member_gone(turn, group, member_id)
-    for member_id in group.target:  # targets of members that are gone already
+    for member_id in group.target:  # targets of members that have already left
         key = schemas.ConsumerGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
         _record(turn, key, 7, None)
     for regex in list(group.regexes):
@@ -141,7 +141,7 @@ def write_group_gone(turn: Turn, group: ConsumerGroup) -> None:
 
 
 def by_topic(assignment: Iterable[tuple[UUID, int]]) -> list[tuple[UUID, list[int]]]:
-    """Sorted, so that the same assignment always has the same bytes."""
+    """Partitions grouped by topic and sorted, so that equal assignments have equal bytes."""
     topics: dict[UUID, list[int]] = {}
     for topic_id, partition in sorted(assignment):
         topics.setdefault(topic_id, []).append(partition)
@@ -163,7 +163,7 @@ def _flat(rows: Iterable[schemas.TopicPartition | schemas.TopicPartitions]) -> A
 
 
 def replay(group: ConsumerGroup, key: Data, value: Data | None) -> bool:
-    """Change `group` as the record says; False when the record removes the group itself."""
+    """Apply a record to `group`; False if the record removes the group itself."""
     match key, value:
         case schemas.ConsumerGroupMetadataKey(), None:
             return False

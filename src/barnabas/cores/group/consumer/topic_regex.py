@@ -1,8 +1,8 @@
 """Topic subscriptions by regular expression, in the syntax and with the engine family of Kafka's brokers.
 
-Kafka matches with RE2J. RE2 is the same syntax (no look-around, no back-references), never backtracks, and needs time
-linear in the length of a name. What is left to bound is the size of the expression: `(a?){1000}` and its like
-are short to write and slow for any engine. Alternatives without repeats are cheap, however many there are.
+Kafka matches with RE2J. RE2 has the same syntax (no look-around, no back-references), never backtracks, and takes time
+linear in the length of a name. What remains to be limited is the size of an expression: `(a?){1000}` and the like
+are short to write and slow in any engine. Alternatives without repetition are cheap, however many there are.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from functools import lru_cache
 from typing import Any, Final
 
 INSTRUCTIONS_MAX: Final = 10_000
-"""Of RE2's program. Hundreds of alternative topic names fit."""
+"""Limit on the size of RE2's program. Hundreds of alternative topic names fit."""
 INSTRUCTIONS_WITH_REPEATS_MAX: Final = 1_000
-"""Where the expression repeats anything: a name takes well below a millisecond then."""
+"""The limit for expressions with repetition: matching a name then takes well below a millisecond."""
 PATTERN_CHARS_MAX: Final = 16_384
 PATTERNS_KEPT: Final = 256
 
 NAMES_PER_PIECE: Final = 16
-"""How many names are matched between two places to pause: the most complex expression takes a few milliseconds."""
+"""Names matched between two points to pause: a few milliseconds with the most complex expression."""
 INTERNAL_PREFIX: Final = "__"
 
 
 class InvalidRegex(ValueError):
-    """Not a regular expression of RE2, or one that is too large."""
+    """Not an RE2 regular expression, or one that is too large."""
 
 
 class TopicPattern:
-    """A compiled expression, which remembers the topics that it has found, so that only new names are looked at."""
+    """A compiled expression, which remembers the topics that it has matched, so that only new names are examined."""
 
     __slots__ = ("_found", "_fullmatch", "_seen")
 
@@ -42,13 +42,13 @@ class TopicPattern:
         return self._fullmatch(name) is not None
 
     def among(self, topics: Mapping[str, object]) -> frozenset[str]:
-        """The topics that match, without internal ones. At once where `prepare` has been run over the same mapping."""
+        """The matching topics, without internal ones. Immediate if `prepare` has run over the same mapping."""
         for _ in self.prepare(topics):
             pass
         return self._found
 
     def prepare(self, topics: Mapping[str, object]) -> Iterator[None]:
-        """The work of `among`, in pieces between which others may be served. `topics` must not change in place."""
+        """Do the work of `among` in pieces, with points to pause. `topics` must not be modified in place."""
         if topics is self._seen:
             return
         found = {name for name in self._found if name in topics}
@@ -62,8 +62,8 @@ class TopicPattern:
 
 @lru_cache(PATTERNS_KEPT)
 def compile_topic_regex(pattern: str) -> TopicPattern:
-    """The expression to match topic names with. Raises InvalidRegex."""
-    import re2  # 10 ms that most brokers never need
+    """The compiled expression for topic names. Raises InvalidRegex."""
+    import re2  # takes 10 ms, and most brokers never need it
 
     if len(pattern) > PATTERN_CHARS_MAX:
         raise InvalidRegex(

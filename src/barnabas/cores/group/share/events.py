@@ -1,4 +1,4 @@
-"""What share groups are asked, and what the broker has to do for them at the share coordinator."""
+"""The requests to share groups, and the broker's tasks at the share coordinator that result from them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from barnabas.wire.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class ShareHeartbeatReply:
+    """`assignment` None means that the assignment has not changed."""
+
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     member_id: str | None = None
@@ -23,7 +25,7 @@ class ShareHeartbeatReply:
 
 @dataclass(frozen=True, slots=True)
 class ShareHeartbeat:
-    """ShareGroupHeartbeat: epoch 0 joins, -1 leaves; `topics` None means as before."""
+    """ShareGroupHeartbeat: epoch 0 joins, -1 leaves; `topics` None means unchanged."""
 
     token: object
     now_ms: int
@@ -41,6 +43,8 @@ class ShareHeartbeat:
 
 
 class DescribedSharer(NamedTuple):
+    """One member in a ShareGroupDescribe answer."""
+
     member_id: str
     rack_id: str | None
     member_epoch: int
@@ -52,6 +56,8 @@ class DescribedSharer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareDescribeReply:
+    """The answer for one group of ShareGroupDescribe."""
+
     group_id: str
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -79,7 +85,7 @@ class DescribeShareGroup:
 
 @dataclass(frozen=True, slots=True)
 class ShareInitialized:
-    """The share coordinator has made the states that an InitializeShareState asked for."""
+    """The share coordinator has created the states that an InitializeShareState requested."""
 
     token: object
     now_ms: int
@@ -93,7 +99,7 @@ class ShareInitialized:
 
 @dataclass(frozen=True, slots=True)
 class ShareStatesLost:
-    """The share coordinator has lost all states, because its topic was deleted: the group asks for them anew."""
+    """The share coordinator has lost all states, because its topic was deleted: the group requests them again."""
 
     token: object
     now_ms: int
@@ -106,7 +112,7 @@ class ShareStatesLost:
 
 @dataclass(frozen=True, slots=True)
 class AlterShareReply:
-    """`state_epoch` is the one to initialize the altered partitions with."""
+    """`state_epoch` is the epoch with which to initialize the altered partitions."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -115,7 +121,7 @@ class AlterShareReply:
 
 @dataclass(frozen=True, slots=True)
 class AlterShareOffsets:
-    """AlterShareGroupOffsets: only of an empty group. The handler then initializes the states anew."""
+    """AlterShareGroupOffsets, only for an empty group. The handler then initializes the states again."""
 
     token: object
     now_ms: int
@@ -129,7 +135,7 @@ class AlterShareOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteShareOffsets:
-    """DeleteShareGroupOffsets: only of an empty group. The decision's effects delete the states."""
+    """DeleteShareGroupOffsets, only for an empty group. The decision's effects delete the states."""
 
     token: object
     now_ms: int
@@ -142,7 +148,7 @@ class DeleteShareOffsets:
 
 
 class InitializeShareState(NamedTuple):
-    """Effect: make states with start offset -1, then step ShareInitialized. Asked again after a while if not."""
+    """Effect: create states with start offset -1, then step ShareInitialized. Repeated later if that fails."""
 
     group_id: str
     topic_id: UUID
@@ -151,7 +157,7 @@ class InitializeShareState(NamedTuple):
 
 
 class DeleteShareState(NamedTuple):
-    """Effect: the states of these partitions are not needed any more."""
+    """Effect: the states of these partitions are no longer needed."""
 
     group_id: str
     topic_id: UUID

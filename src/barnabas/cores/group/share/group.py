@@ -1,8 +1,8 @@
-"""Share groups (KIP-932) as values: members that take from the same partitions.
+"""Share groups (KIP-932) as values: their members read from the same partitions.
 
-Nothing has to be given up before another may have it, so a member simply has what the target says, at the
-target's epoch. A partition is given out once the share coordinator keeps its state: `initializing` ones were
-asked for there, `initialized` ones are ready.
+No member has to give up anything before another may have it, so a member simply has its target assignment, at the
+target's epoch. A partition is assigned once the share coordinator stores its state: the state has been requested for
+`initializing` partitions, and exists for `initialized` ones.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from barnabas.wire.errors import ApiError, ErrorCode
 
 
 class ShareGroupState(StrEnum):
+    """The values are the names that ShareGroupDescribe and ListGroups send."""
+
     EMPTY = "Empty"
     STABLE = "Stable"
 
 
 @dataclass(frozen=True, slots=True)
 class ShareMember:
+    """One member: what it says of itself, and its assignment."""
+
     member_id: str
     rack_id: str | None = None
     client_id: str = ""
@@ -35,7 +39,7 @@ class ShareMember:
 
 
 class ShareTopic(NamedTuple):
-    """Partitions of one topic whose state is (being) initialized."""
+    """Partitions of one topic whose states exist or are being created."""
 
     name: str
     partitions: frozenset[int]
@@ -44,7 +48,7 @@ class ShareTopic(NamedTuple):
 
 @dataclass(slots=True)
 class ShareGroup:
-    """A value while it is stored; only drafts are changed (see turn)."""
+    """A stored group is never modified; only drafts are (see turn)."""
 
     group_id: str
     epoch: int = 0
@@ -57,7 +61,7 @@ class ShareGroup:
     topics_seen: int = -1
 
     def copy(self) -> Self:
-        """A draft."""
+        """A copy that may be changed."""
         return replace(
             self,
             members=dict(self.members),
@@ -68,34 +72,34 @@ class ShareGroup:
 
     @property
     def group_type(self) -> str:
-        """As ListGroups names it."""
+        """The type of group in ListGroups."""
         return "share"
 
     @property
     def protocol_type(self) -> str:
-        """As ListGroups names it."""
+        """The protocol type in ListGroups."""
         return "share"
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in the group."""
+        """Whether the group has no members."""
         return not self.members
 
     @property
     def state(self) -> ShareGroupState:
-        """What ShareGroupDescribe shows."""
+        """The state that ShareGroupDescribe shows."""
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether any member wants a topic."""
+        """Whether any member subscribes to a topic."""
         return any(topic in member.topics for member in self.members.values())
 
     def subscribed_topics(self) -> frozenset[str]:
-        """Topics that any member wants."""
+        """All topics that any member subscribes to."""
         return frozenset().union(*(member.topics for member in self.members.values()))
 
     def require_member(self, member_id: str) -> ShareMember:
-        """Raises ApiError UNKNOWN_MEMBER_ID."""
+        """The member with this id. Raises ApiError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member {member_id!r} in {self.group_id!r}")
@@ -103,10 +107,10 @@ class ShareGroup:
 
 
 def assign_simple(spec: AssignSpec, ready: Mapping[UUID, frozenset[int]]) -> dict[str, Assignment]:
-    """Every partition to at least one member and every member to at least one partition, evenly.
+    """Assign each partition to at least one member and each member at least one partition, evenly.
 
-    A partition is shared where there are more members than partitions. `ready` are the partitions that may
-    be given out. Where a member is keeps as it is if that is still even: the order of member ids decides.
+    A partition is shared if there are more members than partitions. ready: the partitions that may be assigned. The current
+    assignment is kept as far as it is even; ties are broken by the order of member ids.
     """
     shares: dict[str, set[TopicPartition]] = {member: set() for member in sorted(spec.topics)}
     for topic in sorted(ready):

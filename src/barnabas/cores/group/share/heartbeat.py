@@ -37,7 +37,7 @@ from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
 INITIALIZE: Final = "initialize"
-"""The timer of a topic, with its id in place of a member's: while it is set, its states are not asked for again."""
+"""The timer of a topic, with its id in place of a member's: while it runs, states are not requested again."""
 
 
 def decide_share_heartbeat(turn: Turn, event: ShareHeartbeat) -> None:
@@ -58,7 +58,7 @@ def decide_share_heartbeat(turn: Turn, event: ShareHeartbeat) -> None:
         return
     if stored is None and joins:
         group = turn.put(ShareGroup(event.group_id))
-    elif stored is None:  # lost with the topic that kept it; see migration.consumer_group_for
+    elif stored is None:  # lost with its topic; see migration.consumer_group_for
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {event.group_id} not found: join again.")
     else:
         group = turn.edit(_require_share(stored, event.group_id))
@@ -134,7 +134,7 @@ def _refresh(turn: Turn, group: ShareGroup, *, subscriptions_changed: bool) -> N
 
 
 def _initialize_missing(turn: Turn, group: ShareGroup) -> None:
-    """Ask for the states of subscribed partitions that have none; again when no answer came for a while."""
+    """Request the missing states of subscribed partitions; again if there was no answer for a while."""
     retry_ms = turn.state.limits.share_initialize_retry_interval_ms
     changed = False
     for name in sorted(group.subscribed_topics() & turn.state.topics.by_name.keys()):
@@ -188,13 +188,13 @@ def _follow_target(turn: Turn, group: ShareGroup, member: ShareMember) -> ShareM
 
 
 def arm_session(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
-    """The member's session begins again."""
+    """Restart the member's session timeout."""
     timeout_ms = turn.state.limits_of(group.group_id).share_session_timeout_ms
     turn.arm(group.group_id, member.member_id, SESSION, turn.now_ms + timeout_ms)
 
 
 def fence_members(turn: Turn, group: ShareGroup, member_ids: list[str], reason: str) -> None:
-    """Remove members; what they had is given to the others by the next target."""
+    """Remove members; the next target assigns their partitions to others."""
     for member_id in member_ids:
         turn.disarm(group.group_id, member_id, SESSION)
         records.write_member_gone(turn, group, member_id)
@@ -206,7 +206,7 @@ def fence_members(turn: Turn, group: ShareGroup, member_ids: list[str], reason: 
 
 
 def decide_initialized(turn: Turn, event: ShareInitialized) -> None:
-    """The group's next epoch may give these partitions out. Harmless when this is repeated."""
+    """The group's next epoch may assign these partitions. May be repeated."""
     group = turn.find(event.group_id)
     if isinstance(group, ShareGroup):
         draft = turn.edit(group)
@@ -218,7 +218,7 @@ def decide_initialized(turn: Turn, event: ShareInitialized) -> None:
 
 
 def ask_again(turn: Turn, group: ShareGroup) -> None:
-    """After a restart: nobody knows whether the states that were asked for have been made."""
+    """After a restart: it is unknown whether the requested states have been created, so request them again."""
     retry_ms = turn.state.limits.share_initialize_retry_interval_ms
     for topic_id, topic in group.initializing.items():
         turn.arm(group.group_id, str(topic_id), INITIALIZE, turn.now_ms + retry_ms)
@@ -238,7 +238,7 @@ def _mark_initialized(turn: Turn, group: ShareGroup, topic_id: UUID, partitions:
 
 
 def forget_topics(turn: Turn, group: ShareGroup, topic_ids: Mapping[UUID, object] | frozenset[UUID]) -> None:
-    """Drop what is known of these topics; their states go too."""
+    """Forget these topics, and have their states deleted."""
     gone = [
         topic_id
         for topic_id in sorted(topic_ids)
@@ -258,7 +258,7 @@ def forget_topics(turn: Turn, group: ShareGroup, topic_ids: Mapping[UUID, object
 
 
 def decide_states_lost(turn: Turn, event: ShareStatesLost) -> None:
-    """With its next heartbeats the group asks for the states again, and begins where it is configured to."""
+    """At its next heartbeats the group requests the states again, and starts where its options say."""
     group = turn.find(event.group_id)
     if isinstance(group, ShareGroup) and (group.initialized or group.initializing):
         draft = turn.edit(group)
@@ -279,9 +279,9 @@ def _require_empty(turn: Turn, group_id: str) -> ShareGroup:
 
 
 def decide_alter_offsets(turn: Turn, event: AlterShareOffsets) -> None:
-    """Where a group without members begins; one that is not there yet is made, so that its members begin there.
+    """Set the start offsets of a group without members; the group is created if it does not exist yet.
 
-    A new group epoch is the states' epoch: whatever an old leader still writes is fenced by it.
+    The states get a new group epoch as their epoch, which fences writes by old leaders.
     """
     if not event.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
@@ -296,7 +296,7 @@ def decide_alter_offsets(turn: Turn, event: AlterShareOffsets) -> None:
 
 
 def decide_delete_offsets(turn: Turn, event: DeleteShareOffsets) -> None:
-    """DeleteShareGroupOffsets of an empty group."""
+    """DeleteShareGroupOffsets for an empty group."""
     group = _require_empty(turn, event.group_id)
     forget_topics(turn, group, event.topics)
     turn.reply(event.token, AlterShareReply())

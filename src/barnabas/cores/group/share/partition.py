@@ -1,16 +1,16 @@
-"""One partition as a queue for one share group (KIP-932): who works on which record, and how often it was tried.
+"""One partition as the queue of one share group (KIP-932): which member works on a record, and how often it was delivered.
 
-The window [start, end) holds every record that was handed out and is not done with: from `end` on all are
-untouched, before `start` all are done. An offset inside the window that has no entry is done too, or never
-was a record (compaction, control records).
+The window [start, end) contains every record that was delivered and is not finished: all records from `end` on are
+untouched, all before `start` are finished. An offset within the window that has no entry is finished, too, or was never
+a record (compaction, control records).
 
     AVAILABLE --acquire--> ACQUIRED --accept--> ACKNOWLEDGED
-        ^                     |  \\--reject, gap, tried too often--> ARCHIVED (maybe to a dead-letter topic)
-        \\--release, lock ran out, member gone--/
+        ^                     |  \\--reject, gap, too many deliveries--> ARCHIVED (maybe to a dead-letter topic)
+        \\--release, lock expired, member gone--/
 
-The broker writes `ShareChange.writes` to the share coordinator and answers when that is done; when it fails,
-`abandon` takes the change back as far as nobody built on it. Locks are not stored: after a reload every
-unfinished record is available again, with the deliveries that were counted when it was given back.
+The broker writes `ShareChange.writes` to the share coordinator and answers when that is done; if it fails, `abandon` undoes
+the change, except where later changes depend on it. Locks are not stored: after a reload every unfinished record is
+available again, with the deliveries that had been counted when it was last released.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ DONE: Final = (Delivery.ACKNOWLEDGED, Delivery.ARCHIVED)
 
 
 class Ack(IntEnum):
+    """How a record is acknowledged; the values are the protocol's."""
+
     GAP = 0
     ACCEPT = 1
     RELEASE = 2
@@ -44,11 +46,15 @@ class Ack(IntEnum):
 
 
 class AcquireMode(IntEnum):
-    BATCH_OPTIMIZED = 0  # whole batches, even if that is more than asked for
+    """How many records one fetch may lock; the values are the protocol's."""
+
+    BATCH_OPTIMIZED = 0  # whole batches, even if these exceed the requested number
     RECORD_LIMIT = 1
 
 
 class Record(NamedTuple):
+    """The delivery state of one record. member_id, lock_until_ms: only while it is ACQUIRED."""
+
     state: Delivery
     delivery_count: int
     member_id: str = ""
@@ -59,6 +65,8 @@ UNTOUCHED: Final = Record(Delivery.AVAILABLE, 0)
 
 
 class StateBatch(NamedTuple):
+    """Offsets first to last (both included) with the same delivery state, as stored."""
+
     first: int
     last: int
     state: Delivery
@@ -66,13 +74,15 @@ class StateBatch(NamedTuple):
 
 
 class Acquired(NamedTuple):
+    """Offsets first to last (both included) locked for a member, with their delivery count."""
+
     first: int
     last: int
     delivery_count: int
 
 
 class AckBatch(NamedTuple):
-    """One type for all offsets, or one for each."""
+    """Acknowledgement of offsets first to last. types: one for all offsets, or one for each."""
 
     first: int
     last: int
@@ -80,7 +90,7 @@ class AckBatch(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """A record that goes to the group's dead-letter topic, if it has one."""
+    """A record to be written to the group's dead-letter topic, if it has one."""
 
     offset: int
     delivery_count: int
@@ -89,7 +99,7 @@ class DeadLetter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareLimits:
-    """Options group.share.* or, for one group, share.* (configs 2.5 and 2.8)."""
+    """The options group.share.* or, for a single group, share.* (configs 2.5 and 2.8)."""
 
     delivery_count_limit: int = 5
     record_lock_duration_ms: int = 30_000
@@ -99,7 +109,7 @@ class ShareLimits:
 
 @dataclass(slots=True)
 class ShareChange:
-    """What one request did. `writes` and `start_offset` are to be stored if `must_store`."""
+    """The effect of one request. `writes` and `start_offset` must be stored if `must_store` is set."""
 
     start_offset: int
     writes: tuple[StateBatch, ...] = ()
@@ -110,29 +120,29 @@ class ShareChange:
 
 
 class SharePartitionCore:
-    """Stored state in, requests in, changes out. Times come in with the requests."""
+    """The delivery states of one partition. Times are passed in with the requests."""
 
     def __init__(self, limits: ShareLimits, start_offset: int, stored: Sequence[StateBatch] = ()) -> None:
         self.limits = limits
         self.start = start_offset
         self.end = max([start_offset, *(batch.last + 1 for batch in stored)])
         self.records: dict[int, Record] = {}
-        """Those of the window that are not settled."""
-        self._maybe_available = start_offset  # no offset before it is available
+        """The unfinished records within the window."""
+        self._maybe_available = start_offset  # no offset below is available
         for batch in stored:
             for offset in range(max(batch.first, start_offset), batch.last + 1):
                 if batch.state is Delivery.AVAILABLE:
                     self.records[offset] = Record(Delivery.AVAILABLE, batch.delivery_count)
         covered = {o for b in stored for o in range(max(b.first, start_offset), b.last + 1)}
         for offset in range(self.start, self.end):
-            if offset not in covered:  # was acquired when the last leader went away
+            if offset not in covered:  # was locked when the previous leader stopped
                 self.records[offset] = Record(Delivery.AVAILABLE, 0)
         self._advance_start()
 
     # --- fetching
 
     def next_fetch_offset(self) -> int | None:
-        """Where to read on; None when all locks are taken."""
+        """Where to continue reading; None when the number of locks is at its limit."""
         offset = max(self._maybe_available, self.start)
         while offset < self.end:
             record = self.records.get(offset)
@@ -145,7 +155,7 @@ class SharePartitionCore:
         return None
 
     def next_lock_end_ms(self) -> int | None:
-        """When `release_expired` has something to do."""
+        """When the next lock expires, so that `release_expired` must be called; None without locks."""
         return min(
             (r.lock_until_ms for r in self.records.values() if r.state is Delivery.ACQUIRED), default=None
         )
@@ -160,11 +170,11 @@ class SharePartitionCore:
         mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED,
         read_to: int = -1,
     ) -> ShareChange:
-        """Lock records for the member, of the (first, last) ranges that were read; counts one delivery each.
+        """Lock records for the member, from the (first, last) ranges that were read; each lock counts as a delivery.
 
-        A batch with records on their last delivery comes alone: one that consumers cannot read would otherwise take
-        its neighbours along when it is given up. Locks are not stored; but offsets from `fetched_from` up to `read_to`
-        (-1: the end of the last range) at which the log has no record for consumers are done with, and that is.
+        A batch that contains records on their last delivery is locked alone: if consumers cannot read it, it is given up on
+        without its neighbours. Locks are not stored. However, offsets from `fetched_from` up to `read_to` (-1: the end of
+        the last range) at which the log has no record for consumers are finished, and this is stored.
         """
         lock_until_ms = now_ms + self.limits.record_lock_duration_ms
         taken: list[tuple[int, int]] = []
@@ -201,7 +211,7 @@ class SharePartitionCore:
         return self._finish(change)
 
     def _is_last_delivery(self, first: int, last: int) -> bool:
-        """Whether a batch holds a record that was given back and may be delivered only once more."""
+        """Whether a batch contains a released record that may be delivered only once more."""
         tried = self.limits.delivery_count_limit - 1
         if tried < 1:
             return False
@@ -212,7 +222,7 @@ class SharePartitionCore:
         return False
 
     def _acquire_fresh(self, change: ShareChange, offsets: range, lock: Record) -> None:
-        """Lock records that nobody had yet, all with one value. Offsets that were skipped before them hold no record."""
+        """Lock records that were never delivered, all with one value. Offsets skipped before them contain no record."""
         self.records.update(dict.fromkeys(offsets, lock))
         change.done.extend([(offset, UNTOUCHED, lock) for offset in offsets])
         self.end = offsets.stop
@@ -220,7 +230,7 @@ class SharePartitionCore:
     def _skip_gaps(
         self, change: ShareChange, fetched_from: int, batches: Sequence[tuple[int, int]], read_to: int
     ) -> None:
-        """Available offsets before, between and after the ranges that were read hold no record any more."""
+        """Available offsets before, between and after the ranges that were read no longer contain a record."""
         position = fetched_from
         for first, last in (*batches, (read_to, read_to)):
             for offset in range(max(position, self.start), min(first, self.end)):
@@ -230,16 +240,16 @@ class SharePartitionCore:
             position = last + 1
 
     def done_in_window(self) -> int:
-        """How many offsets from the start on need no more work although others before them do."""
+        """The number of finished offsets in the window, which follow unfinished ones."""
         return self.end - self.start - len(self.records)
 
     # --- acknowledging
 
     def acknowledge(self, now_ms: int, member_id: str, acks: Sequence[AckBatch]) -> ShareChange:
-        """All or nothing. Raises INVALID_REQUEST, or INVALID_RECORD_STATE where the member holds no lock."""
+        """Apply all acknowledgements or none. Raises INVALID_REQUEST, or INVALID_RECORD_STATE if a lock is not held."""
         change = ShareChange(self.start)
         accepted: dict[int, Record] = {}
-        """By how often a record was delivered: most of a batch are equal."""
+        """Cached by delivery count: most records of a batch have the same."""
         for offset, before, ack in self._checked(member_id, acks):
             match ack:
                 case Ack.ACCEPT:
@@ -273,7 +283,7 @@ class SharePartitionCore:
             ack = Ack.GAP
             for index in range(
                 max(0, self.start - batch.first), count
-            ):  # earlier ones are done with meanwhile
+            ):  # earlier ones have been finished meanwhile
                 if len(batch.types) > 1 or not checked or checked[-1][0] < batch.first:
                     ack = self._checked_type(batch.types[index if len(batch.types) > 1 else 0])
                 offset = batch.first + index
@@ -299,10 +309,10 @@ class SharePartitionCore:
         change.dead_letters += (DeadLetter(offset, before.delivery_count, why),)
         return Record(Delivery.ARCHIVED, before.delivery_count)
 
-    # --- what ends locks without the member's doing
+    # --- locks that end without the member
 
     def release_expired(self, now_ms: int) -> ShareChange:
-        """Give back what was locked for too long."""
+        """Release records whose locks have expired."""
         change = ShareChange(self.start)
         for offset, before in sorted(self.records.items()):
             if before.state is Delivery.ACQUIRED and before.lock_until_ms <= now_ms:
@@ -311,7 +321,7 @@ class SharePartitionCore:
         return self._finish(change)
 
     def release_member(self, member_id: str) -> ShareChange:
-        """The member's share session ended: its records go to others, and this delivery does not count."""
+        """The member's share session has ended: release its records, without counting this delivery."""
         change = ShareChange(self.start)
         for offset, before in sorted(self.records.items()):
             if before.state is Delivery.ACQUIRED and before.member_id == member_id:
@@ -319,7 +329,7 @@ class SharePartitionCore:
         return self._finish(change)
 
     def log_start_moved(self, offset: int) -> ShareChange:
-        """Records before `offset` are deleted."""
+        """Records below `offset` have been deleted."""
         change = ShareChange(self.start)
         for old in [o for o in self.records if o < offset]:
             before = self.records[old]
@@ -357,7 +367,7 @@ class SharePartitionCore:
             self.start += 1
 
     def abandon(self, change: ShareChange) -> None:
-        """The change could not be stored: locks and availability are as before, except where others went on."""
+        """The change could not be stored: restore locks and availability, except where later changes depend on it."""
         for offset, before, after in change.done:
             current = self.records.get(offset)
             if current is after or (current is None and after.state in DONE):
@@ -370,7 +380,7 @@ Value = TypeVar("Value")
 
 
 def _runs(pairs: Iterable[tuple[int, Value]]) -> list[tuple[int, int, Value]]:
-    """(first, last, value) for neighbouring offsets of equal value; `pairs` in the order of offsets."""
+    """Merge neighbouring offsets with equal values to (first, last, value); `pairs` must be sorted by offset."""
     runs: list[tuple[int, int, Value]] = []
     for offset, value in pairs:
         if runs and runs[-1][1] == offset - 1 and runs[-1][2] == value:
