@@ -1,8 +1,8 @@
-"""One partition's state beside its records: offsets, leader epochs, producers, what consumers may see.
+"""The state of one partition besides its records: offsets, leader epochs, producers, and what consumers may see.
 
 Invariants: log start <= high watermark <= log end; log start <= last stable offset <= high watermark.
-`decide` only reads; `apply` is given what has been appended and is the only way the state moves on.
-The log's recovery replays batch headers through the same `apply`.
+`decide` only reads; `apply` receives what has been appended and is the only way to change the state. The log's
+recovery replays batch headers through the same `apply`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class PartitionCore:
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
-        """The newest epoch in the log, -1 before the first."""
+        """The newest epoch in the log, -1 if there is none."""
         return self.epochs.latest
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Where a consumer of committed records must stop: the first record of an open transaction."""
+        """The end for read_committed consumers: the first record of an open transaction, at most the high watermark."""
         first = self._first_unstable
         if first is None or first >= self.high_watermark:
             return self.high_watermark
@@ -59,11 +59,11 @@ class PartitionCore:
     def decide_append(
         self, header: BatchHeader, origin: Origin = Origin.CLIENT, *, must_start_at_zero: bool = False
     ) -> BatchSeen | None:
-        """None when the batch may be appended, or the earlier append that it repeats.
+        """None if the batch may be appended, or the earlier append that it duplicates.
 
-        A repeated batch is answered with `first_offset` and `timestamp` of that append and not written.
+        A duplicate is not written but answered with the `first_offset` and `timestamp` of the earlier append.
         Raises ApiError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, and
-        INVALID_RECORD for what no client may send.
+        INVALID_RECORD for batches that no client may send.
         """
         if header.producer_id < 0:
             if header.attributes & 0x30 and origin is Origin.CLIENT:
@@ -89,15 +89,15 @@ class PartitionCore:
         self.producers.check_marker(header, marker, transaction_version=transaction_version)
 
     def expired_producers(self, now_ms: int, expiration_ms: int) -> list[int]:
-        """The producers to `forget_producers`, by `producer.id.expiration.ms`."""
+        """The producers to pass to `forget_producers`, according to `producer.id.expiration.ms`."""
         return self.producers.expired(now_ms, expiration_ms)
 
     # ------------------------------------------------------------------------------------------- apply
 
     def apply(self, header: BatchHeader, base_offset: Offset, leader_epoch: LeaderEpoch, now_ms: int) -> None:
-        """A data batch now lies at `base_offset`; the header's own offset and epoch are not looked at.
+        """A data batch has been written at `base_offset`; offset and epoch in the header are ignored.
 
-        now_ms: the append's time; on replay, where nobody knows it, the batch's max timestamp.
+        now_ms: time of the append; on replay, when it is unknown, the batch's max timestamp.
         """
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
@@ -116,9 +116,9 @@ class PartitionCore:
         marker: EndTransactionMarker | None,
         now_ms: int,
     ) -> CompletedTxn | None:
-        """A control batch now lies at `base_offset`; None for `marker` where it ends no transaction.
+        """A control batch has been written at `base_offset`; `marker` is None if it does not end a transaction.
 
-        An aborted transaction in the answer belongs into the transaction index.
+        If an aborted transaction is returned, it must be added to the transaction index.
         """
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
@@ -131,11 +131,11 @@ class PartitionCore:
         return completed
 
     def assign_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """A leader of `epoch` begins to write at `start_offset`; True when the checkpoint must be written."""
+        """A leader of `epoch` starts writing at `start_offset`; True if the checkpoint must be written."""
         return self.epochs.assign(epoch, start_offset)
 
     def advance_high_watermark(self, high_watermark: Offset) -> bool:
-        """Raises the high watermark, up to the log's end; True when it moved. It never falls here."""
+        """Raise the high watermark, up to the log's end; True if it moved. It is never lowered here."""
         if high_watermark > self.log_end_offset:
             high_watermark = self.log_end_offset
         if high_watermark <= self.high_watermark:
@@ -147,9 +147,9 @@ class PartitionCore:
         return True
 
     def advance_log_start(self, log_start_offset: Offset) -> bool:
-        """Records below `log_start_offset` are gone; True when that is news.
+        """Records below `log_start_offset` are gone; True if the start has changed.
 
-        Producers stay: a producer whose records were all deleted goes on with its next sequence (KIP-360).
+        Producers are kept: one whose records were all deleted continues with its next sequence (KIP-360).
         """
         if log_start_offset <= self.log_start_offset:
             return False
@@ -163,11 +163,11 @@ class PartitionCore:
         return True
 
     def forget_producers(self, producer_ids: list[int]) -> None:
-        """Drop what is known of producers; their next batch is taken as if it were their first."""
+        """Forget producers; their next batch is treated as their first."""
         self.producers.forget(producer_ids)
 
     def reset(self, log_start_offset: Offset, log_end_offset: Offset) -> None:
-        """The log was cut: ends are set, epochs follow, producers are empty until they are replayed."""
+        """The log was truncated: set its ends, adjust epochs, and clear the producers until they are replayed."""
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = max(min(self.high_watermark, log_end_offset), log_start_offset)
@@ -177,11 +177,11 @@ class PartitionCore:
         self._first_unstable = None
 
     def producers_loaded(self) -> None:
-        """The producer table was filled from outside (a snapshot): what follows from it is found again."""
+        """The producer table was loaded from a snapshot: recompute what depends on it."""
         self._first_unstable = self.producers.first_unstable_offset()
 
     def check(self) -> None:
-        """The invariants; for tests and the simulator."""
+        """Assert the invariants; for tests and the simulator."""
         assert self.log_start_offset <= self.high_watermark <= self.log_end_offset
         assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark
         starts = [start for _, start in self.epochs.entries()]

@@ -1,8 +1,8 @@
 """Which brokers get the replicas of new partitions.
 
-Leaders go round the brokers; the other replicas of each partition are shifted by a distance that grows with
-each round, so that the load of a failed broker is spread over all others. With racks, no two
-replicas share a rack while there is a rack without one. Source: Kafka's AdminUtils.
+Leaders are assigned round-robin; the other replicas of each partition are shifted by a distance that grows with each
+round, so that the load of a failed broker is spread over all others. With racks, no two replicas share a rack as long
+as there is an unused one. Source: Kafka's AdminUtils.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 
 class NotEnoughBrokers(Exception):
-    """There are fewer brokers than replicas asked for."""
+    """There are fewer brokers than requested replicas."""
 
 
 def assign(
@@ -19,8 +19,8 @@ def assign(
 ) -> dict[int, tuple[int, ...]]:
     """Replicas of each partition, its preferred leader first.
 
-    brokers: live broker ids and their racks. partitions: indexes to place. seed: any number; it decides on
-    which broker the first partition begins. Racks count only when every broker has one.
+    brokers: live broker ids and their racks. partitions: the indexes to place. seed: any number; it determines the
+    broker with which the first partition begins. Racks count only if every broker has one.
     Raises NotEnoughBrokers.
     """
     if replication_factor > len(brokers):
@@ -35,7 +35,7 @@ def _rack_unaware(ids: list[int], partitions: range, factor: int, seed: int) -> 
     count = len(ids)
     start, shift = seed % count, seed // count % count
     placed: dict[int, tuple[int, ...]] = {}
-    # Thousands of partitions share few different lists: the one of (first broker, shift) is made once.
+    # Thousands of partitions share a few different lists, cached by (first broker, shift).
     lists: dict[tuple[int, int], tuple[int, ...]] = {}
     for at, partition in enumerate(partitions):
         if at and at % count == 0:
@@ -70,7 +70,7 @@ def _rack_aware(
         while len(chosen) < factor:
             broker = ids[_shifted(first, shift * rack_count, step, count)]
             step += 1
-            # A rack that has one waits until every rack does; a broker that has one waits for good.
+            # Skip used racks until every rack is used; skip used brokers always.
             if broker in chosen or (racks[broker] in used_racks and len(used_racks) < rack_count):
                 continue
             chosen.append(broker)
@@ -80,7 +80,7 @@ def _rack_aware(
 
 
 def alternate_racks(racks: Mapping[int, str]) -> list[int]:
-    """Broker ids so ordered that neighbours lie in different racks: the first of each rack, the second ..."""
+    """Broker ids in an order that alternates racks: the first broker of each rack, then the second, and so on."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)

@@ -1,8 +1,8 @@
-"""What one partition knows of the producers that number their batches: epochs, sequences, transactions.
+"""What one partition knows of producers that number their batches: epochs, sequences, transactions.
 
-An idempotent producer numbers its records per partition. A batch is taken when its first number follows
-the last one taken; one that was taken before is answered with its first answer; anything else is out of
-order. The last five batches of a producer are remembered, because that is how many it may have in flight.
+An idempotent producer numbers its records per partition. A batch is accepted if its first number follows the last accepted
+one; a duplicate of an accepted batch gets the same answer as the original; everything else is out of order. The last five
+batches of a producer are remembered, because that is how many it may have in flight.
 Source: KIP-98, KIP-360, KIP-890 and Kafka's producer state manager.
 """
 
@@ -25,16 +25,16 @@ SEQUENCE_MAX: Final = 0x7FFFFFFF
 
 
 class Origin(Enum):
-    """Who appends, which says how much is checked."""
+    """Where a batch comes from, which determines how much is checked."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"  # offset commits and markers carry no sequence numbers
-    REPLICATION = "replication"  # the leader has checked already
-    REPLAY = "replay"  # our own log, read back
+    REPLICATION = "replication"  # already checked by the leader
+    REPLAY = "replay"  # our own log, being replayed
 
 
 class BatchSeen(NamedTuple):
-    """One batch of a producer: its numbers, its place, and the timestamp it was answered with."""
+    """One batch of a producer: its sequence numbers, its offsets, and the timestamp that it was answered with."""
 
     first_sequence: int
     last_sequence: int
@@ -44,7 +44,7 @@ class BatchSeen(NamedTuple):
 
 
 class ProducerSnapshot(NamedTuple):
-    """A producer as the `.snapshot` file keeps it: its last batch only. Names are Kafka's."""
+    """A producer as stored in a `.snapshot` file: only its last batch. Names are Kafka's."""
 
     producer_id: int
     producer_epoch: ProducerEpoch
@@ -57,9 +57,9 @@ class ProducerSnapshot(NamedTuple):
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction whose marker lies at `last_offset`; `last_stable_offset` is what it freed.
+    """A transaction whose marker is at `last_offset`; `last_stable_offset` is the one after it has ended.
 
-    An aborted one goes into the transaction index with these four numbers.
+    Aborted transactions are stored in the transaction index with these four numbers.
     """
 
     producer_id: int
@@ -94,10 +94,10 @@ class Producer:
 
 
 class Producers:
-    """The table of one partition's producers, with the transactions that are open in it.
+    """The producers of one partition, with the transactions that are open in it.
 
     `ongoing` maps first offset -> producer id, in offset order: transactions begin at the log's end.
-    `unreplicated` maps first offset -> marker offset of transactions that ended above the high watermark;
+    `unreplicated` maps first offset -> marker offset, for transactions that ended above the high watermark;
     they hold the last stable offset down until the marker is replicated.
     """
 
@@ -121,7 +121,7 @@ class Producers:
     # ------------------------------------------------------------------------------------------ decide
 
     def find_duplicate(self, header: BatchHeader) -> BatchSeen | None:
-        """The earlier append of the very same batch, if it is among the last five."""
+        """The earlier append of the same batch, if it is among the last five."""
         producer = self._table.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
             return None
@@ -132,10 +132,10 @@ class Producers:
         return None
 
     def check(self, header: BatchHeader, origin: Origin, *, must_start_at_zero: bool = False) -> None:
-        """Raises ApiError unless a data batch of a numbered producer may be appended next.
+        """Raises ApiError unless a data batch of a producer with sequence numbers may be appended next.
 
-        must_start_at_zero: the producer bumps its epoch by itself (transactions v2), so that one without
-        state here must begin at sequence 0.
+        must_start_at_zero: the producer's epoch increases by itself (transactions v2), so that a producer without state here
+        must begin at sequence 0.
         """
         producer = self._table.get(header.producer_id)
         if producer is None:
@@ -169,8 +169,8 @@ class Producers:
     ) -> None:
         """Raises ApiError unless a transaction marker may be appended.
 
-        From transactions v2 on the coordinator raises the epoch before each marker: one of the same epoch
-        is late, unless the transaction is over already, where it is a harmless repetition.
+        Since transactions v2 the coordinator raises the epoch before each marker. A marker with an unchanged epoch is late,
+        unless the transaction is already over; then it is a harmless repetition.
         """
         producer = self._table.get(header.producer_id)
         if producer is None:
@@ -190,7 +190,7 @@ class Producers:
     # ------------------------------------------------------------------------------------------- apply
 
     def apply(self, header: BatchHeader, base_offset: Offset, seen_ms: int) -> None:
-        """Takes a data batch that now lies at `base_offset`."""
+        """A data batch has been written at `base_offset`."""
         producer = self._table.get(header.producer_id)
         if producer is None:
             producer = self._table[header.producer_id] = Producer(header.producer_id)
@@ -216,7 +216,7 @@ class Producers:
     def apply_marker(
         self, header: BatchHeader, base_offset: Offset, marker: EndTransactionMarker, seen_ms: int
     ) -> CompletedTxn | None:
-        """Ends a producer's transaction; None when it had none open here."""
+        """End a producer's transaction; None if it had none open here."""
         producer = self._table.get(header.producer_id)
         if producer is None:
             producer = self._table[header.producer_id] = Producer(header.producer_id)
@@ -230,12 +230,12 @@ class Producers:
             return None
         self.ongoing.pop(first, None)
         self.unreplicated[first] = base_offset
-        # What becomes stable once this marker is replicated: all up to the next open transaction.
+        # What becomes stable once this marker is replicated: everything up to the next open transaction.
         stable = next(iter(self.ongoing), base_offset + 1)
         return CompletedTxn(header.producer_id, first, base_offset, stable, not marker.commit)
 
     def first_unstable_offset(self) -> Offset | None:
-        """The first record of the oldest transaction that is open or not yet replicated."""
+        """The first record of the oldest transaction that is open or whose marker is not yet replicated."""
         first = next(iter(self.ongoing), None)
         if self.unreplicated:
             oldest = min(self.unreplicated)
@@ -243,12 +243,12 @@ class Producers:
         return first
 
     def advance_high_watermark(self, high_watermark: Offset) -> None:
-        """Lets go of the ended transactions whose markers lie below `high_watermark`."""
+        """Drop the ended transactions whose markers are below `high_watermark`."""
         for first in [first for first, last in self.unreplicated.items() if last < high_watermark]:
             del self.unreplicated[first]
 
     def expired(self, now_ms: int, expiration_ms: int) -> list[int]:
-        """The producers that wrote nothing for `expiration_ms` and have no transaction open."""
+        """The producers without an open transaction that have written nothing for `expiration_ms`."""
         return [
             producer.producer_id
             for producer in self._table.values()
@@ -269,7 +269,7 @@ class Producers:
     # ---------------------------------------------------------------------------------------- snapshots
 
     def snapshot(self) -> list[ProducerSnapshot]:
-        """The table as a `.snapshot` file keeps it."""
+        """The table as stored in a `.snapshot` file."""
         rows = []
         for producer in self._table.values():
             last = producer.batches[-1] if producer.batches else None
@@ -288,7 +288,7 @@ class Producers:
         return rows
 
     def load(self, rows: Iterable[ProducerSnapshot]) -> None:
-        """Replaces the table by the rows of a snapshot."""
+        """Replace the table with the rows of a snapshot."""
         self.clear()
         for row in rows:
             producer = Producer(row.producer_id, row.producer_epoch)

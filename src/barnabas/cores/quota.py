@@ -1,9 +1,9 @@
 """How much a client has used of its quota, and how long it must wait.
 
-Byte rates and request time are averaged over a row of windows (11 of one second unless configured). A
-client over its rate waits as long as it would take, had it been silent, for the average to fall to the
-rate. Topic changes are counted by a token bucket: bursts are fine until it is empty. Time comes in with
-each call; the same calls always give the same answers.
+Byte rates and request time are averaged over a number of windows (11 of one second unless configured). A client over
+its rate waits until the average would have fallen to the rate, if it were silent. Topic changes are counted by a
+token bucket: bursts are allowed until it is empty. Time is passed in with each call; the same calls always give the same
+results.
 Source: Kafka's Rate, SampledStat, TokenBucket and QuotaUtils.
 """
 
@@ -29,7 +29,7 @@ class Quota(StrEnum):
     CONNECTION = "connection_creation_rate"
 
 
-# These make nobody wait longer than one window, so that a slow request does not shut a client out.
+# Waiting for these is limited to one window, so that one slow request does not lock a client out.
 ONE_WINDOW_AT_MOST: Final = frozenset({Quota.REQUEST, Quota.CONNECTION})
 
 
@@ -46,7 +46,7 @@ class RateWindows:
         self._total = 0.0
 
     def add(self, amount: float, now_ms: int) -> None:
-        """Count an amount now. O(1) on average."""
+        """Add an amount now. O(1) on average."""
         self._purge(now_ms)
         if self._samples and now_ms - self._samples[-1][0] < self._window_ms:
             start_ms, before = self._samples[-1]
@@ -59,11 +59,11 @@ class RateWindows:
         while self._samples and now_ms - self._samples[0][0] >= self._span_ms:
             self._total -= self._samples.popleft()[1]
         if not self._samples:
-            self._total = 0.0  # no rounding error outlives its windows
+            self._total = 0.0  # discards accumulated rounding errors
 
     def elapsed_ms(self, now_ms: int) -> int:
-        """The time that the average is taken over: since the oldest window began, and never much less than all
-        windows together, so that a client's first request is not taken for a rate.
+        """The time that the average is taken over: since the oldest window began, and never much less than all windows
+        together, so that a client's first request is not extrapolated to a rate.
         """
         self._purge(now_ms)
         elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0
@@ -76,7 +76,7 @@ class RateWindows:
         return self._total * 1000 / elapsed_ms
 
     def wait_ms(self, limit: float, now_ms: int, bound_ms: int | None = None) -> int:
-        """How long to be silent until the average is `limit` per second again; at most bound_ms."""
+        """How long to be silent until the average is `limit` per second again, in ms; at most bound_ms."""
         rate = self.rate(now_ms)
         if rate <= limit:
             return 0
@@ -86,24 +86,24 @@ class RateWindows:
         return wait_ms if bound_ms is None else min(wait_ms, bound_ms)
 
     def idle(self, now_ms: int) -> bool:
-        """True when nothing is left to count: a fresh one would say the same."""
+        """Whether nothing is left to count: a new object would give the same results."""
         self._purge(now_ms)
         return not self._samples
 
 
 class TokenBucket:
-    """Credits that refill at a rate up to a burst. Spending may go below zero: that much must be waited for."""
+    """Credits that are refilled at a rate, up to a burst. The balance may become negative; clients wait for the debt."""
 
     __slots__ = ("_tokens", "_updated_ms", "_windows_s")
 
     def __init__(self, windows_s: float) -> None:
-        """windows_s: the burst is what refills in so many seconds."""
+        """windows_s: the burst is what is refilled in this many seconds."""
         self._windows_s = windows_s
         self._tokens: float | None = None
         self._updated_ms = 0
 
     def tokens(self, rate: float, now_ms: int) -> float:
-        """Credits now."""
+        """The current credits."""
         burst = rate * self._windows_s
         if self._tokens is None:
             self._tokens = burst
@@ -114,12 +114,12 @@ class TokenBucket:
         return self._tokens
 
     def spend(self, amount: float, rate: float, now_ms: int) -> float:
-        """Take credits, more than there are if need be; what is left."""
+        """Spend credits, even more than there are; returns the balance."""
         self._tokens = self.tokens(rate, now_ms) - amount
         return self._tokens
 
     def idle(self, rate: float, now_ms: int) -> bool:
-        """True when it is full: a fresh one would say the same."""
+        """Whether it is full: a new object would give the same results."""
         return self.tokens(rate, now_ms) >= rate * self._windows_s
 
 
@@ -139,7 +139,7 @@ class QuotaCore:
     """The quotas of one broker and what its clients have used."""
 
     def __init__(self, windows: int = 11, window_ms: int = 1000, mutation_windows_s: float = 11.0) -> None:
-        """mutation_windows_s: topic changes may come in bursts of what refills in so many seconds."""
+        """mutation_windows_s: bursts of topic changes may be as large as what is refilled in this many seconds."""
         self._windows = windows
         self._window_ms = window_ms
         self._mutation_windows_s = mutation_windows_s
@@ -148,15 +148,15 @@ class QuotaCore:
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
 
     def configure(self, configs: Mapping[ConfigKey, Mapping[str, str]]) -> None:
-        """Take over the limits of the cluster image's `configs`. What has been used stays counted."""
+        """Take the limits from the cluster image's `configs`. Recorded use is kept."""
         self._table = QuotaTable(configs)
 
     def limits(self, quota: Quota) -> bool:
-        """False when nobody has such a quota, so that nothing need be recorded."""
+        """False if no such quota is set, so that nothing need be recorded."""
         return quota in self._table.keys_in_use
 
     def record(self, use: Use) -> int:
-        """Count a use; how many milliseconds the client should wait before its next, 0 when it is within."""
+        """Record a use; returns how many ms the client should wait before its next, 0 if it is within its quota."""
         limit = self._limit(use)
         if limit is None:
             return 0
@@ -169,13 +169,13 @@ class QuotaCore:
         return rates.wait_ms(limit.rate, use.now_ms, bound_ms)
 
     def unrecord(self, use: Use) -> None:
-        """Take back a use that did not happen after all: a fetch that was answered empty to throttle it."""
+        """Take back a use that did not happen: a fetch that was answered empty in order to throttle it."""
         limit = self._limit(use)
         if limit is not None and use.quota is not Quota.MUTATION:
             self._rate(use.quota, limit).add(-use.amount, use.now_ms)
 
     def exhausted_ms(self, use: Use) -> int:
-        """How long a client must wait before it may change topics again, without counting this request.
+        """How long a client must wait before it may change topics again, in ms, not counting this request.
 
         For versions that know THROTTLING_QUOTA_EXCEEDED: 0 lets the request through, whatever its size.
         """
@@ -185,18 +185,18 @@ class QuotaCore:
         return self._refill_ms(self._bucket(limit).tokens(limit.rate, use.now_ms), limit.rate)
 
     def _refill_ms(self, left: float, rate: float) -> int:
-        """How long an overdrawn bucket takes to be at zero again."""
+        """How long it takes to refill an overdrawn bucket to zero, in ms."""
         if left >= 0:
             return 0
         return math.ceil(-left / rate * 1000) if rate > 0 else round(self._mutation_windows_s * 1000)
 
     def rate(self, use: Use) -> float:
-        """The rate at which the client of `use` is now (its amount does not matter)."""
+        """The current rate of the client of `use` (whose amount is ignored)."""
         limit = self._limit(use)
         return 0.0 if limit is None else self._rate(use.quota, limit).rate(use.now_ms)
 
     def expire(self, now_ms: int) -> None:
-        """Forget clients that have been silent; nothing that would change an answer is lost."""
+        """Forget silent clients, unless that would change any result."""
         for key in [key for key, rates in self._rates.items() if rates.idle(now_ms)]:
             del self._rates[key]
         for owner, bucket in list(self._buckets.items()):
@@ -205,7 +205,7 @@ class QuotaCore:
                 del self._buckets[owner]
 
     def tracked(self) -> int:
-        """How many clients' uses are remembered."""
+        """The number of clients whose use is remembered."""
         return len(self._rates) + len(self._buckets)
 
     def _limit(self, use: Use) -> Limit | None:

@@ -1,4 +1,4 @@
-"""Whom a quota is for: users, client ids, pairs of both, IP addresses, and the defaults of each.
+"""The entities of quotas: users, client ids, pairs of both, IP addresses, and the defaults of each.
 
 In the znode tree a quota is a config of /config/users/U, /config/users/U/clients/C, /config/clients/C or
 /config/ips/IP, where each name is sanitized or <default>. Source: Kafka's ClientQuotaManager,
@@ -28,7 +28,7 @@ WHOLE_NUMBERS: Final = frozenset({"producer_byte_rate", "consumer_byte_rate", "c
 
 
 class Limit(NamedTuple):
-    """What a client may use. owner: (user, client id) whose uses count together; "" where all share."""
+    """What a client may use. owner: (user, client id) whose use is added up; "" if all share the limit."""
 
     rate: float
     owner: tuple[str, str]
@@ -38,7 +38,7 @@ class QuotaTable:
     """Limits by entity, for look-up by client."""
 
     def __init__(self, configs: Mapping[ConfigKey, Mapping[str, str]]) -> None:
-        """configs: those of the cluster image; kinds other than users, clients and ips are passed over."""
+        """configs: of the cluster image; kinds other than users, clients and ips are ignored."""
         self._limits: dict[ConfigKey, dict[str, float]] = {}
         for (kind, name), texts in configs.items():
             if kind in ("users", "clients", "ips"):
@@ -49,7 +49,7 @@ class QuotaTable:
         self.keys_in_use: frozenset[str] = frozenset(key for rates in self._limits.values() for key in rates)
 
     def find(self, quota: str, user: str, client_id: str) -> Limit | None:
-        """The limit of a client: that of the most precise entity that sets this quota; None without one.
+        """The limit of a client, from the most specific entity that sets this quota; None if there is none.
 
         Order: the pair, the user with any client, the user, any user with the client, any pair, any user, the
         client, any client.
@@ -72,7 +72,7 @@ class QuotaTable:
         return None
 
     def find_ip(self, ip: str) -> Limit | None:
-        """The limit of connections from an address, or None."""
+        """The limit on connections from an address, or None."""
         for name in (sanitize(ip), DEFAULT_ENTITY):
             rate = self._limits.get(("ips", name), {}).get("connection_creation_rate")
             if rate is not None:
@@ -81,7 +81,7 @@ class QuotaTable:
 
 
 Entity = Mapping[str, str | None]
-"""Entity type -> name; None names the default."""
+"""Entity type -> name; None is the default entity."""
 
 
 def _part(name: str | None) -> str:
@@ -89,7 +89,7 @@ def _part(name: str | None) -> str:
 
 
 def entity_config(entity: Entity) -> ConfigKey:
-    """Where the quotas of an entity are kept: kind and name. Raises ApiError(INVALID_REQUEST)."""
+    """(kind, name) of the config that stores an entity's quotas. Raises ApiError(INVALID_REQUEST)."""
     if not entity:
         raise _bad("Invalid empty client quota entity")
     for kind, name in entity.items():
@@ -126,7 +126,7 @@ def _bad(why: str) -> ApiError:
 
 
 def config_entity(key: ConfigKey) -> dict[str, str | None] | None:
-    """The entity whose quotas are kept there; None when the place is not for quotas."""
+    """The entity whose quotas a config stores; None for configs of other kinds."""
     kind, name = key
     if kind == "ips":
         return {IP: _name(name)}
@@ -145,9 +145,9 @@ def _name(part: str) -> str | None:
 def altered_quotas(
     entity: Entity, current: Mapping[str, str], changes: Iterable[tuple[str, float | None]]
 ) -> dict[str, str]:
-    """An entity's config texts after AlterClientQuotas. changes: key and value; None removes it.
+    """An entity's config texts after AlterClientQuotas. changes: (key, value); a value of None removes the key.
 
-    Other configs of the same place (SCRAM credentials of a user) stay. Raises ApiError(INVALID_REQUEST).
+    Other texts in the same config (SCRAM credentials of a user) are kept. Raises ApiError(INVALID_REQUEST).
     """
     allowed = IP_KEYS if IP in entity else CLIENT_KEYS
     texts = dict(current)
@@ -157,7 +157,7 @@ def altered_quotas(
         if value is None:
             texts.pop(key, None)
             continue
-        # The second half also refuses what is not a number at all.
+        # The last condition also refuses NaN.
         if value < 0 or (value == 0 and key not in IP_KEYS) or not value < float("inf"):
             raise _bad(f"Quota {key} must be greater than 0")
         if key in WHOLE_NUMBERS and value != int(value):
@@ -185,9 +185,9 @@ class Component(NamedTuple):
 def matching_quotas(
     configs: Mapping[ConfigKey, Mapping[str, str]], components: Sequence[Component], *, strict: bool
 ) -> Iterator[tuple[dict[str, str | None], dict[str, float]]]:
-    """Entities with quotas that the filter lets through: entity, and values by key.
+    """The entities with quotas that match the filter: entity, and values by key.
 
-    strict: leave out entities that have a type that no component names. Raises ApiError(INVALID_REQUEST).
+    strict: leave out entities of types that no component names. Raises ApiError(INVALID_REQUEST).
     """
     _check_components(components)
     wanted = {component.entity_type: component for component in components}

@@ -1,15 +1,15 @@
-"""Replicas that move to other brokers (KIP-455): what administrators ask for -> changes of the znode tree.
+"""Replicas that move to other brokers (KIP-455): requests of administrators -> changes of the znode tree.
 
-A partition that moves has the replicas of before and those of afterwards, the latter first; `adding` and `removing` say
-which ones come and which ones go. Three states, and each change leads from one of them to another:
+A moving partition has both its old and its new replicas, the new ones first; `adding` and `removing` say which ones are
+added and removed. There are two states, and each change leads from one to the other:
 
-    at rest  --asked-->  moving: the new replicas copy the log and join the in-sync set
-    moving   --all replicas of afterwards live and in sync-->  at rest, with these replicas alone
-    moving   --called off-->  at rest, with the replicas of before
+    at rest  --requested-->  moving: the new replicas copy the log and join the in-sync set
+    moving   --all new replicas live and in sync-->  at rest, with only the new replicas
+    moving   --cancelled-->  at rest, with the old replicas
 
-All of it is in the tree: the replicas in the topic's node, the leader and the in-sync set in the partition's. A controller
-that comes new goes on from there. Changes of states are made before those of replicas, so that the in-sync
-set has only replicas in it wherever the list of changes is cut.
+Everything is stored in the tree: the replicas in the topic's node, the leader and the in-sync set in the partition's. A new
+controller continues from there. States are changed before replicas, so that the in-sync set contains only replicas
+wherever the list of changes is cut.
 
 Source: KIP-455; Kafka 3.9's KafkaController.onPartitionReassignment.
 """
@@ -29,7 +29,7 @@ from barnabas.wire.errors import ApiError, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition is to have `replicas`, the preferred leader first; None calls its move off."""
+    """A request to give one partition `replicas`, the preferred leader first; None cancels its move."""
 
     topic: str
     partition: int
@@ -39,7 +39,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MovesDecision:
-    """The changes for the moves of one topic that can be made, and why the others are refused, by partition."""
+    """The changes for the possible moves in one topic, and the refusals of the others, by partition."""
 
     ops: Ops
     refused: Mapping[int, ApiError]
@@ -49,25 +49,25 @@ class MovesDecision:
 
 
 def is_moving(partition: PartitionImage) -> bool:
-    """Whether replicas of a partition are on their way."""
+    """Whether replicas of a partition are being moved."""
     return bool(partition.adding or partition.removing)
 
 
 def target_of(partition: PartitionImage) -> Replicas:
-    """The replicas that a partition has when it has moved; those it has, when it is at rest."""
+    """The replicas after the move; the current replicas of a partition at rest."""
     return tuple(broker for broker in partition.replicas if broker not in partition.removing)
 
 
 def origin_of(partition: PartitionImage) -> Replicas:
-    """The replicas that a partition had before it moved; those it has, when it is at rest."""
+    """The replicas before the move; the current replicas of a partition at rest."""
     return tuple(broker for broker in partition.replicas if broker not in partition.adding)
 
 
 def retargeted(partition: PartitionImage, target: Replicas, live: Collection[int]) -> PartitionImage:
-    """The partition as it begins to move to `target`, wherever it was moving before.
+    """The partition at the beginning of a move to `target`, whether or not it was moving elsewhere before.
 
-    Replicas that an earlier move was adding, and that are not wanted any more, go at once. Raises ApiError
-    INVALID_REPLICA_ASSIGNMENT when only these are in sync: what they have would be lost.
+    Replicas that an earlier move was adding and that are no longer wanted are removed at once. Raises ApiError
+    INVALID_REPLICA_ASSIGNMENT if only such replicas are in sync: their records would be lost.
     """
     origin = origin_of(partition)
     replicas = tuple(dict.fromkeys((*target, *origin)))
@@ -90,7 +90,7 @@ def retargeted(partition: PartitionImage, target: Replicas, live: Collection[int
 
 
 def finished(partition: PartitionImage, live: Collection[int]) -> PartitionImage:
-    """The partition with the replicas that it was to get, once all of these are alive and in sync; else itself."""
+    """The partition with only its new replicas, if all of these are alive and in sync; otherwise itself."""
     if not is_moving(partition):
         return partition
     target = target_of(partition)
@@ -112,7 +112,7 @@ def finished(partition: PartitionImage, live: Collection[int]) -> PartitionImage
 
 
 def decide_moves(image: ClusterImage, topic: str, moves: Collection[Move]) -> MovesDecision:
-    """Begin, redirect or call off moves of partitions of one topic; moves that need no copying end at once.
+    """Begin, redirect or cancel moves of partitions of one topic; moves that need no copying end at once.
 
     A partition is refused with UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR or
     NO_REASSIGNMENT_IN_PROGRESS.
@@ -129,7 +129,7 @@ def decide_moves(image: ClusterImage, topic: str, moves: Collection[Move]) -> Mo
 
 
 def decide_overridden(image: ClusterImage, moves: Collection[Move]) -> Ops:
-    """Forget what older tools asked for the partitions of `moves`: the newest request counts."""
+    """Drop requests of older tools for the partitions of `moves`: the newest request counts."""
     overridden = {(move.topic, move.partition) for move in moves}
     left = {key: target for key, target in image.moves_asked.items() if key not in overridden}
     ops = _asked_ops(image, left)
@@ -179,7 +179,7 @@ def _check_target(image: ClusterImage, target: Replicas) -> None:
 
 
 def topics_to_advance(image: ClusterImage) -> list[str]:
-    """The topics of which `decide_advance` has something to change."""
+    """The topics for which `decide_advance` has something to change."""
     live = image.brokers.keys()
     found = dict.fromkeys(
         topic.name
@@ -193,7 +193,7 @@ def topics_to_advance(image: ClusterImage) -> list[str]:
 
 
 def decide_advance(image: ClusterImage, topic: str) -> Ops:
-    """End the moves of a topic that may end, and begin those that older tools have asked for."""
+    """Finish the moves of a topic that can be finished, and begin those that older tools have requested."""
     found = image.topics.get(topic)
     if found is None:
         return ()
@@ -209,7 +209,7 @@ def decide_advance(image: ClusterImage, topic: str) -> Ops:
 
 
 def _is_due(image: ClusterImage, topic: str, index: int) -> bool:
-    """Whether an older tool has asked for a move that can be made and has not begun."""
+    """Whether an older tool has requested a move that is possible and has not begun."""
     target = image.moves_asked.get((topic, index))
     partition = image.partition(topic, index)
     if target is None or partition is None or target_of(partition) == target:
@@ -222,9 +222,9 @@ def _is_due(image: ClusterImage, topic: str, index: int) -> bool:
 
 
 def decide_asked(image: ClusterImage) -> Ops:
-    """Take out of /admin/reassign_partitions what has been done or cannot be; the node goes with the last move.
+    """Remove finished and impossible moves from /admin/reassign_partitions; after the last one, remove the node.
 
-    Called behind `decide_advance`, which begins the moves. Older tools take a move that is not in the node for ended.
+    Called after `decide_advance`, which begins the moves. Older tools take a move that is not in the node as finished.
     """
     ops = _asked_ops(
         image,
@@ -249,7 +249,7 @@ def _asked_ops(image: ClusterImage, left: Mapping[tuple[str, int], Replicas]) ->
 
 
 def _changes(image: ClusterImage, topic: str, changed: Mapping[int, PartitionImage]) -> Ops:
-    """The states that change, then the topic's replicas. changed: the partitions as they are to be."""
+    """Change the states, then the topic's replicas. changed: the new values of the partitions."""
     found = image.topics.get(topic)
     if found is None:
         return ()

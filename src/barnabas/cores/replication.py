@@ -1,8 +1,8 @@
-"""The replicas of one partition as its leader knows them, and what follows: high watermark, in-sync set, truncation.
+"""The replicas of one partition from its leader's view, and the consequences: high watermark, in-sync set, truncation.
 
-The leader counts itself; a follower's end is what it has asked for last: who fetches from offset n has all below n.
-While a change of the in-sync set is on its way to the metadata, the larger of both sets counts for the high watermark, since
-either may be what the next leader is elected from. No I/O and no clock: times arrive as arguments, of the monotonic clock.
+The leader counts as a replica. A follower's end is the offset that it last fetched from: it has everything below. While a
+change of the in-sync set is being written to the metadata, the high watermark requires the members of both sets, since
+the next leader may be elected from either. No I/O and no clock: times, of the monotonic clock, are passed as arguments.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ NEVER_MS: Final = float("-inf")
 class Follower:
     """What a leader knows of one follower in its leader epoch.
 
-    end: the offset that it asked for last. asked_ms, leader_end: when that was, and the leader's end then. caught_up_ms: the
-    latest time at which it had everything that the leader had then.
+    end: the offset that it last fetched from. asked_ms, leader_end: the time of that fetch, and the leader's end then.
+    caught_up_ms: the latest time at which it had everything that the leader had then.
     """
 
     __slots__ = ("asked_ms", "caught_up_ms", "end", "leader_end")
@@ -33,7 +33,7 @@ class Follower:
         self.caught_up_ms = caught_up_ms
 
     def note_fetch(self, offset: Offset, leader_end: Offset, now_ms: float) -> None:
-        """It asks for `offset`. One that asks for what was the end at its last question was caught up then."""
+        """It fetches from `offset`. If that reaches the leader's end at its previous fetch, it was caught up then."""
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self.leader_end:
@@ -42,7 +42,7 @@ class Follower:
 
 
 class InSyncReplicas:
-    """See the module. Node ids are broker ids, ends count records."""
+    """See the module. Node ids are broker ids; ends are offsets."""
 
     __slots__ = ("_known", "_leader", "_wanted", "count", "followers")
 
@@ -52,11 +52,11 @@ class InSyncReplicas:
         self._wanted: tuple[int, ...] = ()
         self.followers: tuple[int, ...] = ()
         self.count = 1
-        """How many replicas are in sync, the leader among them."""
+        """The number of replicas in sync, including the leader."""
         self.set(in_sync)
 
     def begin(self, in_sync: Iterable[int], now_ms: float) -> None:
-        """A term as leader begins: nothing is known of anybody; who is in sync has its time to show it."""
+        """A term as leader begins: nothing is known of the followers; those in sync get time to show that they are."""
         self._known.clear()
         self._wanted = ()
         self.set(in_sync)
@@ -64,16 +64,16 @@ class InSyncReplicas:
             self._known[node] = Follower(now_ms)
 
     def set(self, in_sync: Iterable[int]) -> None:
-        """The metadata say that the in-sync set is `in_sync`; the leader is always part of it."""
+        """The in-sync set in the metadata is now `in_sync`; the leader always belongs to it."""
         self.followers = tuple(node for node in in_sync if node != self._leader)
         self.count = 1 + len(self.followers)
 
     def want(self, in_sync: Iterable[int]) -> None:
-        """The metadata are asked for another in-sync set: until `settled`, both sets count."""
+        """Another in-sync set has been requested from the metadata: until `settled`, both sets count."""
         self._wanted = tuple(node for node in in_sync if node != self._leader)
 
     def settled(self) -> None:
-        """What was wanted is in the metadata, or never will be."""
+        """The requested set is in the metadata, or never will be."""
         self._wanted = ()
 
     @property
@@ -89,13 +89,13 @@ class InSyncReplicas:
         known.note_fetch(offset, leader_end, now_ms)
 
     def retain(self, replicas: Iterable[int]) -> None:
-        """The partition has these replicas: what is known of others is dropped."""
+        """The partition now has these replicas: forget all others."""
         kept = set(replicas)
         for node in [node for node in self._known if node not in kept]:
             del self._known[node]
 
     def high_watermark(self, leader_end: Offset) -> Offset:
-        """What every in-sync replica has, `leader_end` being the leader's own end. Followers not heard of have nothing."""
+        """The offset that all in-sync replicas have reached. leader_end: the leader's own. Unknown ones have nothing."""
         for node in (*self.followers, *self._wanted):
             known = self._known.get(node)
             end = NOTHING if known is None else known.end
@@ -104,8 +104,8 @@ class InSyncReplicas:
         return leader_end
 
     def may_join(self, node: int, high_watermark: Offset, epoch_start: Offset) -> bool:
-        """Whether a follower that is not in sync has caught up: it has all that is committed, and all that the leader
-        had when its term began.
+        """Whether a follower that is not in sync has caught up: it has everything that is committed, and everything that the
+        leader had when its term began.
         """
         known = self._known.get(node)
         if known is None or node in self.followers:
@@ -113,7 +113,7 @@ class InSyncReplicas:
         return known.end >= high_watermark and known.end >= epoch_start
 
     def lagging(self, leader_end: Offset, now_ms: float, lag_ms_max: float) -> tuple[int, ...]:
-        """The followers in sync that have been behind for longer than `lag_ms_max`."""
+        """The in-sync followers that have been behind for longer than `lag_ms_max`."""
         return tuple(
             node
             for node in self.followers
@@ -122,17 +122,17 @@ class InSyncReplicas:
         )
 
     def end_of(self, node: int) -> Offset:
-        """What a follower has as far as is known."""
+        """The end of a follower's log, as far as known."""
         known = self._known.get(node)
         return NOTHING if known is None else known.end
 
     def in_sync_with(self, offset: int) -> list[int]:
-        """The in-sync followers that have everything below `offset`, those that have most first."""
+        """The in-sync followers that have everything below `offset`, those with the most records first."""
         ends = {node: self.end_of(node) for node in self.followers}
         return [node for node in sorted(ends, key=lambda node: -ends[node]) if ends[node] >= offset]
 
     def is_caught_up(self, node: int, now_ms: float, lag_ms_max: float) -> bool:
-        """Whether a follower had everything not long ago."""
+        """Whether a follower had everything within the last `lag_ms_max`."""
         known = self._known.get(node)
         return known is not None and now_ms - known.caught_up_ms <= lag_ms_max
 
@@ -140,15 +140,15 @@ class InSyncReplicas:
 def truncation_offset(
     epochs: LeaderEpochs, log_end: Offset, leaders_epoch: LeaderEpoch, leaders_end: Offset
 ) -> Offset:
-    """Where a follower cuts its log when the leader answers that its last epoch ended otherwise there.
+    """Where a follower truncates its log after the leader has answered that the follower's last epoch ended elsewhere.
 
-    leaders_epoch: the largest epoch of the leader's log that is not above the follower's; leaders_end: where it ended.
-    The logs agree below the smaller of both ends of that epoch. Source: KIP-101, KIP-279, KIP-595.
+    leaders_epoch: the largest epoch in the leader's log that is not above the follower's; leaders_end: where it ended.
+    The logs agree below the smaller of the two ends of that epoch. Source: KIP-101, KIP-279, KIP-595.
     """
     own = epochs.end_of(leaders_epoch, log_end)
     if own.epoch < 0:
         return leaders_end if leaders_epoch >= 0 else NOTHING
     if own.epoch < leaders_epoch:
-        # This log has nothing of that epoch: it can only agree up to the end of an older one.
+        # This log has no records of that epoch: it can agree only up to the end of an older one.
         return min(own.end_offset, leaders_end)
     return min(own.end_offset, leaders_end, log_end)

@@ -1,8 +1,8 @@
-"""Client telemetry (KIP-714): which metrics each client shall push, how often, and which pushes are taken.
+"""Client telemetry (KIP-714): which metrics each client should push, how often, and which pushes are accepted.
 
-Administrators name subscriptions: metrics, an interval, and which clients they are for. A client asks what
-applies to it (`subscribe`) and then pushes in that rhythm (`push`). A client that asks or pushes out of turn gets an error.
-What is known of a client can be lost without harm: its subscription id follows from what it subscribes to.
+Administrators define subscriptions: metrics, an interval, and the clients that they apply to. A client asks for its
+subscription (`subscribe`) and then pushes at that interval (`push`). One that asks or pushes too early gets an error.
+The data about a client can be lost without harm: its subscription id is computed from the subscription's contents.
 Source: Kafka's ClientMetricsManager and ClientMetricsInstance.
 """
 
@@ -21,17 +21,17 @@ from barnabas.wire.primitives import ZERO_UUID
 ALL_METRICS: Final = "*"
 INTERVAL_MS_DEFAULT: Final = 300_000
 COMPRESSIONS: Final = (4, 3, 1, 2)
-"""zstd, lz4, gzip, snappy: the codecs' numbers, the best first."""
+"""The numbers of the codecs zstd, lz4, gzip, snappy: the best first."""
 INSTANCES_MAX: Final = 16_384
 SILENT_INTERVALS_MAX: Final = 3
-# After these a client asks for its subscription at once, and may.
+# After these errors a client asks for its subscription at once, and may do so.
 ASKS_AT_ONCE_AFTER: Final = frozenset(
     {ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
 )
 
 
 class Subscription(NamedTuple):
-    """What an administrator wants. match: key of `Client.matchable` -> expression that all of its value must match."""
+    """One subscription. match: key of `Client.matchable` -> expression that must match the whole value."""
 
     metrics: tuple[str, ...]
     interval_ms: int
@@ -40,7 +40,7 @@ class Subscription(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who asks, as its connection knows it."""
+    """A client as known to its connection."""
 
     instance_id: UUID
     client_id: str
@@ -62,7 +62,7 @@ class Client:
 
 
 class Wanted(NamedTuple):
-    """What one client shall push. metrics: prefixes of names; ("*",) all, () none."""
+    """What one client should push. metrics: prefixes of names; ("*",) all, () none."""
 
     metrics: tuple[str, ...]
     interval_ms: int
@@ -81,7 +81,7 @@ class Instance:
     terminating: bool = False
 
     def is_silent(self, now_ms: int) -> bool:
-        """Whether the instance has not pushed for so long that it is forgotten."""
+        """Whether the client has not pushed for so long that it can be forgotten."""
         last_ms = max(self.asked_ms or 0, self.pushed_ms or 0)
         return now_ms - last_ms > SILENT_INTERVALS_MAX * self.wanted.interval_ms
 
@@ -90,24 +90,24 @@ class TelemetryCore:
     """The clients of one broker. `configure` replaces the subscriptions."""
 
     def __init__(self, bytes_max: int, subscriptions: Sequence[Subscription] = ()) -> None:
-        """bytes_max: of one push, as it is sent."""
+        """bytes_max: limit on one push, as sent."""
         self.bytes_max = bytes_max
         self.instances: dict[UUID, Instance] = {}
         self._subscriptions = tuple(subscriptions)
 
     def configure(self, subscriptions: Sequence[Subscription]) -> None:
-        """Clients learn of it with their next push, which is refused with UNKNOWN_SUBSCRIPTION_ID."""
+        """Replace the subscriptions. Clients notice at their next push, which gets UNKNOWN_SUBSCRIPTION_ID."""
         self._subscriptions = tuple(subscriptions)
         for instance in self.instances.values():
             instance.wanted = self.wanted(instance.client)
 
     @property
     def has_subscriptions(self) -> bool:
-        """Whether anybody wants metrics at all."""
+        """Whether there is any subscription."""
         return bool(self._subscriptions)
 
     def wanted(self, client: Client) -> Wanted:
-        """What the subscriptions that match a client want of it together."""
+        """The combination of all subscriptions that match a client."""
         values = client.matchable()
         matching = [
             subscription
@@ -122,7 +122,7 @@ class TelemetryCore:
         return Wanted(metrics, interval_ms, unsigned - (1 << 32) if unsigned >> 31 else unsigned)
 
     def subscribe(self, client: Client, now_ms: int) -> Wanted:
-        """A client asks what it shall push. Raises ApiError(THROTTLING_QUOTA_EXCEEDED) when it asks too soon."""
+        """A client asks what to push. Raises ApiError(THROTTLING_QUOTA_EXCEEDED) if it asks too early."""
         instance = self._instance(client, now_ms)
         last_ms = max(
             (row for row in (instance.asked_ms, instance.pushed_ms) if row is not None), default=None
@@ -144,7 +144,7 @@ class TelemetryCore:
         *,
         terminating: bool,
     ) -> None:
-        """A client pushes metrics, `terminating` for the last time. Raises ApiError when they are not taken."""
+        """A client pushes metrics, `terminating`: for the last time. Raises ApiError if they are not accepted."""
         if client.instance_id == ZERO_UUID:
             raise ApiError(ErrorCode.INVALID_REQUEST, "a push of metrics needs a client instance id")
         instance = self._instance(client, now_ms)
@@ -176,7 +176,7 @@ class TelemetryCore:
 
     @staticmethod
     def _is_its_turn(instance: Instance, now_ms: int) -> bool:
-        """After it asked, the first push may come at any time: clients spread it at random."""
+        """The first push after a subscription request may come at any time, since clients randomize it."""
         if instance.pushed_ms is None:
             return True
         if instance.asked_ms is not None and instance.asked_ms > instance.pushed_ms:
@@ -184,7 +184,7 @@ class TelemetryCore:
         return now_ms - instance.pushed_ms >= instance.wanted.interval_ms
 
     def expire(self, now_ms: int) -> list[UUID]:
-        """Forget clients that were silent for too long; which."""
+        """Forget clients that have been silent for too long, and return their ids."""
         gone = [key for key, instance in self.instances.items() if instance.is_silent(now_ms)]
         for key in gone:
             del self.instances[key]
@@ -198,7 +198,7 @@ class TelemetryCore:
             if len(self.instances) >= INSTANCES_MAX:
                 del self.instances[next(iter(self.instances))]
             instance = self.instances[client.instance_id] = Instance(client, self.wanted(client))
-        elif instance.client != client:  # another connection of the same client
+        elif instance.client != client:  # the same client on another connection
             instance.client, instance.wanted = client, self.wanted(client)
         return instance
 

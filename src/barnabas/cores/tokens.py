@@ -1,7 +1,8 @@
-"""Delegation tokens (KIP-48, KIP-373): what they are, where they lie in the znode tree, who may do what with them.
+"""Delegation tokens (KIP-48, KIP-373): what they are, where they are stored in the znode tree, what principals may do with
+them.
 
-A login with a token is one by SCRAM: the token's id is the user name, the base64 text of its HMAC the password. The HMAC is
-made of the id and the brokers' common secret, and is stored nowhere. Who logs in with a token acts as its owner.
+A login with a token uses SCRAM: the token's id is the user name, its HMAC in base64 is the password. The HMAC is computed
+from the id and the brokers' common secret, and is not stored anywhere. A client that logs in with a token acts as its owner.
 Source: Kafka's DelegationTokenManagerZk.scala, ZkData.scala.
 """
 
@@ -25,7 +26,7 @@ SEPARATOR: Final = ":"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token. Principals are texts like User:alice; times are the wall clock's, in ms."""
+    """One token. Principals are texts like User:alice; times are wall-clock times in ms."""
 
     id: str
     owner: str
@@ -36,10 +37,11 @@ class Token:
     expiry_ms: int
 
     def has_expired(self, now_ms: int) -> bool:
+        """Whether the token is past its expiry time or its maximum lifetime."""
         return self.max_ms < now_ms or self.expiry_ms < now_ms
 
     def belongs_to(self, principal: str) -> bool:
-        """Whether a principal is its owner or may renew it."""
+        """Whether a principal is the token's owner or may renew it."""
         return principal == self.owner or principal in self.renewers
 
 
@@ -49,7 +51,7 @@ def token_path(token_id: str) -> str:
 
 
 def token_id_of(path: str) -> str | None:
-    """The id of such a node; None for other nodes."""
+    """The id of the token stored in a node; None for other nodes."""
     head, _, token_id = path.rpartition("/")
     return token_id if head == NODES and token_id else None
 
@@ -70,7 +72,7 @@ def encode_token(token: Token) -> bytes:
 
 
 def decode_token(path: str, data: bytes) -> Token:
-    """The token of such a payload. Raises ValueError."""
+    """The token in a payload. Raises ValueError."""
     try:
         row = json.loads(data)
         owner = unquote(row["owner"])
@@ -108,7 +110,7 @@ def new_token(
     now_ms: int,
     lifetimes: Lifetimes,
 ) -> Token:
-    """A token as it is issued. wanted_ms: how long it may live altogether; 0 and below: as long as brokers allow."""
+    """A new token. wanted_ms: its requested maximum lifetime; 0 or less for the longest that the brokers allow."""
     life_ms = lifetimes.max_ms if wanted_ms <= 0 else min(wanted_ms, lifetimes.max_ms)
     max_ms = now_ms + life_ms
     return Token(
@@ -131,14 +133,14 @@ def _alive(token: Token, now_ms: int) -> Token:
 
 
 def renewed(token: Token | None, principal: str, period_ms: int, now_ms: int, lifetimes: Lifetimes) -> Token:
-    """A token with a later end. period_ms: below 0 for the brokers' choice. Raises ApiError."""
+    """The token with a later expiry time. period_ms: negative for the brokers' default. Raises ApiError."""
     found = _alive(_require(token, principal), now_ms)
     period_ms = lifetimes.expiry_ms if period_ms < 0 else period_ms
     return replace(found, expiry_ms=min(found.max_ms, now_ms + period_ms))
 
 
 def expired(token: Token | None, principal: str, period_ms: int, now_ms: int) -> Token | None:
-    """A token with another end; None for one that ends at once, which a period below 0 asks for. Raises ApiError."""
+    """The token with a new expiry time; None if it ends at once (period_ms below 0). Raises ApiError."""
     found = _require(token, principal)
     if period_ms < 0:
         return None
@@ -148,7 +150,7 @@ def expired(token: Token | None, principal: str, period_ms: int, now_ms: int) ->
 def visible(
     tokens: Iterable[Token], principal: str, owners: Iterable[str] | None, may_see: Callable[[Token], bool]
 ) -> list[Token]:
-    """The tokens that a principal may see. owners: whose tokens are asked for, None for all."""
+    """The tokens that a principal may see. owners: only tokens of these owners; None for all."""
     wanted = None if owners is None else tuple(owners)
     return [
         token
@@ -159,7 +161,7 @@ def visible(
 
 
 def decide_token(token_id: str, version: int | None, token: Token | None) -> Iterable[Op]:
-    """The change of the tree that makes a token what it is now. version: of its node, None where there is none."""
+    """The change of the tree that stores or removes a token. version: of its node; None if there is no node."""
     path = token_path(token_id)
     if version is None:
         return () if token is None else (Create(path, encode_token(token)),)

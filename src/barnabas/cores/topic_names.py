@@ -11,7 +11,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def refusal(name: str) -> str | None:
-    """Why a name is not legal, in Kafka's words; None for a legal one. Source: Kafka's Topic.validate."""
+    """Why a name is not legal, in Kafka's words; None if it is legal. Source: Kafka's Topic.validate."""
     why = _why(name)
     return None if why is None else f"Topic name is invalid: {why}"
 
@@ -29,7 +29,7 @@ def _why(name: str) -> str | None:
 
 
 def collision(name: str, existing: Iterable[str]) -> str | None:
-    """An existing topic whose metrics would have the same name, since '.' and '_' become one; else None."""
+    """An existing topic whose metrics would have the same names, since '.' and '_' are treated alike there; or None."""
     if "." not in name and "_" not in name:
         return None
     flat = name.replace(".", "_")

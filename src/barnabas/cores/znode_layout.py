@@ -1,7 +1,7 @@
-"""Where metadata lies in the znode tree, and how it is written there.
+"""Where metadata is stored in the znode tree, and in which format.
 
-Paths and JSON are those of Kafka in its ZooKeeper time (2.8 to 3.9), so that its tools and books apply.
-Each kind of node has an encode and a decode function; decoding tolerates fields it does not know.
+Paths and JSON are those of ZooKeeper-based Kafka (2.8 to 3.9), so that its tools and documentation apply. Each kind of
+node has an encode and a decode function; decoding tolerates unknown fields.
 Source: Kafka 3.9's ZkData.scala.
 """
 
@@ -29,7 +29,7 @@ DELETE_TOPICS: Final = "/admin/delete_topics"
 REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
 ASKED: Final = (REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION)
-"""Nodes in which older tools ask the controller for something."""
+"""Nodes by which older tools send requests to the controller."""
 ISR_CHANGES: Final = "/isr_change_notification"
 ISR_CHANGE_PREFIX: Final = "/isr_change_notification/isr_change_"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
@@ -63,7 +63,7 @@ _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 
 
 class BadPayload(Exception):
-    """A znode holds something else than its place calls for."""
+    """The contents of a znode do not have the expected format."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -100,15 +100,15 @@ def config_path(kind: str, name: str) -> str:
 
 
 def deletion_path(topic: str) -> str:
-    """The mark of a topic that is to be deleted."""
+    """The node that marks a topic for deletion."""
     return f"{DELETE_TOPICS}/{topic}"
 
 
 def entity_of(path: str) -> str | None:
-    """The node that a change below or at `path` belongs to, to be read again with all below it; None for no metadata.
+    """The node to read again, with everything below it, after a change of `path`; None for nodes without metadata.
 
-    A topic with its partitions (also for its mark of deletion), a broker, an entity's configs, the controller, what
-    older tools ask for.
+    This is a topic with its partitions (also for its deletion mark), a broker, an entity's configs, the controller, or a
+    request of an older tool.
     """
     parts = path.split("/")[1:]
     if parts[:2] == ["brokers", "topics"] and len(parts) >= 3:
@@ -136,9 +136,9 @@ def state_of_path(path: str) -> tuple[str, int] | None:
 
 
 def sanitize(name: str) -> str:
-    """A user, client id or group as part of a path: everything but letters, digits and -_. is %XX.
+    """A user, client id or group as a path component: everything but letters, digits and -_. becomes %XX.
 
-    A name of one or two dots is no part of a path either.
+    A name that consists of one or two dots is escaped, too.
     """
     if name in (".", ".."):
         return "%2E" * len(name)
@@ -148,7 +148,7 @@ def sanitize(name: str) -> str:
 
 
 def unsanitize(name: str) -> str:
-    """The name that `sanitize` made into a path part."""
+    """The name from which `sanitize` made a path component."""
     raw, at = bytearray(), 0
     data = name.encode()
     while at < len(data):
@@ -199,7 +199,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A live broker. epoch: czxid of its node, which orders its incarnations; not part of the payload."""
+    """A live broker. epoch: czxid of its node, which orders the broker's registrations; not part of the payload."""
 
     id: int
     endpoints: tuple[Endpoint, ...]
@@ -208,7 +208,7 @@ class Broker:
     epoch: int = -1
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """The address for clients of a listener, or None."""
+        """The client address of a listener, or None."""
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
@@ -242,7 +242,7 @@ def _bracketed(host: str) -> str:
 
 
 def decode_broker(broker_id: int, data: bytes, epoch: int = -1) -> Broker:
-    """A live broker of its payload, versions 2 to 5. Raises BadPayload."""
+    """The broker in a payload of versions 2 to 5. Raises BadPayload."""
     path = broker_path(broker_id)
     value = _load(path, data)
     protocols = value.get("listener_security_protocol_map") or {}
@@ -259,7 +259,7 @@ def decode_broker(broker_id: int, data: bytes, epoch: int = -1) -> Broker:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A topic's id and its replicas by partition; adding and removing while partitions move."""
+    """A topic's id and its replicas by partition; `adding` and `removing` while partitions move."""
 
     topic_id: uuid.UUID
     replicas: Mapping[int, tuple[int, ...]]
@@ -285,7 +285,7 @@ def encode_assignment(assignment: Assignment) -> bytes:
 
 
 def decode_assignment(topic: str, data: bytes) -> Assignment:
-    """A topic of its payload, versions 1 to 3 (1 and 2 have no id: it is zero then). Raises BadPayload."""
+    """The topic in a payload of versions 1 to 3 (1 and 2 have no id: it is zero then). Raises BadPayload."""
     path = topic_path(topic)
     value = _load(path, data)
 
@@ -304,9 +304,9 @@ def decode_assignment(topic: str, data: bytes) -> Assignment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who leads a partition. leader: -1 for nobody. recovering: it was elected uncleanly.
+    """The leader of a partition and its in-sync replicas. leader: -1 for none. recovering: it was elected uncleanly.
 
-    partition_epoch: version of the node, not part of the payload; each change counts one up.
+    partition_epoch: version of the node, not part of the payload; increases by one with each change.
     """
 
     leader: int
@@ -332,7 +332,7 @@ def encode_state(state: PartitionState) -> bytes:
 
 
 def decode_state(path: str, data: bytes, version: int) -> PartitionState:
-    """A partition's state of its payload. version: of the node. Raises BadPayload."""
+    """The partition state in a payload. version: of the node. Raises BadPayload."""
     value = _load(path, data)
     try:
         return PartitionState(
@@ -353,7 +353,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """An entity's configs of their payload; an empty node has none. Raises BadPayload."""
+    """The configs in a payload; an empty node has none. Raises BadPayload."""
     if not data:
         return {}
     config = _load(path, data).get("config")

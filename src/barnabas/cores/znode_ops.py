@@ -1,4 +1,4 @@
-"""Changes to a znode tree, as data. A list of them is applied atomically by `ZnodeTree.multi`."""
+"""Changes to a znode tree, as data. `ZnodeTree.multi` applies a list of them atomically."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Final, Generic, TypeVar
 
 ANY_VERSION: Final = -1
 MULTI_BYTES_MAX: Final = 1_000_000
-"""The largest multi that every tree takes: ZooKeeper's servers close the connection at 1,048,575 bytes."""
+"""The largest multi that every tree accepts: ZooKeeper's servers close the connection at 1,048,575 bytes."""
 CHUNK_BYTES: Final = 500_000
 CHUNK_OPS: Final = 500
 LARGE_OP_BYTES: Final = 50_000
-"""A change of this size ends its list: to make it and to replay it takes a turn of the loop by itself."""
+"""A change of this size ends its list: making and replaying it takes a turn of the loop by itself."""
 OP_BYTES: Final = 80
-"""An upper bound of what a change takes in a request beside its path and data."""
+"""Upper bound of a change's size in a request, without its path and data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make a node under an existing parent.
+    """Create a node under an existing parent.
 
-    ephemeral: it goes when its session ends. sequence: ten digits, counted per parent, are appended to
+    ephemeral: the node is removed when its session ends. sequence: ten digits, counted per parent, are appended to
     the path.
     """
 
@@ -33,7 +33,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """Replace a node's data. version: what it must be now, or ANY_VERSION."""
+    """Replace a node's data. version: its expected version, or ANY_VERSION."""
 
     path: str
     data: bytes
@@ -42,7 +42,7 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove a node that has no children. version: what it must be now, or ANY_VERSION."""
+    """Remove a node that has no children. version: its expected version, or ANY_VERSION."""
 
     path: str
     version: int = ANY_VERSION
@@ -50,7 +50,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Let the whole list fail unless the node exists in this version. ANY_VERSION: unless it exists."""
+    """Make the whole list fail unless the node has this version or, with ANY_VERSION, exists."""
 
     path: str
     version: int = ANY_VERSION
@@ -64,9 +64,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class LazyOps(Generic[T_co]):
-    """Changes that are made as they are asked for, each time anew: a topic of 10,000 partitions has 20,000 of them.
+    """Changes that are computed on demand, again for each iteration: a topic of 10,000 partitions has 20,000 of them.
 
-    None among them is a place to pause, see `chunks`.
+    None among them is a point to pause, see `chunks`.
     """
 
     __slots__ = ("_make",)
@@ -84,7 +84,7 @@ def parent_of(path: str) -> str:
 
 
 def size_bytes(op: Op) -> int:
-    """An upper bound of the bytes that a change takes in a request to ZooKeeper."""
+    """Upper bound of a change's size in a request to ZooKeeper."""
     data = len(op.data) if isinstance(op, (Create, Set)) else 0
     return OP_BYTES + len(op.path.encode()) + data
 
@@ -94,9 +94,9 @@ def chunks(
 ) -> Iterator[list[Op]]:
     """The changes in the same order, in lists that are small enough for one multi and for one turn of the loop.
 
-    A check that comes first guards every list, not only the first one. A change that is too large by itself gets
-    a list of its own, which the tree refuses. `ops` is read only as far as lists are asked for; an empty list stands
-    for a place to pause, where much has been looked at and nothing is to be changed yet.
+    A check at the beginning is repeated in every list. A change that is too large by itself gets its own list, which the
+    tree refuses. `ops` is read only as far as lists are requested; an empty list is a point to pause, when much has been
+    examined and nothing is to be changed yet.
     """
     guard: list[Op] = []
     chunk: list[Op] = []

@@ -213,6 +213,7 @@ class TlsTransport:
         return True
 
     def send_file(self, part: FileSlice) -> int:
+        """Never called, because sends_files is False."""
         raise AssertionError("records pass through this process to be encrypted: sends_files is False")
 
     def close(self) -> None:

@@ -72,9 +72,11 @@ class PlainTransport:
         self.has_pending = False
 
     def send_file(self, part: FileSlice) -> int:
+        """See Transport."""
         return part.send_to(self.fd)
 
     def close(self) -> None:
+        """See Transport."""
         try:
             self._sock.close()
         except OSError:

@@ -1,7 +1,7 @@
-"""All that one partition of the group coordinator holds in memory.
+"""Everything that one partition of the group coordinator holds in memory.
 
-Groups and committed offsets are values: a change puts a new value in place of the old one and never edits
-what is stored, so that cores/decision.py can take it back.
+Groups and committed offsets are values: a change replaces a value and never edits a stored one, so that
+cores/decision.py can undo it.
 """
 
 from __future__ import annotations
@@ -23,24 +23,26 @@ Partition = tuple[str, int]  # (topic, partition)
 
 
 class Committed(NamedTuple):
-    """One committed offset. `sequence` orders commits of a partition, also those that a transaction held."""
+    """One committed offset. `sequence` orders the commits of a partition, including those held back by a transaction."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
-    expire_timestamp_ms: int  # -1: by the broker's retention
+    expire_timestamp_ms: int  # -1: use the broker's retention
     sequence: int
     topic_id: bytes = b""
 
 
 class TopicInfo(NamedTuple):
+    """A topic's id and its number of partitions."""
+
     topic_id: UUID
     partitions: int
 
 
 class Topics:
-    """The topics of the cluster as this coordinator knows them; a new `version` for every change."""
+    """The topics of the cluster as known to this coordinator; every change has a new `version`."""
 
     __slots__ = ("_names", "by_name", "version")
 
@@ -51,43 +53,45 @@ class Topics:
 
     @property
     def names(self) -> Mapping[UUID, str]:
-        """By id. Made when first asked for: there are dozens of shards, and most hold groups that never ask."""
+        """Names by id. Computed on first use: there are dozens of cores, and most groups never need it."""
         if self._names is None:
             self._names = {info.topic_id: name for name, info in self.by_name.items()}
         return self._names
 
     def partitions(self, topic_id: UUID) -> int:
-        """How many partitions a topic has."""
+        """The number of partitions of a topic."""
         return self.by_name[self.names[topic_id]].partitions
 
 
 @dataclass(slots=True)
 class State:
+    """See the module."""
+
     limits: GroupLimits
     topics: Topics = field(default_factory=lambda: Topics(0, {}))
     group_limits: dict[str, GroupLimits] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     committed: dict[str, dict[Partition, Committed]] = field(default_factory=dict)
-    # producer id -> group id -> partition -> what becomes visible when the transaction commits
+    # producer id -> group id -> partition -> offsets that become visible if the transaction commits
     pending: dict[int, dict[str, dict[Partition, Committed]]] = field(default_factory=dict)
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
     sequence: int = 0
-    # topic -> commits up to this sequence are being forgotten, because the topic was deleted
+    # topic -> drop commits up to this sequence: the topic was deleted
     doomed: dict[str, int] = field(default_factory=dict)
-    # group id -> the requests that wait until the group is deleted, which takes many events (deletion.py)
+    # group id -> requests waiting for its deletion, which takes many events (deletion.py)
     deleting: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def limits_of(self, group_id: str) -> GroupLimits:
-        """What holds for one group: an administrator may set some limits for it alone."""
+        """The limits of one group: an administrator may set some of them for a single group."""
         return self.group_limits.get(group_id, self.limits)
 
     def next_sequence(self) -> int:
-        """Only ever grows, also over undone steps; only the order matters."""
+        """The next number; only increases, even when steps are undone. Only the order matters."""
         self.sequence += 1
         return self.sequence
 
     def visible(self, group_id: str, partition: Partition) -> Committed | None:
-        """A committed offset, unless it is about to be forgotten with its topic or its group."""
+        """A committed offset, unless it is being deleted with its topic or its group."""
         if group_id in self.deleting:
             return None
         committed = self.committed.get(group_id, {}).get(partition)
@@ -96,11 +100,11 @@ class State:
         return None
 
     def offsets_of(self, group_id: str) -> dict[Partition, Committed]:
-        """Everything that the group has committed, outside of open transactions."""
+        """All offsets that the group has committed outside of open transactions."""
         return self.committed.get(group_id, {})
 
     def pending_of(self, group_id: str) -> Iterator[Partition]:
-        """Partitions of the group that open transactions have committed offsets for."""
+        """The partitions for which open transactions hold offsets of the group."""
         for by_group in self.pending.values():
             yield from by_group.get(group_id, ())
 
@@ -108,7 +112,7 @@ class State:
 def put_offset(
     state: State, group_id: str, partition: Partition, committed: Committed | None, undo: Undo | None
 ) -> None:
-    """Make the offset visible; None forgets it, also what open transactions hold of the partition."""
+    """Make the offset visible; None deletes it, including those held by open transactions."""
     offsets = state.committed.get(group_id)
     if committed is not None:
         if offsets is None:
@@ -129,7 +133,7 @@ def put_offset(
 def put_held(
     state: State, producer_id: int, group_id: str, held: dict[Partition, Committed] | None, undo: Undo | None
 ) -> None:
-    """Replace what a transaction holds for a group; None or empty drops it."""
+    """Replace the offsets that a transaction holds for a group; None or empty drops them."""
     by_group = dict(state.pending.get(producer_id, {}))
     if held:
         by_group[group_id] = held

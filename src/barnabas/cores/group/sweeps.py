@@ -1,8 +1,8 @@
-"""What concerns every group of a partition, cut into events that each take a few milliseconds at most.
+"""Work that concerns every group of a partition, cut into events that take a few milliseconds at most.
 
-A sweep is a generator: step each event that it yields; None is a place to pause as well. Other events may come between
-two pieces, so each piece looks at the state again. Offsets of topics that are being forgotten are invisible from the
-first piece on (`State.doomed`), and what is committed after it, to a topic of the same name, is kept.
+A sweep is a generator: step each event that it yields; None is only a point to pause. Other events may run between two
+pieces, so each piece examines the state again. Offsets of topics that are being forgotten are invisible from the first
+piece on (`State.doomed`); what is committed later, to a topic of the same name, is kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.state import Partition, State
 
 PIECE: Final = 500
-"""Offsets that one event looks at."""
+"""The number of offsets that one event examines."""
 
 
 def topics_deleted(state: State, now_ms: int, topics: frozenset[str]) -> Iterator[ForgetOffsets | None]:
@@ -44,13 +44,13 @@ def _forget(state: State, now_ms: int, topics: frozenset[str], newest: int) -> I
 
 
 def states_lost(state: State, now_ms: int) -> Iterator[ShareStatesLost]:
-    """The share coordinator's topic was deleted: share groups begin anew in every partition."""
+    """The share coordinator's topic was deleted: share groups start afresh in every partition."""
     for group_id in [name for name, group in state.groups.items() if isinstance(group, ShareGroup)]:
         yield ShareStatesLost(None, now_ms, group_id)
 
 
 def expiry(state: State, now_ms: int) -> Iterator[ExpireOffsets]:
-    """Drop offsets older than offsets.retention.minutes, then groups that are empty and hold none."""
+    """Drop offsets older than offsets.retention.minutes, then groups that are empty and have none."""
     for group_id in list(state.groups):
         pieces = list(_pieces(state, group_id)) or [()]
         for number, piece in enumerate(pieces, 1):
@@ -58,7 +58,7 @@ def expiry(state: State, now_ms: int) -> Iterator[ExpireOffsets]:
 
 
 def _pieces(state: State, group_id: str) -> Iterator[tuple[Partition, ...]]:
-    """Every partition that the group has committed, also inside open transactions, as they are now."""
+    """All partitions with offsets of the group, including those in open transactions."""
     partitions = (*state.offsets_of(group_id), *state.pending_of(group_id))
     for begin in range(0, len(partitions), PIECE):
         yield partitions[begin : begin + PIECE]

@@ -1,4 +1,4 @@
-"""What happens when a timer of a group fires, for groups of every type."""
+"""The effect of a group's timer, for groups of every type."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from barnabas.cores.group.turn import Turn
 
 
 def decide_timer(turn: Turn, event: TimerFired) -> None:
-    """The deadline is still the armed one: GroupCoordinatorCore.step drops stale timers."""
+    """Called only for the current deadline: GroupCoordinatorCore.step drops stale timers."""
     group_id, member_id, kind = event.key
     turn.disarm(group_id, member_id, kind)
     stored = turn.find(group_id)
     if kind == share_heartbeat.INITIALIZE:
-        return  # the next heartbeat asks again
+        return  # the next heartbeat requests the states again
     if kind == DELETE:
         if group_id in turn.state.deleting:
             delete_piece(turn, group_id, turn.state.deleting[group_id])

@@ -1,7 +1,7 @@
-"""What one event wants: gathered while deciding, written to the state only when it is applied.
+"""The changes of one event: collected while deciding, written to the state only when they are applied.
 
-A decider reads the state through its Turn and edits drafts: private copies that it gets from `edit`. The
-state itself is untouched until `Turn.apply`, so an event that is refused half-way leaves no trace.
+A decider reads the state through its Turn and edits drafts, which are private copies obtained from `edit`. The state itself
+is untouched until `Turn.apply`, so an event that is refused half-way leaves no trace.
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ class Turn:
     # --- groups
 
     def find(self, group_id: str) -> Group | None:
-        """The group to read, as this event has changed it so far; None when there is none."""
+        """The group for reading, as changed by this event so far; None if it does not exist."""
         if group_id in self._drafts:
             return self._drafts[group_id]
         return self.state.groups.get(group_id)
 
     def require(self, group_id: str, error: ErrorCode) -> Group:
-        """The group to read, of whatever type; raises ApiError(error) when there is none."""
+        """The group for reading, of any type; raises ApiError(error) if it does not exist."""
         group = self.find(group_id)
         if group is None:
             raise ApiError(error, f"no group {group_id!r} on this coordinator")
         return group
 
     def classic(self, group_id: str, error: ErrorCode) -> ClassicGroup:
-        """The classic group to read; raises ApiError(error) when there is none."""
+        """The classic group for reading; raises ApiError(error) if it does not exist."""
         group = self.require(group_id, error)
         if not isinstance(group, ClassicGroup):
             raise ApiError(error, f"Group {group_id} is not a classic group.")
         return group
 
     def edit(self, group: AnyGroup) -> AnyGroup:
-        """A draft of `group` that this event may change."""
+        """A draft of `group` that this event may modify."""
         draft = self._drafts.get(group.group_id)
         if draft is None:
             draft = self._drafts[group.group_id] = group.copy()
@@ -80,7 +80,7 @@ class Turn:
         return cast(AnyGroup, draft)
 
     def put(self, group: AnyGroup) -> AnyGroup:
-        """A new group, or one that takes the place of another; it is a draft from here on."""
+        """Add or replace a group; it is a draft from here on."""
         self._drafts[group.group_id] = group
         return group
 
@@ -89,21 +89,21 @@ class Turn:
         return self.put(ClassicGroup(group_id, state_since_ms=self.now_ms))
 
     def remove(self, group_id: str) -> None:
-        """The group is gone when this event is applied."""
+        """Remove the group when this event is applied."""
         self._drafts[group_id] = None
 
     # --- offsets
 
     def commit(self, group_id: str, partition: Partition, committed: Committed | None) -> None:
-        """Visible at once; None forgets the partition's offset."""
+        """Make an offset visible at once; None deletes the partition's offset."""
         self._offsets.append((group_id, partition, committed))
 
     def hold(self, producer_id: int, group_id: str, offsets: dict[Partition, Committed] | None) -> None:
-        """Replace what a transaction holds for a group; None drops it."""
+        """Replace the offsets that a transaction holds for a group; None drops them."""
         self._pending.append((producer_id, group_id, offsets))
 
     def set_deleting(self, group_id: str, tokens: tuple[Any, ...] | None) -> None:
-        """The group is being deleted, and these requests wait for it; None: it is not any more."""
+        """Mark the group as being deleted, with the requests that wait for that; None ends it."""
         self._deleting[group_id] = tokens
 
     # --- effects
@@ -118,7 +118,7 @@ class Turn:
             self.replies.append((token, reply))
 
     def arm(self, group_id: str, member_id: str, kind: str, deadline_ms: int) -> None:
-        """Set a timer, or move it."""
+        """Set or move a timer."""
         self.timers[TimerKey(group_id, member_id, kind)] = deadline_ms
 
     def disarm(self, group_id: str, member_id: str, kind: str) -> None:
@@ -126,16 +126,16 @@ class Turn:
         self.timers[TimerKey(group_id, member_id, kind)] = None
 
     def is_armed(self, group_id: str, member_id: str, kind: str) -> bool:
-        """Whether a timer is set, counting what this event did so far."""
+        """Whether a timer is set, including changes by this event."""
         key = TimerKey(group_id, member_id, kind)
         return self.timers.get(key, self.state.deadlines.get(key)) is not None
 
     def effect(self, effect: Any) -> None:
-        """Something for the broker to do elsewhere once the records are committed (share_events)."""
+        """A task for the broker elsewhere, once the records are committed (share/events.py)."""
         self.effects.append(effect)
 
     def note(self, text: str, **fields: Any) -> None:
-        """A line for the broker's log."""
+        """Write a line to the broker's log."""
         self.notes.append(Note(text, fields))
 
     # --- the only writes

@@ -1,14 +1,14 @@
-"""PURE: the transaction coordinator, which knows of every transactional id its producer, epoch and transaction.
+"""PURE: the transaction coordinator, which stores the producer, epoch and transaction of every transactional id.
 
     from barnabas.cores.transactions import TransactionCore, AddPartitions, EndTxn, ...
 
-`state` is the table of states and the value that is kept per transactional id; `events` what can be asked and
-answered; `records` the bytes in `__transaction_state`; `core` decides. Rules that hold throughout:
+`state` has the table of states and the value stored per transactional id; `events` the requests and answers; `records` the
+format in `__transaction_state`; `core` decides. Rules for all of them:
 
-* What is decided is one record. Memory changes with it; a failed append takes the change back (cores/decision.py).
-* Markers are an effect of the record that says Prepare: they are written once it is committed, as often as it takes.
-* A producer's epoch only grows. Whoever ends a transaction for its producer (a new producer of the same
-  transactional id, a time-out) raises it, so that the producer cannot write any more.
+* A decision is one record. Memory changes with it; if the append fails, the change is undone (cores/decision.py).
+* Markers are an effect of the record with state Prepare: they are written once it is committed, with as many retries as
+needed. * A producer's epoch only grows. Whatever ends a transaction in place of its producer (a new producer with the same
+  transactional id, a time-out) raises it, so that the producer can no longer write.
 """
 
 from barnabas.cores.transactions.core import TransactionCore

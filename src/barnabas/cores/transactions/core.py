@@ -1,10 +1,10 @@
 """TransactionCore: every transactional id whose name hashes to one partition of `__transaction_state`.
 
-Driven by `broker/coordinators/runtime.py`. An event becomes at most one record; what it wants written into other
-partitions is an effect, which leaves when the record is committed and comes back as MarkersWritten.
+Driven by `broker/coordinators/runtime.py`. An event produces at most one record. Writes to other partitions are an
+effect, which is released when the record is committed and returns as MarkersWritten.
 
-Source: Kafka's TransactionCoordinator; KIP-98, KIP-360, KIP-890. Where Kafka has a pending state while its record is
-replicated, this core is in the new state already, and the runtime holds back every answer that would show it.
+Source: Kafka's TransactionCoordinator; KIP-98, KIP-360, KIP-890. While Kafka has a pending state until its record is
+replicated, this core moves to the new state at once, and the runtime holds back every answer that would show it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ RETRY_AFTER_FAILED_APPEND_MS: Final = 10_000
 
 @dataclass(slots=True)
 class Outcome:
-    """What a decider wants: the transactional id as it is to be (None leaves it), the reply, and what else is to be done."""
+    """A decision: the new value of the transactional id (None: unchanged), the reply, and everything else to be done."""
 
     become: Transaction | None = None
     reply: Any = None
@@ -76,16 +76,16 @@ class TransactionCore:
         self.owners: dict[int, str] = {}
         """Producer id -> transactional id."""
         self.deadlines: dict[str, int] = {}
-        """When the transactions under way time out."""
+        """When the ongoing transactions time out."""
         self._retry_ms = retry_after_failed_append_ms
         self._connections: dict[str, tuple[Producer, int]] = {}
-        """By transactional id: the producer whose requests carry no new epoch, and the newest connection they came on.
+        """By transactional id: the producer whose requests carry no new epoch, and the newest connection that they came on.
         Not stored: a connection does not outlive its broker."""
 
     # --- reading
 
     def find(self, transactional_id: str) -> Transaction | None:
-        """What is known of a transactional id."""
+        """The stored value of a transactional id, or None."""
         return self.transactions.get(transactional_id)
 
     def owner_of(self, producer_id: int) -> Transaction | None:
@@ -94,14 +94,14 @@ class TransactionCore:
         return None if name is None else self.transactions.get(name)
 
     def is_expired(self, transactional_id: str, now_ms: int, expiration_ms: int) -> bool:
-        """Whether nobody has used a transactional id for so long, and nothing is under way."""
+        """Whether a transactional id has not been used for `expiration_ms` and has no ongoing transaction."""
         known = self.transactions.get(transactional_id)
         return known is not None and known.state in AT_REST and now_ms - known.updated_ms >= expiration_ms
 
     # --- serving
 
     def step(self, event: Any) -> Decision:
-        """Decide and apply one event. A stale TimerFired gives an empty Decision."""
+        """Decide on one event and apply the decision. A stale TimerFired returns an empty Decision."""
         if type(event) is TimerFired and self.deadlines.get(event.key) != event.deadline_ms:
             return Decision(event)
         try:
@@ -181,8 +181,8 @@ class TransactionCore:
         if known.state is TxnState.ONGOING:
             if expected is not None and expected.producer_epoch != known.epoch:
                 raise _fenced(known, expected)
-            # Abort what the former producer left. A new producer is not given the epoch that this takes: it asks
-            # again, and gets the one after it. A producer that goes on gets it when it asks again.
+            # Abort what the previous producer left open. A new producer is not given the resulting epoch: it retries and
+            # gets the one after it. A producer that continues gets that epoch when it retries.
             last_epoch = NO_EPOCH if expected is None else known.epoch
             outcome = self._abort(known, event.now_ms, "a producer was initialized", last_epoch)
             outcome.reply = InitReply(
@@ -240,7 +240,7 @@ class TransactionCore:
     def check_added(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """What an AddPartitionsToTxn that only verifies is answered. Raises ApiError when it is refused as a whole."""
+        """The answer to an AddPartitionsToTxn that only verifies. Raises ApiError if the whole request is refused."""
         known = self._require_newest(transactional_id, producer)
         if known.state in ENDING:
             raise _concurrent(known)
@@ -266,12 +266,12 @@ class TransactionCore:
         return known
 
     def _came_late(self, event: AddPartitions | EndTxn) -> bool:
-        """Whether a request may be one of an earlier transaction that was under way for long.
+        """Whether a request may belong to an earlier transaction and have been under way for long.
 
-        Before KIP-890 all transactions of a producer share one epoch, so that a request to end one looks like a
-        request to end the next. But requests of one connection come in their order, and a client that did not get
-        its answer repeats its request on a new connection. So a request on a connection that is older than
-        another one which this producer has used since is one that the client has given up.
+        Before KIP-890 all transactions of a producer share one epoch, so a request to end one looks like a request to end
+        the next. However, requests of one connection arrive in order, and a client that gets no answer repeats its request
+        on a new connection. So a client has given up any request on a connection older than another one that its producer
+        has used since.
         """
         if event.version >= TV_2 or event.connection < 0:
             return False
@@ -300,7 +300,7 @@ class TransactionCore:
         _refuse_end(known, event.commit)
 
     def _end_and_raise_epoch(self, event: EndTxn, known: Transaction | None) -> Outcome:
-        """KIP-890: the client goes on with the next epoch, so that a request which comes late is known by its own."""
+        """KIP-890: the client continues with the next epoch, so that late requests are recognized by their old epoch."""
         epoch = event.producer.producer_epoch
         overflowed = (
             known is not None
@@ -312,7 +312,7 @@ class TransactionCore:
             known = self._require(event.transactional_id, event.producer)
         repeated = overflowed or (known.epoch == epoch + 1 and known.epoch != EPOCH_MAX)
         if known.state in ENDING:
-            # The last epoch of all stands for the client's own end where an id was set aside to follow it.
+            # After the last possible epoch, the request was the client's own if a producer id was reserved to follow.
             repeated = repeated or (known.epoch == epoch + 1 and known.next_producer_id != NO_PRODUCER_ID)
             if not repeated:
                 raise _fenced(known, event.producer)
@@ -349,7 +349,7 @@ class TransactionCore:
     def _complete(self, event: MarkersWritten) -> Outcome:
         known = self.transactions.get(event.transactional_id)
         if known is None or known.state not in ENDING or _producer(known) != event.producer:
-            return Outcome(reply=DoneReply())  # done before
+            return Outcome(reply=DoneReply())  # done already
         return Outcome(_completed(known, event.now_ms), DoneReply())
 
     # --- ends that the producer has not asked for
@@ -357,7 +357,8 @@ class TransactionCore:
     def _abort(self, known: Transaction, now_ms: int, why: str, last_epoch: int = NO_EPOCH) -> Outcome:
         """Fence the producer and abort its transaction.
 
-        One epoch above a producer of KIP-890 would look like the end that it asked for itself: it is fenced by two.
+        For a producer of KIP-890, an epoch increased by one would look like an end that it had requested: it is increased by
+        two.
         """
         raised = known.epoch + (2 if known.client_version >= TV_2 else 1)
         fenced = known.become(
@@ -393,7 +394,7 @@ class TransactionCore:
     # --- taking back
 
     def abandon(self, decisions: Sequence[Decision], error: ErrorCode, now_ms: int) -> Decision:
-        """Take back steps whose records could not be appended: the newest of this core, in their order."""
+        """Undo decisions whose records could not be appended: the newest ones of this core, in their order."""
         touched: set[str] = set()
         for decision in reversed(decisions):
             touched.update(timer.key for timer in decision.timers)
@@ -417,7 +418,7 @@ class TransactionCore:
         return list(self.transactions)
 
     def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
-        """Take over one record of the log. Raises CorruptRecord when it cannot be decoded."""
+        """Apply one record of the log. Raises CorruptRecord if it cannot be decoded."""
         found = records.read(key, value)
         if found is not None:
             self._put(*found, None)
@@ -426,19 +427,19 @@ class TransactionCore:
         """Transactional ids are never part of a transaction."""
 
     def on_loaded(self, now_ms: int) -> Iterator[Decision]:
-        """Finish what a crash has interrupted, and set the time-outs of what is under way."""
+        """Complete what a crash has interrupted, and set the time-outs of ongoing transactions."""
         for known in list(self.transactions.values()):
             if known.state in ENDING:
                 yield Decision(effects=(_markers(known),))
             elif known.state is TxnState.ONGOING:
-                # Not longer than a whole time-out from now on, whatever the wall clock did meanwhile.
+                # At most one full time-out from now, whatever the wall clock has done meanwhile.
                 deadline = min(known.started_ms, now_ms) + known.timeout_ms
                 self.deadlines[known.transactional_id] = deadline
                 yield Decision(timers=(Timer(known.transactional_id, deadline),))
 
     def last_markers(self, now_ms: int) -> Iterator[WriteMarkers]:
-        """What remains to be written when the log of this core is deleted: the ends that were decided, and aborts of all
-        else that is under way."""
+        """The markers to write when this core's log is deleted: those of decided ends, and aborts of all other ongoing
+        transactions."""
         for known in self.transactions.values():
             if known.state in ENDING:
                 yield _markers(known)
@@ -446,7 +447,7 @@ class TransactionCore:
                 yield from self._abort(known, now_ms, "its coordinator's topic was deleted").effects
 
     def export(self, name: str, now_ms: int) -> Iterator[Any]:
-        """No version has ever kept a transactional id in another partition than Kafka does."""
+        """Nothing: no version has ever stored a transactional id in another partition than Kafka does."""
         return iter(())
 
     def disown(self, name: str, now_ms: int) -> Iterator[Any]:
@@ -454,7 +455,7 @@ class TransactionCore:
         return iter(())
 
     def check(self) -> None:
-        """What holds at any time; for tests and the simulation."""
+        """Assert the invariants; for tests and the simulation."""
         for name, known in self.transactions.items():
             assert name == known.transactional_id
             assert self.owners[known.producer_id] == name
@@ -469,16 +470,16 @@ class TransactionCore:
 
 
 def _may_go_on(known: Transaction, expected: Producer) -> bool:
-    """Whether a producer that asks to go on is the one that was here last; its epoch is looked at afterwards."""
+    """Whether a producer that asks to continue is the last one with this id; its epoch is checked later."""
     if expected.producer_id == known.producer_id:
         return True
-    # The answer with the new id was lost, and nobody has asked since.
+    # The answer with the new id was lost, and no other request has come since.
     retried = expected.producer_id == known.previous_producer_id
     return retried and known.epoch == 0 and expected.producer_epoch == known.last_epoch
 
 
 def _last_given(known: Transaction) -> int:
-    """The newest epoch that a client was given: EPOCH_MAX only ever fences the one before."""
+    """The newest epoch that a client was given: EPOCH_MAX is only used to fence the one before."""
     return known.last_epoch if known.epoch == EPOCH_MAX else known.epoch
 
 
@@ -493,7 +494,7 @@ def _at_rest(known: Transaction, event: InitProducer) -> Transaction:
 
 
 def _completed(preparing: Transaction, now_ms: int) -> Transaction:
-    """What follows once all markers are written."""
+    """The state after all markers have been written."""
     committed = preparing.state is TxnState.PREPARE_COMMIT
     new = preparing.become(
         TxnState.COMPLETE_COMMIT if committed else TxnState.COMPLETE_ABORT,

@@ -1,4 +1,4 @@
-"""What the transaction coordinator can be asked, what it answers, and what it wants done."""
+"""The transaction coordinator's requests, answers and effects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _sentence(error: ErrorCode) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InitReply:
-    """needs_id: nothing was decided, ask again with a `fresh_id`."""
+    """needs_id: nothing was decided; repeat the request with a `fresh_id`."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -31,10 +31,10 @@ class InitReply:
 
 @dataclass(frozen=True, slots=True)
 class TxnReply:
-    """producer_id, epoch: what the client goes on with, where it learns that (EndTxn since version 5).
+    """producer_id, epoch: those to continue with, if the client is told (EndTxn since version 5).
 
-    needs_id: as in InitReply. is_stale: the request came on a connection that its producer has left behind; whoever
-    still reads there must connect again.
+    needs_id: as in InitReply. is_stale: the request came on a connection that its producer no longer uses; a client that
+    still reads there must reconnect.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -47,10 +47,10 @@ class TxnReply:
 
 @dataclass(frozen=True, slots=True)
 class InitProducer:
-    """InitProducerId of a transactional id.
+    """InitProducerId with a transactional id.
 
-    expected: the producer that asks to go on (KIP-360), None for one that begins. fresh_id: a producer id that nobody
-    has, where one may be needed; -1 otherwise.
+    expected: the producer that asks to continue (KIP-360), None for a new one. fresh_id: an unused producer id, if one may
+    be needed; -1 otherwise.
     """
 
     token: object
@@ -69,7 +69,7 @@ class InitProducer:
 class AddPartitions:
     """AddPartitionsToTxn and AddOffsetsToTxn, or the first write to a partition (version TV_2).
 
-    connection: the serial number of the connection that it came on; -1 where that does not count.
+    connection: the serial number of the connection on which it came; -1 if that does not matter.
     """
 
     token: object
@@ -105,7 +105,7 @@ class EndTxn:
 
 @dataclass(frozen=True, slots=True)
 class MarkersWritten:
-    """Every partition has the marker of the transaction that `producer` ended."""
+    """The marker of the transaction that `producer` ended has been written to every partition."""
 
     token: object
     now_ms: int
@@ -119,7 +119,7 @@ class MarkersWritten:
 
 @dataclass(frozen=True, slots=True)
 class ExpireTransactionalId:
-    """Forget a transactional id that was not used for transactional.id.expiration.ms."""
+    """Remove a transactional id that has not been used for transactional.id.expiration.ms."""
 
     token: object
     now_ms: int
@@ -132,9 +132,9 @@ class ExpireTransactionalId:
 
 @dataclass(frozen=True, slots=True)
 class WriteMarkers:
-    """An effect: write the end of a transaction into its partitions, then step MarkersWritten.
+    """An effect: write the end of a transaction to its partitions, then step MarkersWritten.
 
-    producer: with the epoch that the markers carry.
+    producer: with the epoch to be written to the markers.
     """
 
     transactional_id: str

@@ -16,7 +16,7 @@ VALUE_VERSION = 1
 
 
 def entry_of(transaction: Transaction) -> Entry:
-    """The record that says all there is to know of a transactional id."""
+    """The record with the complete state of a transactional id."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(transaction.partitions):
         by_topic.setdefault(topic, []).append(index)
@@ -37,7 +37,7 @@ def entry_of(transaction: Transaction) -> Entry:
 
 
 def tombstone_of(transactional_id: str) -> Entry:
-    """The record that forgets a transactional id."""
+    """The tombstone of a transactional id."""
     return _key(transactional_id), None
 
 

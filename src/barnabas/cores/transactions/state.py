@@ -1,4 +1,4 @@
-"""The states of a transactional id as a table, and what is known of one.
+"""The states of a transactional id as a table, and the value stored for each id.
 
 Numbers, names and transitions are Kafka's (TransactionState, TransactionMetadata).
 """
@@ -16,10 +16,10 @@ NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 EPOCH_MAX: Final = 0x7FFF
 EPOCH_EXHAUSTED: Final = EPOCH_MAX - 1
-"""The last epoch that a client may have: the one above is left to whoever fences it."""
+"""The last epoch that a client may get: the one above it is reserved for fencing."""
 
 TV_0: Final = 0
-"""Transactions as before KIP-890: clients name partitions, and an epoch lasts for many transactions."""
+"""Transactions before KIP-890: clients name the partitions, and an epoch lasts for many transactions."""
 TV_2: Final = 2
 """KIP-890: writing adds the partition, and every end of a transaction raises the epoch."""
 
@@ -35,7 +35,7 @@ class TxnState(IntEnum):
     COMPLETE_ABORT = 5
     DEAD = 6
     PREPARE_EPOCH_FENCE = 7
-    """Between two steps of one event, and never written: the epoch is raised, the abort not yet begun."""
+    """Between two steps of one event, never stored: the epoch has been raised, the abort has not begun."""
 
     @property
     def text(self) -> str:
@@ -61,18 +61,18 @@ TXN_NEXT: Final[Mapping[TxnState, frozenset[TxnState]]] = {
     TxnState.DEAD: frozenset(),
     TxnState.PREPARE_EPOCH_FENCE: frozenset({TxnState.PREPARE_ABORT}),
 }
-"""What may follow each state. PrepareAbort without a transaction under way is for clients of KIP-890 alone."""
+"""The states that may follow each state. PrepareAbort without an ongoing transaction is only for clients of KIP-890."""
 
 ENDING: Final = frozenset({TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
 AT_REST: Final = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
 
 
 class Transaction(NamedTuple):
-    """What is known of a transactional id. A change makes a new one.
+    """The state of a transactional id. A change creates a new value.
 
-    previous_producer_id: whose epochs were exhausted. next_producer_id: what takes over once an exhausted producer's
-    markers are written. last_epoch: the one before, while a repeated request may still name it; not stored.
-    client_version: TV_0 or TV_2, how the transaction is spoken of.
+    previous_producer_id: one whose epochs were exhausted. next_producer_id: will be used once an exhausted producer's
+    markers are written. last_epoch: the previous one, as long as a repeated request may still name it; not stored.
+    client_version: TV_0 or TV_2, the protocol that the client uses for the transaction.
     """
 
     transactional_id: str
@@ -94,7 +94,7 @@ class Transaction(NamedTuple):
         return self.epoch >= EPOCH_EXHAUSTED
 
     def become(self, state: TxnState, **changes: Any) -> Transaction:
-        """The transactional id in its next state. A transition that the table lacks is a bug."""
+        """The transactional id in its next state. A transition that is not in the table is a bug."""
         assert state in TXN_NEXT[self.state], (
             f"{self.transactional_id!r} cannot go from {self.state.text} to {state.text}"
         )

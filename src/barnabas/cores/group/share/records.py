@@ -21,14 +21,14 @@ def _record(turn: Turn, key: Data, kind: int, value: Data | None) -> None:
 
 
 def write_epoch(turn: Turn, group: ShareGroup, epoch: int, metadata_hash: int) -> None:
-    """A new group epoch, with the topics that it was computed for."""
+    """A new group epoch, with the hash of the topics that it is based on."""
     group.epoch, group.metadata_hash = epoch, metadata_hash
     value = schemas.ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     _record(turn, schemas.ShareGroupMetadataKey(group_id=group.group_id), 11, value)
 
 
 def write_member(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
-    """What a member says of itself."""
+    """A member's own data."""
     group.members[member.member_id] = member
     value = schemas.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
@@ -41,7 +41,7 @@ def write_member(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
 
 
 def write_target_member(turn: Turn, group: ShareGroup, member_id: str, target: Assignment) -> None:
-    """What a member should have."""
+    """A member's target assignment."""
     group.target[member_id] = target
     value = schemas.ShareGroupTargetAssignmentMemberValue(topic_partitions=_rows(target))
     key = schemas.ShareGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
@@ -49,14 +49,14 @@ def write_target_member(turn: Turn, group: ShareGroup, member_id: str, target: A
 
 
 def write_target_epoch(turn: Turn, group: ShareGroup, epoch: int) -> None:
-    """All targets of an epoch are written."""
+    """The epoch of the target assignment, after all targets have been written."""
     group.target_epoch = epoch
     value = schemas.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
     _record(turn, schemas.ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), 12, value)
 
 
 def write_current(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
-    """What a member has, and at which epoch."""
+    """A member's assignment, and its epoch."""
     group.members[member.member_id] = member
     value = schemas.ShareGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -69,7 +69,7 @@ def write_current(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
 
 
 def write_topics(turn: Turn, group: ShareGroup) -> None:
-    """Which states exist or are being made; the draft's two tables are written as they are."""
+    """The partitions whose states exist or are being created; the draft's two tables are written as they are."""
     value = schemas.ShareGroupStatePartitionMetadataValue(
         initializing_topics=_topics(group.initializing), initialized_topics=_topics(group.initialized)
     )
@@ -77,7 +77,7 @@ def write_topics(turn: Turn, group: ShareGroup) -> None:
 
 
 def write_member_gone(turn: Turn, group: ShareGroup, member_id: str) -> None:
-    """Tombstones for a member."""
+    """Tombstones for all records of a member."""
     group_id = group.group_id
     _record(
         turn, schemas.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), 14, None
@@ -91,7 +91,7 @@ def write_member_gone(turn: Turn, group: ShareGroup, member_id: str) -> None:
 
 
 def write_group_gone(turn: Turn, group: ShareGroup) -> None:
-    """Tombstones for all that the group has; the group itself is removed."""
+    """Tombstones for all records of the group, and its removal."""
     for member_id in list(group.members):
         write_member_gone(turn, group, member_id)
     _record(turn, schemas.ShareGroupStatePartitionMetadataKey(group_id=group.group_id), 15, None)
@@ -127,7 +127,7 @@ def _topics(topics: dict[UUID, ShareTopic]) -> list[schemas.TopicPartitionsInfo]
 
 
 def replay(group: ShareGroup, key: Data, value: Data | None) -> bool:
-    """Change `group` as the record says; False when the record removes the group itself."""
+    """Apply a record to `group`; False if the record removes the group itself."""
     match key, value:
         case schemas.ShareGroupMetadataKey(), None:
             return False

@@ -1,8 +1,8 @@
-"""Share sessions (KIP-932): which partitions a member of a share group fetches, remembered between requests.
+"""Share sessions (KIP-932): the partitions that a member of a share group fetches, remembered between requests.
 
-One session for each (group, member). Its requests count up an epoch, so that a repeated or lost request is
-noticed; epoch 0 opens a session anew, -1 ends it. A session belongs to the connection that opened it
-(`owner`) and ends with it: what the member had locked is free again at once.
+There is one session per (group, member). Each request has the next epoch, so that repeated or lost requests are noticed;
+epoch 0 opens a new session, -1 ends it. A session belongs to the connection that opened it (`owner`) and ends with it: the
+member's locked records become available at once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ ShareTopicPartition = tuple[UUID, int]
 
 
 class SessionKey(NamedTuple):
+    """Identifies the session of one member."""
+
     group_id: str
     member_id: str
 
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """`partitions` in the order in which they are read; `epoch` is the one that comes next."""
+    """`partitions`: in the order in which they are read; `epoch`: expected in the next request."""
 
     key: SessionKey
     owner: Hashable
@@ -48,7 +50,7 @@ class ShareSessions:
         return len(self._sessions)
 
     def get(self, key: SessionKey) -> ShareSession | None:
-        """The session of a member; None when there is none."""
+        """The session of a member, or None."""
         return self._sessions.get(key)
 
     def has_group(self, group_id: str) -> bool:
@@ -63,7 +65,7 @@ class ShareSessions:
         forgotten: Iterable[ShareTopicPartition],
         owner: Hashable,
     ) -> ShareSession:
-        """The session that a ShareFetch of `epoch` (not -1) goes on with.
+        """The session for a ShareFetch with `epoch` (not -1), updated.
 
         Raises ApiError SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_LIMIT_REACHED.
         """
@@ -84,7 +86,7 @@ class ShareSessions:
         return session
 
     def acknowledge(self, key: SessionKey, epoch: int) -> ShareSession:
-        """The session of a ShareAcknowledge; -1 leaves it to `close`. Raises ApiError as `fetch`."""
+        """The session for a ShareAcknowledge; epoch -1 leaves it to `close`. Raises ApiError as `fetch`."""
         if epoch == INITIAL_EPOCH:
             raise ApiError(
                 ErrorCode.INVALID_SHARE_SESSION_EPOCH, "acknowledgements cannot open a share session"
@@ -112,7 +114,7 @@ class ShareSessions:
         return session
 
     def close(self, key: SessionKey) -> ShareSession | None:
-        """End a session; None when there is none."""
+        """End a session and return it; None if there is none."""
         session = self._sessions.pop(key, None)
         if session is not None:
             keys = self._owned[session.owner]
@@ -122,12 +124,12 @@ class ShareSessions:
         return session
 
     def close_owned(self, owner: Hashable) -> list[ShareSession]:
-        """End the sessions of a connection that is gone."""
+        """End the sessions of a closed connection, and return them."""
         closed = [self.close(key) for key in sorted(self._owned.get(owner, ()))]
         return [session for session in closed if session is not None]
 
     def served_last(self, session: ShareSession, served: Iterable[ShareTopicPartition]) -> None:
-        """Move partitions that gave records to the end, so that under a limit each gets its turn."""
+        """Move partitions that returned records to the end, so that under a limit each gets its turn."""
         for partition in served:
             if partition in session.partitions:
                 del session.partitions[partition]

@@ -1,8 +1,8 @@
 """The share coordinator: delivery states of share partitions in `__share_group_state` (KIP-932).
 
-One core for each partition of that topic. A change is written as a delta (ShareUpdate) and every so often as
-the whole (ShareSnapshot), in Kafka's formats; what lies before the oldest snapshot that counts may go.
-Stale leaders and stale groups are distinguished from current ones by the leader epoch and the state epoch.
+There is one core for each partition of that topic. Changes are written as deltas (ShareUpdate), and every so often as a
+complete state (ShareSnapshot), in Kafka's formats. Records before the oldest snapshot in use may be deleted. Requests of
+stale leaders and stale groups are recognized by the leader epoch and the state epoch.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _SNAPSHOT_KIND: Final = b"\x00\x00"
 
 
 class ShareKey(NamedTuple):
+    """Identifies a share partition."""
+
     group_id: str
     topic_id: UUID
     partition: int
@@ -41,6 +43,8 @@ class ShareKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
+    """The stored state of one share partition."""
+
     state_epoch: int
     leader_epoch: int
     start_offset: int
@@ -52,7 +56,7 @@ class ShareState:
 
 
 class StateReply(NamedTuple):
-    """`state` as it is after the event; None where there is none."""
+    """`state`: after the event; None if there is none."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -60,12 +64,12 @@ class StateReply(NamedTuple):
 
 
 class _Event:
-    """What all events on one state have in common."""
+    """The common part of all events about one state."""
 
     __slots__ = ()
 
     def refused(self, error: ErrorCode) -> StateReply:
-        """The answer that carries nothing but an error."""
+        """The answer for a refused event: only an error."""
         return StateReply(error, f"the share coordinator says {error.name}: try again")
 
 
@@ -82,7 +86,7 @@ class InitializeState(_Event):
 
 @dataclass(frozen=True, slots=True)
 class ReadState(_Event):
-    """ReadShareGroupState, by a leader of the partition: from now on only that leader may write."""
+    """ReadShareGroupState, by a leader of the partition. From now on only that leader may write."""
 
     token: object
     now_ms: int
@@ -92,7 +96,7 @@ class ReadState(_Event):
 
 @dataclass(frozen=True, slots=True)
 class WriteState(_Event):
-    """WriteShareGroupState; a start offset of -1 leaves it as it is."""
+    """WriteShareGroupState; a start offset of -1 leaves the stored one unchanged."""
 
     token: object
     now_ms: int
@@ -106,7 +110,7 @@ class WriteState(_Event):
 
 @dataclass(frozen=True, slots=True)
 class DeleteState(_Event):
-    """DeleteShareGroupState; also of a state that another partition of the topic has now."""
+    """DeleteShareGroupState; also removes a state that now belongs to another partition of the topic."""
 
     token: object
     now_ms: int
@@ -115,7 +119,7 @@ class DeleteState(_Event):
 
 @dataclass(frozen=True, slots=True)
 class SummarizeState(_Event):
-    """ReadShareGroupStateSummary: the state as it is, for whoever describes a group."""
+    """ReadShareGroupStateSummary: the current state, for descriptions of a group."""
 
     token: object
     now_ms: int
@@ -124,7 +128,7 @@ class SummarizeState(_Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotState(_Event):
-    """Write a state as a whole, so that the records before are not needed for it."""
+    """Write a complete state, so that its earlier records are no longer needed."""
 
     token: object
     now_ms: int
@@ -133,7 +137,7 @@ class SnapshotState(_Event):
 
 @dataclass(frozen=True, slots=True)
 class AdoptState(_Event):
-    """A state that lay in a partition of the topic that is not its own."""
+    """Take over a state that was stored in the wrong partition of the topic."""
 
     token: object
     now_ms: int
@@ -142,14 +146,14 @@ class AdoptState(_Event):
 
 
 class ShareStateCore:
-    """See the module. `step` answers events; the methods that it calls raise ApiError, with nothing changed, to refuse."""
+    """See the module. `step` answers events; to refuse one, the methods it calls raise ApiError with nothing changed."""
 
     def __init__(self, updates_per_snapshot: int = UPDATES_PER_SNAPSHOT) -> None:
         self.updates_per_snapshot = updates_per_snapshot
         self.states: dict[ShareKey, ShareState] = {}
         self.deadlines: Mapping[object, int] = {}
         self.snapshot_offsets: dict[bytes, int] = {}
-        """Where the newest snapshot of each state lies, by the raw key of its record."""
+        """The offset of the newest snapshot of each state, by the raw key of its record."""
 
     def step(self, event: Any) -> Decision:
         """Decide and apply one event."""
@@ -196,10 +200,10 @@ class ShareStateCore:
     # --- requests (InitializeShareGroupState to ReadShareGroupStateSummary)
 
     def initialize(self, now_ms: int, key: ShareKey, state_epoch: int, start_offset: int) -> Decision:
-        """Begin a state, or begin it anew.
+        """Create a state, or reset it.
 
-        Without a start offset it changes nothing where the state of that epoch is there: the request is one that was
-        sent again, and the group may have come far since.
+        Without a start offset, nothing changes if a state with this epoch exists: then the request was repeated, and the
+        group may have progressed since.
         """
         old = self.states.get(key)
         if old is not None and state_epoch < old.state_epoch:
@@ -212,7 +216,7 @@ class ShareStateCore:
         return self._store(key, fresh, _snapshot(now_ms, key, fresh))
 
     def read(self, now_ms: int, key: ShareKey, leader_epoch: int) -> tuple[ShareState, Decision]:
-        """The state for a new leader of the partition; from now on only that leader may write."""
+        """The state for a new leader of the partition. From now on only that leader may write."""
         state = self.states.get(key)
         if state is None:
             # Not initialized yet: the leader starts where share.auto.offset.reset says.
@@ -234,7 +238,7 @@ class ShareStateCore:
         batches: Sequence[StateBatch],
         delivery_complete_count: int = -1,
     ) -> Decision:
-        """Merge `batches` over what is there; a start offset of -1 leaves it as it is."""
+        """Merge `batches` into the state; a start offset of -1 leaves the stored one unchanged."""
         old = self.states.get(key)
         if old is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no share state of {_name(key)}")
@@ -253,13 +257,13 @@ class ShareStateCore:
         return self._update(now_ms, key, changed, batches)
 
     def delete(self, key: ShareKey) -> Decision:
-        """Tombstones, if there is anything to delete."""
+        """Write tombstones, if there is anything to delete."""
         if key not in self.states:
             return Decision()
         return self._store(key, None, (_snapshot_key(key), None), (_update_key(key), None))
 
     def snapshot(self, now_ms: int, key: ShareKey) -> Decision:
-        """Write a state that is there as a whole, so that the records before are not needed for it."""
+        """Write an existing state completely, so that its earlier records are no longer needed."""
         old = self.states.get(key)
         if old is None:
             return Decision()
@@ -267,13 +271,13 @@ class ShareStateCore:
         return self._store(key, state, _snapshot(now_ms, key, state))
 
     def adopt(self, now_ms: int, key: ShareKey, state: ShareState) -> Decision:
-        """Take over a state from another partition of the topic; what is here already is as new, or newer."""
+        """Take over a state from another partition of the topic, unless it exists here: that one is at least as new."""
         if key in self.states:
             return Decision()
         return self._store(key, replace(state, updates=0), _snapshot(now_ms, key, state))
 
     def summary(self, key: ShareKey) -> ShareState | None:
-        """The state as it is; None when there is none."""
+        """The current state, or None."""
         return self.states.get(key)
 
     # --- writing
@@ -305,7 +309,7 @@ class ShareStateCore:
         error: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE,
         now_ms: int = 0,
     ) -> Decision:
-        """Take back decisions whose records could not be appended: the newest of this core, in their order."""
+        """Undo decisions whose records could not be appended: the newest ones of this core, in their order."""
         for decision in reversed(decisions):
             take_back(decision.undo)
         refusal = REFUSAL_FOR_APPEND_ERROR.get(error, error)
@@ -314,7 +318,7 @@ class ShareStateCore:
         return Decision(replies=tuple((event.token, event.refused(refusal)) for event in waiting))
 
     def note_offsets(self, offset: int, entries: Sequence[Entry]) -> None:
-        """Called for records in the order of the log, when they are in it; `offset` is that of the first."""
+        """Called for records once they are in the log, in its order; `offset` is that of the first record."""
         for number, (raw_key, value) in enumerate(entries):
             if raw_key[:2] != _SNAPSHOT_KIND:
                 continue
@@ -326,27 +330,27 @@ class ShareStateCore:
     # --- loading
 
     def names(self) -> Iterable[str]:
-        """The names by which the partition of each state is found."""
+        """The names from which the partition of each state is computed."""
         return [coordinator_name(key) for key in self.states]
 
     def export(self, name: str, now_ms: int) -> Iterator[AdoptState]:
-        """The event that makes a state, as it is now, in another core."""
+        """The event that recreates a state in another core."""
         key = key_of(name)
         yield AdoptState(None, now_ms, key, self.states[key])
 
     def disown(self, name: str, now_ms: int) -> Iterator[DeleteState]:
-        """The event that removes a state here, when another core has it."""
+        """The event that removes a state here after another core has received it."""
         yield DeleteState(None, now_ms, key_of(name))
 
     def on_loaded(self, now_ms: int) -> Iterator[Decision]:
-        """States wait for nobody."""
+        """Nothing to do: states have no timers and no waiting requests."""
         return iter(())
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         """States are never part of a transaction."""
 
     def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
-        """Take over one record of the log. Raises CorruptRecord, also for a kind that this version does not know."""
+        """Apply one record of the log. Raises CorruptRecord, also for a kind that this version does not know."""
         try:
             self._replay(key, value)
         except WireError as error:
@@ -382,7 +386,7 @@ class ShareStateCore:
 
 
 def merge(old: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """`new` laid over `old`, from `start_offset` on; neighbours that say the same become one."""
+    """`old` overwritten with `new`, from `start_offset` on; neighbours with equal values are merged."""
     pieces: list[StateBatch] = list(old)
     for batch in new:
         kept: list[StateBatch] = []
@@ -407,12 +411,12 @@ def merge(old: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: in
 
 
 def coordinator_name(key: ShareKey) -> str:
-    """By which Kafka finds the partition that keeps a state."""
+    """The name from which Kafka computes the partition that stores a state."""
     return f"{key.group_id}:{uuid_text(key.topic_id)}:{key.partition}"
 
 
 def key_of(name: str) -> ShareKey:
-    """The inverse of `coordinator_name`; group ids may hold colons."""
+    """The inverse of `coordinator_name`; group ids may contain colons."""
     group_id, topic_id, partition = name.rsplit(":", 2)
     return ShareKey(group_id, parse_uuid_text(topic_id), int(partition))
 
@@ -432,7 +436,7 @@ def _snapshot(now_ms: int, key: ShareKey, state: ShareState) -> Entry:
 
 
 def record_key(raw_key: bytes) -> ShareKey:
-    """Whose a record is. Raises WireError."""
+    """The share partition that a record belongs to. Raises WireError."""
     key, _ = schemas.decode_share_state_record(raw_key, None)
     return ShareKey(key.group_id, key.topic_id, key.partition)  # type: ignore[attr-defined]
 
