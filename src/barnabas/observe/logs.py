@@ -1,4 +1,4 @@
-"""Log lines: time, level, where, constant text, then the fields as name=value. One line each."""
+"""Log lines: time, level, logger, constant text, then the fields as name=value. One line each."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class LogSettings(NamedTuple):
-    """Where the log of a process goes. file None: standard error. style: text or json."""
+    """The destination of a process's log. file None: standard error. style: text or json."""
 
     level: str = "INFO"
     file: Path | None = None
@@ -65,7 +65,7 @@ OLD_FILES: Final = 4
 
 
 def set_up(settings: LogSettings = STANDARD_ERROR) -> None:
-    """Send the log of this process where the settings say. Raises OSError when the file cannot be written."""
+    """Send the log of this process to the configured destination. Raises OSError when the file cannot be written."""
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if settings.file is not None:
         from logging.handlers import RotatingFileHandler

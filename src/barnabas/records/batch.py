@@ -6,7 +6,7 @@ A batch is a 61-byte header and a block of records that may be compressed as a w
     | attributes int16 | last offset delta int32 | base timestamp int64 | max timestamp int64
     | producer id int64 | producer epoch int16 | base sequence int32 | record count int32 | records
 
-The checksum covers everything from the attributes on, so that a broker can give a batch its offset and
+The checksum covers everything from the attributes on, so that a broker can set a batch's offset and
 leader epoch in place. Source: Kafka's message format documentation and KIP-98.
 """
 
@@ -117,9 +117,9 @@ class RecordLike(Protocol):
 
 
 def batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each whole batch from `pos` on, unchecked; a cut-off last one is left out.
+    """(position, header) of each whole batch from `pos` on, unchecked; an incomplete last one is left out.
 
-    Raises CorruptBatch on a length that cannot be.
+    Raises CorruptBatch for an impossible length.
     """
     size = len(buf)
     while pos + HEADER_BYTES <= size:
@@ -136,7 +136,7 @@ def batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
 def patch_max_timestamp(
     buf: bytearray | memoryview, pos: int, timestamp_type: TimestampType, max_timestamp: int
 ) -> None:
-    """Sets the max timestamp and who gave it (LogAppendTime), and the checksum anew."""
+    """Set the max timestamp and its type (LogAppendTime), and update the checksum."""
     header = read_header(buf, pos)
     attributes = header.attributes & ~LOG_APPEND_TIME_BIT
     if timestamp_type == TimestampType.LOG_APPEND_TIME:
@@ -151,7 +151,7 @@ def patch_max_timestamp(
 
 
 def read_records(buf: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
-    """The records of one or many batches in order, control records too; a cut-off last batch is left out.
+    """The records of one or more batches in order, including control records; an incomplete last batch is left out.
 
     Does not verify checksums (`check_batch` does). Raises CorruptBatch.
     """
@@ -162,7 +162,7 @@ def read_records(buf: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterato
 def records_block(
     buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> bytes:
-    """The records of one batch as they are encoded, decompressed. Raises CorruptBatch."""
+    """The encoded records of one batch, decompressed. Raises CorruptBatch."""
     block = memoryview(buf)[pos + HEADER_BYTES : pos + header.size_bytes]
     try:
         return decompress(header.codec, block, limit_bytes)
@@ -173,7 +173,7 @@ def records_block(
 def records_of(
     buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Iterator[Record]:
-    """The records of the batch at `pos`. Raises CorruptBatch when they are not what the header says."""
+    """The records of the batch at `pos`. Raises CorruptBatch if they do not agree with the header."""
     if header.magic != 2:
         raise CorruptBatch(f"magic {header.magic} where 2 was expected")
     block = records_block(buf, pos, header, limit_bytes)
@@ -196,7 +196,7 @@ def records_of(
 def _read_record(
     block: bytes, at: int, end: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> Record:
-    at += 1  # record attributes: no bit of them has a meaning yet
+    at += 1  # record attributes: unused so far
     timestamp_delta, at = _read_varint(block, at)
     offset_delta, at = _read_varint(block, at)
     size, at = _read_varint(block, at)
@@ -265,9 +265,9 @@ def build_batch(
     control: bool = False,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """A batch of `records` (at least one), which take the offsets from `base_offset` on, one by one.
+    """A batch of `records` (at least one), with consecutive offsets from `base_offset` on.
 
-    Records of LogAppendTime all get the largest timestamp among them.
+    Records with LogAppendTime all get the largest timestamp among them.
     """
     if not records:
         raise ValueError("a batch holds at least one record")
@@ -303,11 +303,11 @@ def rebuild_batch(
     level: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """The batch of `header` holding only `records`, a part of its own; what compaction writes.
+    """The batch of `header` with only `records`, a subset of its own; written by compaction.
 
-    Base offset, last offset, sequence and producer stay, so that duplicates are still found and the last
-    offset is still known when all records are gone. The max timestamp becomes that of the records left
-    (or the old one where none is). `delete_horizon_ms` takes the base timestamp's place, as in Kafka.
+    Base offset, last offset, sequence and producer are kept, so that duplicates are still detected, and the last offset is
+    known even if no record is left. The max timestamp becomes that of the remaining records (or stays as it was if there is
+    none). `delete_horizon_ms` is stored in place of the base timestamp, as in Kafka.
     """
     kept = list(records)
     if not kept:
@@ -342,7 +342,7 @@ def rebuild_batch(
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """The batch of `header` without its records: what compaction leaves to keep a last offset or sequence."""
+    """The batch of `header` without its records: compaction uses it to keep a last offset or sequence."""
     return assemble(
         b"",
         base_offset=header.base_offset,
@@ -361,7 +361,7 @@ def empty_batch(header: BatchHeader) -> bytes:
 def build_batch_at(
     records: Sequence[Record], *, last_offset: int, codec: Codec = Codec.NONE, leader_epoch: int = -1
 ) -> bytes:
-    """A batch of `records` (at least one) at the offsets they have, gaps and all; it ends at `last_offset`."""
+    """A batch of `records` (at least one) at their own offsets, which may have gaps; it ends at `last_offset`."""
     base_offset, base_timestamp = records[0].offset, records[0].timestamp
     block = bytearray()
     for record in records:
@@ -384,7 +384,7 @@ def build_batch_at(
 def recompress(
     buf: Buffer, pos: int, codec: Codec, level: int | None = None, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> bytes:
-    """The batch at `pos` with its records packed by `codec`; no record is decoded. Raises CorruptBatch."""
+    """The batch at `pos` recompressed with `codec`; no record is decoded. Raises CorruptBatch."""
     header = read_header(buf, pos)
     return assemble(
         records_block(buf, pos, header, limit_bytes),
@@ -429,9 +429,9 @@ def assemble(
     leader_epoch: int,
     level: int | None = None,
 ) -> bytes:
-    """A whole batch from its encoded records; packs them by the codec in `attributes`."""
+    """A whole batch from its encoded records, which are compressed with the codec in `attributes`."""
     codec = Codec(attributes & CODEC_MASK)
-    # An emptied batch stays bare: Kafka writes such headers without a codec's frame around nothing.
+    # A batch without records is not compressed: Kafka writes just the header.
     packed = compress(codec, block, level) if codec and block else block
     if not block:
         attributes &= ~CODEC_MASK
@@ -461,7 +461,7 @@ def assemble(
 
 
 def append_record(block: bytearray, offset_delta: int, timestamp_delta: int, record: RecordLike) -> None:
-    """Adds one encoded record to `block`."""
+    """Append one encoded record to `block`."""
     key, value, headers = record.key, record.value, record.headers
     body = bytearray(1)
     _add_varint(body, timestamp_delta)
@@ -491,7 +491,7 @@ def append_record(block: bytearray, offset_delta: int, timestamp_delta: int, rec
 
 
 def _add_varint(out: bytearray, value: int) -> None:
-    """Adds a zigzag varint."""
+    """Append a zigzag varint."""
     value = value << 1 if value >= 0 else (-value << 1) - 1
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -1,6 +1,6 @@
-"""The header of a record batch: its fields, its layout in bytes and what its numbers mean. See batch.py for the batch.
+"""The header of a record batch: its fields, its byte layout, and the meaning of its numbers. See batch.py for the batch.
 
-header_codec.pyx reads, checks and patches headers: every produced batch passes there.
+header_codec.pyx reads, checks and patches headers, for every produced batch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.records.units import LeaderEpoch, Offset, ProducerEpoch
 
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12
-"""Base offset and batch length: what `batch_length` does not count."""
+"""Base offset and batch length, which `batch_length` does not include."""
 MAGIC_POS: Final = 16
 CRC_POS: Final = 17
 ATTRIBUTES_POS: Final = 21
@@ -63,7 +63,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """Raises CorruptBatch for the numbers 5 to 7, which name no codec."""
+        """The codec. Raises CorruptBatch for the unassigned numbers 5 to 7."""
         number = self.attributes & CODEC_MASK
         if number > Codec.ZSTD:
             raise CorruptBatch(f"the batch at offset {self.base_offset} names the unknown codec {number}")
@@ -107,10 +107,10 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole batch, header and all."""
+        """Size of the whole batch, including the header."""
         return self.batch_length + LOG_OVERHEAD
 
 
 def add_sequence(sequence: int, count: int) -> int:
-    """`sequence` moved on by `count`, wrapping after 2^31-1 to 0 as Kafka's sequence numbers do."""
+    """`sequence` advanced by `count`, wrapping from 2^31-1 to 0 like Kafka's sequence numbers."""
     return (sequence + count) & 0x7FFFFFFF

@@ -1,7 +1,7 @@
-"""CRC-32C (Castagnoli), by the hardware instruction; takes any bytes-like object without a copy.
+"""CRC-32C (Castagnoli), by the hardware instruction; accepts any bytes-like object without copying it.
 
-The extension inside the `crc32c` package is loaded by itself where that is possible: the package's own
-`__init__` looks its version up in the installed metadata, which costs a starting broker 30 ms.
+If possible, the extension in the `crc32c` package is loaded directly: the package's own `__init__` looks up its version in
+the installed metadata, which takes 30 ms at start-up.
 """
 
 from __future__ import annotations

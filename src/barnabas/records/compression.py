@@ -1,4 +1,4 @@
-"""The five codecs of Kafka's record batches, with a bound on what a batch may unfold to.
+"""The five codecs of Kafka's record batches, with a limit on the decompressed size.
 
 Written as Java writes them, read as leniently as Java reads them:
 * gzip: RFC 1952, several members in a row allowed.
@@ -21,14 +21,14 @@ from typing import Final, TypeAlias
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 DEFAULT_LIMIT_BYTES: Final = 1 << 28
-"""What a decompressed batch may take when the caller names no bound of its own."""
+"""Limit on the decompressed size of a batch if the caller gives none."""
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES: Final = 32 * 1024
 
 LZ4_FRAME_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
-"""Magic number, independent blocks and nothing else, 64 KB blocks, checksum of the two bytes before."""
+"""Magic number; flags for independent blocks only; 64 KB blocks; checksum of the two bytes before."""
 LZ4_BLOCK_BYTES: Final = 64 * 1024
 
 _INT32 = struct.Struct(">i")
@@ -48,7 +48,7 @@ class Codec(IntEnum):
 
 
 class CompressionError(Exception):
-    """The compressed bytes are damaged, or unfold to more than the bound."""
+    """The compressed bytes are damaged, or decompress to more than the limit."""
 
 
 def _cramjam() -> ModuleType:
@@ -71,7 +71,7 @@ def codec_of(name: str) -> Codec:
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """`data` packed by `codec`; `level` None takes Kafka's default (gzip 6, lz4 9, zstd 3)."""
+    """`data` compressed with `codec`; `level` None means Kafka's default (gzip 6, lz4 9, zstd 3)."""
     if codec == Codec.NONE:
         return bytes(data)
     if codec == Codec.GZIP:
@@ -87,9 +87,9 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
-    """`data` unpacked. Raises CompressionError for damage and for more than `limit_bytes` of output.
+    """`data` decompressed. Raises CompressionError for damaged data and for more than `limit_bytes` of output.
 
-    Never holds more than about twice the bound in memory, whatever the bytes say of themselves.
+    Never uses more than about twice the limit in memory, whatever size the data claims to have.
     """
     if codec == Codec.NONE:
         if len(data) > limit_bytes:
@@ -122,11 +122,11 @@ def _compress_xerial(data: Buffer) -> bytes:
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     """A frame as Java writes it, without checksums of blocks or content.
 
-    Made here from bare blocks: the library's own frames carry block checksums, which Go's lz4 4.1.17 (in
+    Assembled here from bare blocks: frames written by the library have block checksums, which lz4 4.1.17 for Go (used by
     sarama 1.38) takes for wrong.
     """
     pack = _cramjam().lz4.compress_block
-    # Level 9 is Kafka's default and means its fast compressor; only other levels mean the slow one.
+    # Level 9 is Kafka's default and selects its fast compressor; only other levels select the slow one.
     options = {} if level is None or level == 9 else {"mode": "high_compression", "compression": level}
     view = memoryview(data)
     out = bytearray(LZ4_FRAME_HEADER)
@@ -151,7 +151,7 @@ def _decompress_snappy(cramjam: ModuleType, data: Buffer, limit_bytes: int) -> b
     blocks = []
     while pos < len(view):
         if bytes(view[pos : pos + len(XERIAL_MAGIC)]) == XERIAL_MAGIC:
-            pos += len(XERIAL_HEADER)  # streams written after each other keep their headers
+            pos += len(XERIAL_HEADER)  # concatenated streams keep their headers
             continue
         if pos + 4 > len(view):
             raise CompressionError("snappy: a block length is cut off")
@@ -205,7 +205,7 @@ def _decompress_growing(
     limit_bytes: int,
     size: int | None,
 ) -> bytes:
-    """Unpacks into a buffer of the declared size, or of a guess that grows up to the bound."""
+    """Decompress into a buffer of the declared size, or of a guessed size that grows up to the limit."""
     name = unpack_into.__module__ or "lz4"
     room = size if size is not None else max(4096, _first_guess_ratio * len(data))
     if size is not None and size > limit_bytes:
@@ -226,7 +226,7 @@ def _decompress_growing(
 
 
 def _zstd_content_bytes(data: Buffer) -> int | None:
-    """The size a zstd frame declares for its content, None when it is silent (RFC 8878, 3.1.1.1)."""
+    """The content size declared by a zstd frame, None if it declares none (RFC 8878, 3.1.1.1)."""
     view = memoryview(data)
     if len(view) < 6 or bytes(view[:4]) != b"\x28\xb5\x2f\xfd":
         return None

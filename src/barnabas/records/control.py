@@ -20,7 +20,7 @@ _VALUE: Final = struct.Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """What a control record says. The KRaft types are known only to be skipped."""
+    """The type of a control record. The KRaft types are only known in order to skip them."""
 
     ABORT = 0
     COMMIT = 1
@@ -33,7 +33,7 @@ class ControlType(IntEnum):
 
 
 class EndTransactionMarker(NamedTuple):
-    """How a transaction ended, and the epoch of the coordinator that said so."""
+    """How a transaction ended, and the epoch of the coordinator that ended it."""
 
     commit: bool
     coordinator_epoch: CoordinatorEpoch
@@ -49,7 +49,7 @@ def control_type(record: Record) -> ControlType:
 
 
 def read_marker(record: Record) -> EndTransactionMarker | None:
-    """The end of a transaction that `record` of a control batch stands for; None for any other type.
+    """The end of a transaction in `record` of a control batch; None for records of other types.
 
     Raises CorruptBatch.
     """
@@ -63,7 +63,7 @@ def read_marker(record: Record) -> EndTransactionMarker | None:
 
 
 def marker_of(records: bytes | bytearray | memoryview, header: BatchHeader) -> EndTransactionMarker | None:
-    """The transaction end in a control batch; None for other control records and for an emptied batch."""
+    """The end of a transaction in a control batch; None for other control records and for an emptied batch."""
     for record in records_of(records, 0, header):
         return read_marker(record)
     return None

@@ -1,17 +1,17 @@
 """Message sets, magic 0 and 1: the record format of clients before 0.11.
 
-A set is messages one after another, without a count; a cut-off last one is normal in a fetched set:
+A set is a sequence of messages without a count; in a fetched set the last message may be incomplete:
 
     offset int64 | size int32 | CRC-32 uint32 | magic int8 | attributes int8 | [magic 1: timestamp int64]
     | key length int32, key | value length int32, value            (length -1: null)
 
-The checksum covers everything after itself. The lowest three attribute bits name a codec; a message with one
-is a wrapper whose value is a packed set. It carries the offset of its last inner message; inner offsets are
-absolute in magic 0 and count from 0 in magic 1, so that a broker need not repack to assign offsets. Attribute
-bit 3 (magic 1) says that the timestamp is the broker's append time; in a wrapper, it holds for all inside.
+The checksum covers everything after itself. The lowest three attribute bits are the codec; a message with a codec is a
+wrapper whose value is a compressed set. It has the offset of its last inner message; inner offsets are absolute in
+magic 0 and count from 0 in magic 1, so that a broker can assign offsets without recompressing. Attribute bit 3
+(magic 1) says that the timestamp is the broker's append time; in a wrapper it applies to all inner messages.
 
-Clients of magic 0 compute the checksum in an lz4 frame's header over the frame's magic number too. Such
-frames are read as they are and written with the wrong byte for readers of magic 0, which verify it as wrongly.
+Clients of magic 0 compute the header checksum of lz4 frames over the frame's magic number, too. Such frames are accepted,
+and for readers of magic 0, which expect the wrong checksum, they are written that way.
 Sources: Kafka's message format documentation; KIP-31, KIP-32 and KIP-57.
 """
 
@@ -33,9 +33,9 @@ from barnabas.records.compression import (
 )
 
 ENTRY_OVERHEAD: Final = 12
-"""Offset and size: what a message's size does not count."""
+"""Offset and size fields, which a message's size does not include."""
 MESSAGE_BYTES_MIN: Final = (14, 22)
-"""By magic: a message whose key and value are null or empty."""
+"""By magic: the size of a message whose key and value are null or empty."""
 NO_TIMESTAMP: Final = -1
 
 _HEAD: Final = struct.Struct(">qiIbb")
@@ -48,15 +48,15 @@ _NULL: Final = _INT32.pack(-1)
 
 
 class InvalidMessageSet(CorruptBatch):
-    """The checksums hold, but the messages are not put together as a set may be."""
+    """The checksums are right, but the structure of the set is not allowed."""
 
 
 class UnsupportedCodec(Exception):
-    """The format has no such codec."""
+    """The message format has no such codec."""
 
 
 class Message(NamedTuple):
-    """One message as it lies in a set: a wrapper is not unpacked. Key and value are views of the set."""
+    """One message of a set; a wrapper is not unpacked. Key and value are views of the set."""
 
     offset: int
     magic: int
@@ -74,7 +74,7 @@ class Message(NamedTuple):
 
 
 def messages(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, Message]]:
-    """(position after it, message) of each whole message from `pos` on; a cut-off last one is left out.
+    """(position after it, message) of each whole message from `pos` on; an incomplete last one is left out.
 
     Verifies lengths, magic and checksum. Raises CorruptBatch.
     """
@@ -153,7 +153,7 @@ def unpack(wrapper: Message, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> list[Rec
             raise InvalidMessageSet(
                 f"a message of magic {message.magic} in the wrapper of magic {wrapper.magic} at offset {wrapper.offset}"
             )
-    # Magic 1: the wrapper's offset is that of its last message, whatever number that one has inside.
+    # Magic 1: the wrapper has the offset of its last message; inner numbers are relative.
     base = 0 if wrapper.magic == 0 else wrapper.offset - inner[-1].offset
     append_time = wrapper.timestamp if wrapper.attributes & LOG_APPEND_TIME_BIT else None
     return [_record(message, base, append_time) for message in inner]
@@ -170,9 +170,9 @@ def _record(message: Message, base: int, append_time: int | None) -> Record:
 
 
 def read_message_set(buf: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
-    """The records of a set in order, wrappers unpacked; a cut-off last message is left out.
+    """The records of a set in order, wrappers unpacked; an incomplete last message is left out.
 
-    limit_bytes: what one wrapper may unfold to. Records of magic 0 have the timestamp -1. Raises
+    limit_bytes: limit on the decompressed size of one wrapper. Records of magic 0 have the timestamp -1. Raises
     CorruptBatch, UnsupportedCodec.
     """
     for _, message in messages(buf):
@@ -194,7 +194,7 @@ def append_message(
     key: Buffer | None,
     value: Buffer | None,
 ) -> None:
-    """Adds one message to `out`; magic 0 has no place for the timestamp."""
+    """Append one message to `out`; magic 0 does not store the timestamp."""
     length = -1 if key is None else len(key)
     if magic == 0:
         body = _BODY_0.pack(0, attributes, length)
@@ -202,7 +202,7 @@ def append_message(
         body = _BODY_1.pack(1, attributes, timestamp, length)
     if key is not None:
         body += key
-    # A large value is not joined to the rest for the checksum's sake.
+    # For the checksum, a large value is not copied to join it with the rest.
     body += _NULL if value is None else _INT32.pack(len(value))
     crc = crc32(body) if value is None else crc32(value, crc32(body))
     size = 4 + len(body) + (0 if value is None else len(value))
@@ -220,9 +220,9 @@ def build_message_set(
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     level: int | None = None,
 ) -> bytes:
-    """A set of `records` at the offsets they have, in one wrapper when `codec` packs; headers are left out.
+    """A set of `records` at their own offsets, in one wrapper if `codec` compresses; headers are dropped.
 
-    Offsets ascend, with gaps allowed. With LogAppendTime all records have the same timestamp. Raises
+    Offsets must ascend, gaps are allowed. With LogAppendTime all records have the same timestamp. Raises
     UnsupportedCodec for zstd, ValueError for another magic.
     """
     if magic not in (0, 1):
@@ -259,10 +259,10 @@ _LZ4_DICTIONARY_BIT: Final = 0x01
 
 
 def set_lz4_checksum(frame: Buffer, *, with_magic: bool) -> bytes:
-    """The lz4 frame with the checksum byte of its header set: the right one, or that of magic-0 clients.
+    """The lz4 frame with the checksum byte of its header set: to the right value, or to that of magic 0 clients.
 
-    with_magic: over the frame's magic number too, as those clients do. What is no lz4 frame comes back as
-    it is, for the decompressor to refuse.
+    with_magic: include the frame's magic number, as those clients do. Data that is not an lz4 frame is returned unchanged,
+    and the decompressor will refuse it.
     """
     data = bytes(frame)
     if len(data) < 7 or not data.startswith(_LZ4_MAGIC):

@@ -1,9 +1,8 @@
-"""Between message sets (magic 0 and 1) and record batches (magic 2).
+"""Converts between message sets (magic 0 and 1) and record batches (magic 2).
 
-Up, for producers before 0.11: the log stores magic 2 only. What magic 0 cannot say stays unsaid: its records
-have the timestamp -1. Down, for consumers before 0.11: headers are dropped, control batches skipped, offsets
-kept. Both verify the checksums of what they read, because they write new ones: damage must not be sealed in.
-Source: how Kafka 2.x converts (KIP-98, KIP-283).
+Up, for producers before 0.11, since the log stores only magic 2. Records of magic 0 have no timestamp and get -1. Down, for
+consumers before 0.11: headers are dropped, control batches skipped, offsets kept. Both directions verify checksums before
+they write new ones, which would otherwise hide damage. Source: how Kafka 2.x converts (KIP-98, KIP-283).
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ _PLACE: Final = struct.Struct(">qi")
 
 
 class InvalidTimestamp(InvalidMessageSet):
-    """A producer's message carries a timestamp that only a broker may give, or none that can be."""
+    """A producer's message has a timestamp type that only a broker may set, or an impossible timestamp."""
 
 
 class MessageTooLarge(Exception):
-    """One message or wrapper is larger than a batch may be."""
+    """One message or wrapper is larger than the maximum size of a batch."""
 
 
 # ------------------------------------------------------------------------------------------------- up
@@ -53,12 +52,12 @@ class MessageTooLarge(Exception):
 def convert_up(
     buf: Buffer, *, max_batch_bytes: int, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> tuple[list[bytes], int]:
-    """A producer's message set as record batches, and how many records they hold.
+    """A producer's message set as record batches, and the number of records in them.
 
-    One batch, packed by the set's own codec; more only where one would pass `max_batch_bytes` and can be
-    parted. limit_bytes: what the whole set may unfold to. Unlike in a fetched set, a cut-off message is an
-    error: it would be acknowledged and lost. Raises MessageTooLarge for a message or wrapper that has more than
-    `max_batch_bytes` itself, CorruptBatch, InvalidTimestamp, UnsupportedCodec.
+    One batch, compressed with the set's own codec; several only if one would exceed `max_batch_bytes` and the set can be
+    divided. limit_bytes: limit on the decompressed size of the whole set. Unlike in a fetched set, an incomplete message is
+    an error: it would be acknowledged and lost. Raises MessageTooLarge for a single message or wrapper of more than
+    `max_batch_bytes`, CorruptBatch, InvalidTimestamp, UnsupportedCodec.
     """
     codec = Codec.NONE
     records: list[Record] = []
@@ -107,9 +106,9 @@ def _batches_of(records: list[Record], codec: Codec, max_batch_bytes: int) -> It
 
 
 class Converted(NamedTuple):
-    """`data` is a message set with `records` converted records; reading goes on at `next_offset`.
+    """`data` is a message set with `records` converted records; reading continues at `next_offset`.
 
-    With empty data and a `next_offset` past the one asked for, there was nothing to show there.
+    If data is empty and `next_offset` is above the requested offset, there was nothing to show in between.
     """
 
     data: bytes
@@ -120,12 +119,12 @@ class Converted(NamedTuple):
 def convert_down(
     buf: Buffer, *, magic: int, from_offset: int, max_bytes: int, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Converted:
-    """The stored batches in `buf` as a message set of `magic` from `from_offset` on; a cut-off one is left out.
+    """The stored batches in `buf` as a message set of `magic` from `from_offset` on; an incomplete one is left out.
 
-    Ends before what would pass `max_bytes`, but holds at least one message or wrapper when there is any; a
-    wrapper begins with the batch's first record, as in the log. What lies in magic 0 or 1 already, in a
-    carried-over log, passes as it is where the reader knows its magic. limit_bytes: what one batch may unfold
-    to. An error in a later batch ends the conversion before it. Raises CorruptBatch, UnsupportedCodec.
+    Stops before exceeding `max_bytes`, but returns at least one message or wrapper if there is any; a wrapper begins with
+    the batch's first record, as in the log. Data that is stored in magic 0 or 1, in an old log, is returned unchanged if the
+    reader knows its magic. limit_bytes: limit on the decompressed size of one batch. If a later batch has an error, the
+    conversion ends before it. Raises CorruptBatch, UnsupportedCodec.
     """
     down = _Down(magic, from_offset, max_bytes, limit_bytes)
     pos = 0
@@ -151,7 +150,7 @@ def convert_down(
 
 
 class _Down:
-    """A conversion in progress. The methods that add say whether there may be room for more."""
+    """A conversion in progress. The methods that add return whether there may be room for more."""
 
     def __init__(self, magic: int, from_offset: int, max_bytes: int, limit_bytes: int) -> None:
         self.out = bytearray()
@@ -183,7 +182,7 @@ class _Down:
         return self._take(data, header.record_count, header.next_offset)
 
     def _add_plain(self, records: Iterator[Record], timestamp_type: TimestampType, next_offset: int) -> bool:
-        """Messages of their own, so that a set may end anywhere between them."""
+        """Add separate messages, so that a set may end between any two of them."""
         bits = LOG_APPEND_TIME_BIT if self._magic and timestamp_type else 0
         for record in records:
             if record.offset < self.next_offset:
@@ -196,7 +195,7 @@ class _Down:
         return True
 
     def add_message(self, entry: memoryview) -> bool:
-        """One message or wrapper of an old log."""
+        """Add one message or wrapper of an old log."""
         _, message = next(messages(entry))
         if message.offset < self.next_offset:
             return True

@@ -1,4 +1,4 @@
-"""Which partition: of a keyed record, as Java's default partitioner chooses it; of a name, as Kafka's coordinators do."""
+"""Choice of a partition: for keyed records as by Java's default partitioner, for names as by Kafka's coordinators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition in 0..partitions-1 that Java's producer gives `key`."""
+    """The partition in 0..partitions-1 to which Java's producer sends `key`."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
@@ -41,9 +41,9 @@ def java_hash(text: str) -> int:
 
 @lru_cache(4_096)
 def partition_for_name(name: str, partitions: int) -> int:
-    """The partition of an internal topic that keeps a group, a share partition or a transactional id.
+    """The partition of an internal topic that stores a group, a share partition or a transactional id.
 
-    Source: `Utils.abs(name.hashCode()) % partitions` in Kafka's coordinators; the least number's absolute value is 0.
+    Source: `Utils.abs(name.hashCode()) % partitions` in Kafka's coordinators; Utils.abs of the smallest int is 0.
     """
     value = java_hash(name)
     return (0 if value == -(1 << 31) else abs(value)) % partitions

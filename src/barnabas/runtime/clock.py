@@ -1,4 +1,4 @@
-"""The clock, as a thing that is handed around: production reads the machine's, tests move their own."""
+"""The clock, passed as an object: production reads the machine's clock, tests set their own."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since the epoch: what goes into records and znodes."""
+        """Wall-clock milliseconds since the epoch: used in records and znodes."""
         ...
 
     def monotonic_ms(self) -> float:
-        """Milliseconds that never go back: what time-outs are measured with."""
+        """Milliseconds of a clock that never goes back: used for time-outs."""
         ...
 
 
@@ -46,5 +46,5 @@ class ManualClock:
         self._elapsed_ms += by_ms
 
     def step(self, by_ms: int) -> None:
-        """Put the wall clock forward or (below 0) back, as an administrator or NTP does; no time passes."""
+        """Set the wall clock forward or (below 0) back, as an administrator or NTP does; no time passes."""
         self._now_ms += by_ms

@@ -1,4 +1,4 @@
-"""Fresh ids, as a thing that is handed around: production asks the machine, a simulation its seed."""
+"""New ids, from an object that is passed around: production asks the machine, a simulation its seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Entropy(Protocol):
 
 
 class SystemEntropy:
-    """The machine's own randomness; nobody can guess it."""
+    """The machine's own randomness, which is unpredictable."""
 
     def uuid(self) -> uuid.UUID:
         return uuid.uuid4()

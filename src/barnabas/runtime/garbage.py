@@ -1,4 +1,4 @@
-"""Python's cyclic collector looks at every object again and again; here it is kept from those that stay."""
+"""Python's cyclic garbage collector examines all objects again and again; this keeps it away from long-lived ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ OLDEST: Final = 2
 
 @contextmanager
 def lasting_objects() -> Iterator[None]:
-    """What is allocated meanwhile stays for long: the collector does not run now, nor looks at it later.
+    """Objects allocated in this context are long-lived: the collector does not run now, and will not examine them later.
 
-    A full collection beside the objects of 10,000 partitions takes 100 ms, in which nothing else runs. What is frozen is
-    still freed when its last reference goes; only cycles among frozen objects stay for ever.
+    A full collection with the objects of 10,000 partitions takes 100 ms, in which nothing else runs. A frozen object is
+    still freed when its last reference goes; only cycles among frozen objects are never collected.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -30,25 +30,25 @@ def lasting_objects() -> Iterator[None]:
 
 
 class ShortCollections:
-    """Keeps full collections short while a process grows: what one that took long has left is not looked at again.
+    """Keeps full collections short while a process grows: objects that survive a long one are not examined again.
 
-    A full collection looks at every object, and a broker with many topics and groups has millions, nearly all of which
-    stay. Those that survive are in use at that moment; they are frozen (see `lasting_objects`), so that the next full
-    collection looks only at what has come since. Cycles among frozen objects are not found any more when they become
-    garbage later, which costs at most what had piled up at that moment.
+    A full collection examines every object, and a broker with many topics and groups has millions, nearly all of them
+    long-lived. The survivors are in use at that moment; they are frozen (see `lasting_objects`), so that the next full
+    collection examines only newer objects. Cycles among frozen objects are not collected when they become garbage later;
+    this costs at most the memory in use at that moment.
     """
 
     def __init__(self) -> None:
         self.frozen = 0
-        """How often something was frozen."""
+        """How often objects were frozen."""
         self._begun_s = 0.0
 
     def start(self) -> None:
-        """Watch this process's collections from now on."""
+        """Start watching this process's collections."""
         gc.callbacks.append(self._note)
 
     def stop(self) -> None:
-        """End; what is frozen stays so."""
+        """Stop; frozen objects stay frozen."""
         gc.callbacks.remove(self._note)
 
     def _note(self, phase: str, info: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a broker takes from the machine it runs on, in one place; a simulation gives it all of its own."""
+"""Everything that a broker takes from the machine it runs on; a simulation replaces all of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.runtime.entropy import Entropy, SystemEntropy
 
 READ_AHEAD_BYTES: Final = 1 << 20
-"""How much a connection reads before somebody asks for it."""
+"""How much a connection reads in advance."""
 
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -31,7 +31,7 @@ def _address_towards(host: str, port: int, v6: bool) -> str | None:
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, wanted, socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as sock:
-            sock.connect(address)  # of a datagram socket: looks the way up and sends nothing
+            sock.connect(address)  # of a datagram socket: only chooses the route, sends nothing
             return str(sock.getsockname()[0])
     except OSError:
         return None
@@ -44,12 +44,12 @@ class Machine:
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
     new_pool: Callable[[int, str], Executor] = ThreadPoolExecutor
-    """(threads at most, their name) -> a pool, for work that the storage spreads over threads itself."""
+    """(maximum number of threads, their name) -> an executor, for work that the storage distributes over threads."""
     new_socket: Callable[[int, int], Any] = socket.socket
     """(family, kind) -> an unconnected socket to listen on."""
     connect: Callable[[str, int, ssl.SSLContext | None], Awaitable[Streams]] = _connect_tcp
     """(host, port, TLS or None) -> a connection to another process. Raises OSError."""
     address_towards: AddressTowards = _address_towards
-    """(host, port, whether IPv6 will do) -> the address of this machine from which another is reached, or None."""
+    """(host, port, whether IPv6 is acceptable) -> this machine's address on the way to that host, or None."""
     open_tree: Callable[[], Awaitable[Any]] | None = None
-    """Opens a session with a metadata tree (coordination.tree) in place of the one that is configured."""
+    """Opens a session with a metadata tree (coordination.tree), in place of the configured one."""

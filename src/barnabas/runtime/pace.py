@@ -1,4 +1,4 @@
-"""Long work on the event loop in pieces: requests come between, so that no turn of the loop is long."""
+"""Runs long work on the event loop in pieces, with requests in between, so that no turn of the loop takes long."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 from barnabas.runtime.clock import Clock
 
 TURN_MS_MAX: Final = 5.0
-"""How long the pieces of one turn may take together; the last one of them may pass it."""
+"""How long the pieces of one turn may take together; only the last one may exceed it."""
 
 
 def in_pieces(
     loop: asyncio.AbstractEventLoop, clock: Clock, pieces: Iterator[object], turn_ms_max: float = TURN_MS_MAX
 ) -> asyncio.Future[None]:
-    """Run a generator to its end: now as far as one turn allows, the rest in later turns. Its exception is the future's.
+    """Run a generator to its end: as much as one turn allows now, the rest in later turns. The future gets its exception.
 
     Work that fits into one turn is done when this returns.
     """

@@ -1,7 +1,7 @@
 """Writes the stacks of all threads and tasks of this process to a file when it gets SIGQUIT, as a JVM does.
 
-The threads are written by a handler in C (faulthandler), which needs neither the loop nor the interpreter's lock: a
-process that hangs shows where. The tasks are written by the loop, and then the file ends with END.
+The threads are written by a handler in C (faulthandler), which needs neither the loop nor the interpreter's lock, so
+it shows where a process hangs. The tasks are written by the loop, and then the file ends with END.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ FRAMES_MAX: Final = 30
 
 
 def answer_on_standard_error() -> None:
-    """While a process starts: SIGQUIT writes the threads to standard error, and does not end it."""
-    signal.signal(SIGNAL, signal.SIG_IGN)  # what is in force again between here and the loop's own handler
+    """For the time while a process starts: SIGQUIT writes the threads to standard error, without ending the process."""
+    signal.signal(SIGNAL, signal.SIG_IGN)  # in force again until the loop installs its own handler
     faulthandler.register(SIGNAL, file=sys.stderr, all_threads=True)
 
 
 class StackDumps:
-    """Answers SIGQUIT from `start` to `stop`. Each answer replaces the one before in `path`."""
+    """Answers SIGQUIT between `start` and `stop`. Each answer replaces the previous one in `path`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, path: Path) -> None:
         self._loop = loop
@@ -45,7 +45,7 @@ class StackDumps:
         self._count = 0
 
     def start(self) -> None:
-        """Take SIGQUIT over. In the main thread. Without the file, threads go to standard error as during the start."""
+        """Take over SIGQUIT, in the main thread. If the file cannot be written, threads still go to standard error."""
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
             self._descriptor = os.open(self._path, flags, 0o600)
@@ -54,11 +54,11 @@ class StackDumps:
             return
         faulthandler.unregister(SIGNAL)
         self._loop.add_signal_handler(SIGNAL, self._on_signal)
-        # Registered last: it writes the threads first and then calls the loop's handler.
+        # Registered last: it writes the threads first, and then calls the loop's handler.
         faulthandler.register(SIGNAL, file=self._descriptor, all_threads=True, chain=True)
 
     def stop(self) -> None:
-        """Give SIGQUIT back and remove the file."""
+        """Release SIGQUIT and remove the file."""
         if self._descriptor < 0:
             return
         faulthandler.unregister(SIGNAL)
@@ -93,7 +93,7 @@ class StackDumps:
 
 
 async def describe_tasks(tasks: set[asyncio.Task[Any]]) -> str:
-    """The stacks of tasks, the innermost call last; tasks with the same stack are counted together."""
+    """The stacks of tasks, innermost call last; tasks with the same stack are counted together."""
     found: Counter[tuple[str, ...]] = Counter()
     names: dict[tuple[str, ...], list[str]] = {}
     for i, task in enumerate(tasks):
@@ -114,7 +114,7 @@ async def describe_tasks(tasks: set[asyncio.Task[Any]]) -> str:
 
 
 def stack_of(task: asyncio.Task[Any]) -> tuple[str, ...]:
-    """Where a task waits: each coroutine that it awaits, the innermost last."""
+    """Where a task waits: the coroutines that it awaits, innermost last."""
     lines: list[str] = []
     awaited: Any = task.get_coro()
     while isinstance(awaited, CoroutineType) and len(lines) < FRAMES_MAX:

@@ -1,4 +1,4 @@
-"""Keyed timers on the event loop: setting a key again moves it, and a cancelled key never fires."""
+"""Keyed timers on the event loop: setting a key again moves its timer, and a cancelled key never fires."""
 
 from __future__ import annotations
 
@@ -20,18 +20,16 @@ CATCH_UPS_MAX: Final = 5
 class KeyedTimers:
     """One heap and one loop handle for any number of timers.
 
-    Time is measured by the monotonic clock. A deadline on the wall clock is turned into a delay once, when it is set: a
-    wall clock that is put back an hour afterwards makes no timer wait an hour longer, one that is put forward ends
-    no session. So whoever keeps the deadline must take the firing for what it is and not compare the deadline with
-    the wall clock again.
+    Time is measured by the monotonic clock. A wall-clock deadline is converted to a delay once, when it is set: if the wall
+    clock is set back an hour afterwards, no timer waits an hour longer, and if it is set forward, no session ends. So the
+    owner of the deadline must trust the timer, and not compare the deadline with the wall clock again.
 
-    A key is set, moved and cancelled in O(log n); entries that were moved or cancelled stay in the heap
-    until they surface, where they are recognised by their serial number and dropped.
+    A key is set, moved and cancelled in O(log n); entries that were moved or cancelled stay in the heap until they reach its
+    top, where they are recognized by their serial number and dropped.
 
-    A loop that did not run for a while (a stopped or starved process) comes to its timers before the requests that
-    arrived meanwhile are carried out: every session of every group would end at once, although the heartbeats that say
-    otherwise are there. So a timer that wakes up late lets the loop run for a while first, and fires what is still
-    due then.
+    After the loop has not run for a while (a stopped or starved process), it would run its timers before the requests that
+    have arrived meanwhile: all sessions of all groups would end at once, although the heartbeats that keep them alive are
+    waiting. So a timer that wakes up late lets the loop run for a while first, and then fires what is still due.
     """
 
     def __init__(
@@ -41,7 +39,7 @@ class KeyedTimers:
         self._clock = clock
         self._fire = fire
         self._current: dict[Hashable, int] = {}
-        """The serial number of each key's newest setting."""
+        """The serial number of each key's latest setting."""
         self._heap: list[tuple[float, int, Hashable]] = []
         self._serial = 0
         self._handle: asyncio.TimerHandle | None = None
@@ -49,11 +47,11 @@ class KeyedTimers:
         self._catch_ups = 0
 
     def set(self, key: Hashable, deadline_ms: int) -> None:
-        """Fire `key` once, after as long as it is from now to wall-clock `deadline_ms`; replaces what was set before."""
+        """Fire `key` once, after the time from now to the wall-clock `deadline_ms`; replaces an earlier setting."""
         self.set_after(key, deadline_ms - self._clock.now_ms())
 
     def set_after(self, key: Hashable, delay_ms: float) -> None:
-        """Fire `key` once after `delay_ms`; replaces what was set before."""
+        """Fire `key` once after `delay_ms`; replaces an earlier setting."""
         due_ms = self._clock.monotonic_ms() + max(delay_ms, 0)
         self._serial += 1
         self._current[key] = self._serial
@@ -62,11 +60,11 @@ class KeyedTimers:
             self._arm()
 
     def cancel(self, key: Hashable) -> None:
-        """`key` does not fire any more."""
+        """Make sure that `key` does not fire any more."""
         self._current.pop(key, None)
 
     def close(self) -> None:
-        """Nothing fires any more."""
+        """Stop all timers."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -96,9 +94,9 @@ class KeyedTimers:
         self._handle = self._loop.call_later(wait_ms / 1000, self._wake)
 
     def poll(self) -> None:
-        """Fire everything that is due; tests call it after they moved the clock.
+        """Fire everything that is due; tests call it after they have moved the clock.
 
-        What a callback raises is logged and costs nothing but that firing.
+        An exception in a callback is logged and does not affect other timers.
         """
         now_ms = self._clock.monotonic_ms()
         while self._heap and self._heap[0][0] <= now_ms:

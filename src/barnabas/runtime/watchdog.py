@@ -1,8 +1,8 @@
-"""Notes turns of an event loop that take too long, with the stack in which the time went.
+"""Logs turns of an event loop that take too long, with the stack in which the time was spent.
 
-A thread looks now and then what the loop's thread is doing. Most of the time that is waiting, and nothing more is done;
-else the thread asks the loop for a sign of life. When that comes late, one line goes to the log with the duration and the
-stack that was seen. An idle broker pays a few looks a second for it, a busy one a few signs more.
+A thread looks from time to time at what the loop's thread is doing. If it is waiting, as most of the time, nothing more is
+done; otherwise the thread asks the loop for an answer. If that comes late, one line with the duration and the observed stack
+is logged. This costs an idle broker a few looks per second, and a busy one a few answers more.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ log = logging.getLogger("barnabas.watchdog")
 SLOW_TURN_MS: Final = 100
 FRAMES_MAX: Final = 12
 WAITING: Final = ("asyncio/runners.py", "asyncio/base_events.py", "selectors.py")
-"""Where the innermost Python frame lies while a loop waits: uvloop's own is not Python."""
+"""The innermost Python frame while a loop waits: uvloop's own frames are not Python."""
 
 
 class Watchdog:
-    """Watches one loop. Every turn from `slow_ms` on is noted once; shorter ones from two thirds of it on may be."""
+    """Watches one loop. Every turn of at least `slow_ms` is logged once; turns of two thirds of that may be."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, slow_ms: float = SLOW_TURN_MS) -> None:
         self._loop = loop
-        # When a turn began is not known, only when it was seen first: within a third of `slow_ms`.
+        # The beginning of a turn is not known, only when it was first seen: at most a third of `slow_ms` later.
         self._look_s = slow_ms / 3000
         self._noted_from_s = 2 * self._look_s
         self._answered = threading.Event()
@@ -39,7 +39,7 @@ class Watchdog:
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch; call it in the loop's own thread."""
+        """Start watching; must be called in the loop's own thread."""
         self._watched = threading.get_ident()
         self._thread.start()
 
@@ -56,11 +56,11 @@ class Watchdog:
             if frame is None or frame.f_code.co_filename.endswith(WAITING):
                 continue
             stack = stack_of(frame)
-            del frame  # it keeps everything alive that the function works on
+            del frame  # it would keep the function's objects alive
             seen_s, seen_cpu_s = time.monotonic(), time.clock_gettime(cpu_clock)
             self._answered.clear()
-            # `stop` sets `_ends` first and `_answered` then: seen here, it was called before the line above undid
-            # the latter, and the loop, which waits for this thread, would never answer.
+            # `stop` sets `_ends` first and then `_answered`. If `_ends` is set here, `stop` was called before the line above
+            # cleared `_answered`, and the loop, which waits for this thread, would never answer.
             if self._ends.is_set():
                 return
             try:
@@ -80,7 +80,7 @@ class Watchdog:
 
 
 def stack_of(frame: FrameType | None) -> str:
-    """The innermost frames of a stack on one line, where the time goes first."""
+    """The innermost frames of a stack on one line, innermost first."""
     places: list[str] = []
     while frame is not None and len(places) < FRAMES_MAX:
         code = frame.f_code

@@ -1,6 +1,6 @@
-"""The other processes of `barnabas start --workers N`: the first one starts them, and starts each again that ends.
+"""The other processes of `barnabas start --workers N`: the first process starts them, and restarts those that end.
 
-A worker ends when its standard input ends, so that none outlives the first process, whatever becomes of that.
+A worker ends when its standard input is closed, so that none outlives the first process, whatever happens to that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ READY: Final = b"ready"
 
 
 class WorkerFailed(Exception):
-    """A worker ended before it served; it has said why on standard error."""
+    """A worker ended before it was ready; the reason is on standard error."""
 
 
 class _Worker:
@@ -29,12 +29,12 @@ class _Worker:
         self._command = command
 
     async def begin(self) -> None:
-        """Start it and wait until it serves. Raises WorkerFailed, OSError."""
+        """Start it and wait until it is ready. Raises WorkerFailed, OSError."""
         self.process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the first process, which stops the others in order
+            start_new_session=True,  # Ctrl-C goes only to the first process, which stops the others
         )
         assert self.process.stdout is not None
         line = await self.process.stdout.readline()
@@ -42,7 +42,7 @@ class _Worker:
             raise WorkerFailed(f"worker {self.number} ended with exit code {await self.process.wait()}")
 
     async def keep(self) -> None:
-        """Start it again whenever it ends."""
+        """Restart it whenever it ends."""
         while True:
             assert self.process is not None
             code = await self.process.wait()
@@ -68,15 +68,15 @@ class _Worker:
 
 
 class Workers:
-    """`start`, `stop`."""
+    """Call `start`, and `stop` at the end."""
 
     def __init__(self, commands: Sequence[Sequence[str]]) -> None:
-        """commands: of worker 2, 3 and so on."""
+        """commands: the command lines of workers 2, 3 and so on."""
         self._workers = [_Worker(number, command) for number, command in enumerate(commands, 2)]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Start all and wait until they serve. Raises WorkerFailed, OSError; none is left running then."""
+        """Start all and wait until they are ready. Raises WorkerFailed, OSError; then none is left running."""
         try:
             await asyncio.gather(*(worker.begin() for worker in self._workers))
         except BaseException:
@@ -86,7 +86,7 @@ class Workers:
         self._tasks = [loop.create_task(worker.keep()) for worker in self._workers]
 
     async def stop(self) -> None:
-        """Stop all, at once: they hand their partitions to nobody, since they stop together."""
+        """Stop all at the same time: they need not hand over their partitions, since all of them stop."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -94,7 +94,7 @@ class Workers:
 
 
 def call_when_input_ends(function: Callable[[], None]) -> None:
-    """For a worker: call `function` once when the first process has gone."""
+    """For a worker: call `function` once when the first process is gone."""
     loop = asyncio.get_running_loop()
 
     def look() -> None:
@@ -107,5 +107,5 @@ def call_when_input_ends(function: Callable[[], None]) -> None:
                 loop.remove_reader(0)
                 function()
 
-    open_input = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115  # as long as the process
+    open_input = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115  # open as long as the process
     loop.add_reader(0, look)

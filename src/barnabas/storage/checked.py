@@ -1,4 +1,4 @@
-"""Which parts of a file have been looked at: intervals of positions that grow together."""
+"""Records which parts of a file have been checked: intervals of positions, merged as they grow."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Per log dir, version line `0`, a count line, then `topic partition offset` lines:
 recovery-point-offset-checkpoint, replication-offset-checkpoint (high watermarks),
 log-start-offset-checkpoint, cleaner-offset-checkpoint. Per partition: leader-epoch-checkpoint with
-`epoch start-offset` lines, and partition.metadata. meta.properties says whose log dir it is.
+`epoch start-offset` lines, and partition.metadata. meta.properties identifies the owner of the log dir.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class TopicPartition(NamedTuple):
 
 
 def read_offsets(path: str) -> dict[TopicPartition, int]:
-    """An offset checkpoint; empty when there is no such file, or when it is empty as a Kafka that was killed
-    early leaves it. Raises CorruptCheckpoint, OSError."""
+    """An offset checkpoint; empty if the file does not exist or is empty, as a Kafka broker that was killed early
+    leaves it. Raises CorruptCheckpoint, OSError."""
     offsets: dict[TopicPartition, int] = {}
     if os.path.exists(path) and os.path.getsize(path) == 0:
         return offsets
@@ -57,13 +57,13 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
 
 
 def write_offsets(path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
-    """Raises OSError."""
+    """Write an offset checkpoint. Raises OSError."""
     lines = [f"{name.topic} {name.partition} {offset}" for name, offset in sorted(offsets.items())]
     _write_lines(path, lines, sync=sync)
 
 
 def read_epochs(path: str) -> list[tuple[LeaderEpoch, Offset]]:
-    """(leader epoch, start offset) pairs; empty when there is no such file. Raises CorruptCheckpoint."""
+    """(leader epoch, start offset) pairs; empty if the file does not exist. Raises CorruptCheckpoint."""
     entries = []
     for line in _read_lines(path):
         try:
@@ -75,12 +75,12 @@ def read_epochs(path: str) -> list[tuple[LeaderEpoch, Offset]]:
 
 
 def write_epochs(path: str, entries: list[tuple[LeaderEpoch, Offset]], *, sync: bool = True) -> None:
-    """Raises OSError."""
+    """Write the leader epochs. Raises OSError."""
     _write_lines(path, [f"{epoch} {start}" for epoch, start in entries], sync=sync)
 
 
 def read_numbers(path: str) -> list[int]:
-    """A list of numbers, one a line. Raises CorruptCheckpoint, FileNotFoundError."""
+    """A list of numbers, one per line. Raises CorruptCheckpoint, FileNotFoundError."""
     if not os.path.exists(path):
         raise FileNotFoundError(path)
     try:
@@ -90,7 +90,7 @@ def read_numbers(path: str) -> list[int]:
 
 
 def write_numbers(path: str, numbers: list[int]) -> None:
-    """Raises OSError."""
+    """Write a list of numbers, one per line. Raises OSError."""
     _write_lines(path, [str(number) for number in numbers], sync=True)
 
 
@@ -119,12 +119,12 @@ def _write_lines(path: str, lines: list[str], *, sync: bool) -> None:
 
 
 def encode_uuid(value: uuid.UUID) -> str:
-    """As Kafka writes ids: URL-safe base64 without padding, 22 characters."""
+    """An id in Kafka's format: URL-safe base64 without padding, 22 characters."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def decode_uuid(text: str) -> uuid.UUID:
-    """Raises ValueError."""
+    """The id that `encode_uuid` wrote. Raises ValueError."""
     try:
         return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (binascii.Error, ValueError):
@@ -145,7 +145,7 @@ def read_topic_id(folder: str) -> uuid.UUID | None:
 
 
 def write_topic_id(folder: str, topic_id: uuid.UUID, *, sync: bool = True) -> None:
-    """Raises OSError."""
+    """Write partition.metadata. Raises OSError."""
     text = f"version: 0\ntopic_id: {encode_uuid(topic_id)}\n"
     write_atomically(os.path.join(folder, PARTITION_METADATA), text.encode(), sync=sync)
 
@@ -166,7 +166,7 @@ def _read_pairs(path: str, separator: str) -> dict[str, str]:
 
 @dataclass(slots=True)
 class MetaProperties:
-    """Whose log dir it is. Version 1 is KRaft's (node.id), version 0 ZooKeeper's (broker.id)."""
+    """The owner of a log dir. Version 1 is KRaft's (node.id), version 0 ZooKeeper's (broker.id)."""
 
     cluster_id: str | None
     node_id: int | None
@@ -175,7 +175,7 @@ class MetaProperties:
 
 
 def read_meta(log_dir: str) -> MetaProperties | None:
-    """None when the dir is new. Raises CorruptCheckpoint."""
+    """The contents of meta.properties; None if the dir is new. Raises CorruptCheckpoint."""
     path = os.path.join(log_dir, META_PROPERTIES)
     try:
         values = _read_pairs(path, "=")
@@ -201,7 +201,7 @@ def read_meta(log_dir: str) -> MetaProperties | None:
 
 
 def write_meta(log_dir: str, meta: MetaProperties) -> None:
-    """Raises OSError."""
+    """Write meta.properties. Raises OSError."""
     lines = ["#", f"version={meta.version}"]
     if meta.cluster_id is not None:
         lines.append(f"cluster.id={meta.cluster_id}")

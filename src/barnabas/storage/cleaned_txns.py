@@ -1,4 +1,4 @@
-"""Transactions as a compaction passes them: which batches were aborted, which markers are needed no more."""
+"""The transactions met by a compaction: which batches were aborted, and which markers are no longer needed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from barnabas.records.control import ControlType, control_type
 
 
 class CleanedTxns:
-    """Fed with the log's batches in order.
+    """Must be called for the log's batches in order.
 
-    Records of an aborted transaction go. Its marker, and that of a committed one, may go once no batch of the
-    transaction is left. Source: Kafka's CleanedTransactionMetadata.
+    Records of aborted transactions are removed. The marker of a transaction, aborted or committed, may be removed once none
+    of its batches is left. Source: Kafka's CleanedTransactionMetadata.
     """
 
     def __init__(self, aborted: Iterable[CompletedTxn]) -> None:
@@ -25,7 +25,7 @@ class CleanedTxns:
         """Aborted transactions that still have batches: entries for the new segment's index."""
 
     def on_batch(self, header: BatchHeader) -> bool:
-        """A data batch; True when it belongs to an aborted transaction."""
+        """A data batch; returns whether it belongs to an aborted transaction."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -36,7 +36,7 @@ class CleanedTxns:
         return False
 
     def on_control(self, header: BatchHeader, view: memoryview) -> bool:
-        """A control batch; True when nothing is left for which it is needed. Raises CorruptBatch."""
+        """A control batch; returns whether it is no longer needed. Raises CorruptBatch."""
         self._begin_up_to(header.last_offset)
         record = next(records_of(view, 0, header), None)
         if record is None:

@@ -1,18 +1,18 @@
-"""Compaction: keeps the newest record of each key, in place of all that came before it.
+"""Compaction: keeps only the newest record of each key.
 
-A pass over one log: an offset map is filled from the part that is new since the last pass (the dirty part),
-then all segments up to where the map reaches are copied, several small ones into one, without the records
-that a newer one of the same key has made old. A map that fills up ends early, and the next pass goes on from
-there. Offsets and order never change; the active segment, what `min.compaction.lag.ms` protects and what lies
-above the last stable offset are not touched.
+A pass over one log first fills an offset map from the part that is new since the last pass (the dirty part). Then all
+segments up to the end of the map are copied, several small ones into one, without the records that a newer record with
+the same key has replaced. If the map fills up, it ends early, and the next pass continues from there. Offsets and order
+never change; the active segment, records protected by `min.compaction.lag.ms` and everything above the last stable offset
+are not touched.
 
-A tombstone stays for `delete.retention.ms` after the first pass that saw it: that pass writes the time at
-which it may go (the delete horizon) into its batch. Transaction markers go by the same rule when their
-transaction has no records left. The last batch of each producer, and the one at which the pass ends, stay without
-records rather than not at all: sequence numbers and the end must not be forgotten. Nothing else stays empty, because
-there are clients that do not get on from a fetch that holds no record.
+A tombstone is kept for `delete.retention.ms` after the first pass that saw it: that pass writes the time at which
+it may be removed (the delete horizon) into its batch. Transaction markers follow the same rule once their transaction
+has no records left. The last batch of each producer, and the batch at which the pass ends, are kept without records instead
+of being removed, so that sequence numbers and the end are not lost. No other batch is left empty, because there are
+clients that get stuck on a fetch without a record.
 
-The owner's thread decides and swaps; copying runs in another (`Step.work`). Source: Kafka's Cleaner.
+The owner's thread decides and swaps; copying runs in another thread (`Step.work`). Source: Kafka's Cleaner.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ log = logging.getLogger("barnabas.cleaner")
 DEDUPE_BUFFER_BYTES: Final = 134_217_728
 LOAD_FACTOR: Final = 0.9
 RETRY_MS: Final = 60_000
-"""A log whose compaction met a bug or an unreadable file rests so long, that the others have their turn."""
+"""After a bug or an unreadable file, a log is not compacted for this long, to give the others their turn."""
 
 
 class Uncleanable(StorageError):
-    """The log cannot be compacted at all as things are."""
+    """The log cannot be compacted at all with the current configuration."""
 
 
 class Cleanable(NamedTuple):
-    """What of a log a pass would look at: dirty from `first_dirty` on, up to `first_uncleanable`.
+    """The part of a log that a pass would work on: dirty from `first_dirty` on, up to `first_uncleanable`.
 
-    must: `max.compaction.lag.ms` is over for some record.
+    must: `max.compaction.lag.ms` has passed for some record.
     """
 
     first_dirty: int
@@ -72,13 +72,13 @@ class Cleanable(NamedTuple):
 
 
 def cleanable(cleaned: Log, now_ms: int) -> Cleanable:
-    """What of a compacted log can be compacted now. Reads only; whole segments."""
+    """The part of a compacted log that can be compacted now, in whole segments. Only reads."""
     config, segments = cleaned.config, cleaned.segments
     first_dirty = cleaned.first_dirty_offset
     if not segments[0].base_offset <= first_dirty <= cleaned.log_end_offset:
         first_dirty = segments[0].base_offset
     first_dirty = max(first_dirty, cleaned.log_start_offset)
-    # Below the last stable offset: what an open transaction wrote may not displace anything yet.
+    # Below the last stable offset: records of open transactions must not replace anything yet.
     stable_to = cleaned.core.last_stable_offset
     clean: list[Segment] = []
     dirty: list[Segment] = []
@@ -109,7 +109,7 @@ def cleanable(cleaned: Log, now_ms: int) -> Cleanable:
 
 
 class LogCleaner:
-    """Chooses the log that most needs it, and compacts it, over and over.
+    """Repeatedly chooses the log that needs compaction most, and compacts it.
 
         for step in cleaner.steps(now_ms):                 # on the owner's thread
             await loop.run_in_executor(pool, step.work)
@@ -128,7 +128,7 @@ class LogCleaner:
         secret: Callable[[], bytes] = lambda: os.urandom(16),
         on_offline: Callable[[LogDirOffline], None] = lambda _error: None,
     ) -> None:
-        """spend: Throttle.spend, called with the bytes that are read and written."""
+        """spend: Throttle.spend, called with the number of bytes read and written."""
         self._logs = logs
         self._map_bytes = dedupe_buffer_bytes
         self._load_factor = load_factor
@@ -139,11 +139,11 @@ class LogCleaner:
         self._retry_at_ms: dict[TopicPartition, int] = {}
         self._reasons: dict[TopicPartition, str] = {}
         self.uncleanable: dict[TopicPartition, str] = {}
-        """Logs that failed, with the reason; they are left alone until the broker starts again."""
+        """Logs that failed, with the reason; they are not compacted until the broker is restarted."""
         self.last_stats: CleanerStats | None = None
 
     def filthiest(self, now_ms: int) -> tuple[TopicPartition, Log, Cleanable] | None:
-        """The log to compact next: the one with the largest dirty share of those that are due."""
+        """The log to compact next: of those that are due, the one with the largest dirty share."""
         best: tuple[TopicPartition, Log, Cleanable] | None = None
         for name, cleaned in list(self._logs().items()):
             if not cleaned.config.compact or name in self._busy or name in self.uncleanable:
@@ -164,7 +164,7 @@ class LogCleaner:
         return best
 
     def steps(self, now_ms: int) -> Generator[Step, None, None]:
-        """One pass over the filthiest log; no step when none is due."""
+        """One pass over the log that is due most; no steps when none is due."""
         chosen = self.filthiest(now_ms)
         if chosen is None:
             return
@@ -204,7 +204,7 @@ class LogCleaner:
         )
 
     def run(self, now_ms: int) -> bool:
-        """One pass in this thread, for tools and tests; False when no log was due."""
+        """Run one pass in this thread, for tools and tests; False when no log was due."""
         ran = False
         with closing(self.steps(now_ms)) as steps:
             for step in steps:
@@ -220,7 +220,7 @@ class LogCleaner:
 
     def _failed(self, name: TopicPartition, cleaned: Log, error: BaseException, now_ms: int) -> None:
         if self._logs().get(name) is not cleaned:
-            # Its files are gone or renamed, which is no failure of the disk.
+            # Its files are gone or renamed, which is not a failure of the disk.
             log.info(
                 "compaction given up", extra={"partition": str(name), "reason": "deleted or moved meanwhile"}
             )
@@ -238,7 +238,7 @@ class LogCleaner:
             self._retry_at_ms[name] = now_ms + RETRY_MS
             reason = f"{type(error).__name__}: {error}"
             if self._reasons.get(name) != reason:
-                # The stack is worth its lines once; the same failure every minute is not.
+                # Log the stack once, not again for the same failure every minute.
                 self._reasons[name] = reason
                 log.error(
                     "compaction failed; it is tried again",
@@ -248,7 +248,7 @@ class LogCleaner:
 
 
 class Cleaning:
-    """One pass over one log. Raises OSError where a file cannot be opened, CorruptIndex, LogDirOffline."""
+    """One pass over one log. Raises OSError if a file cannot be opened, CorruptIndex, LogDirOffline."""
 
     def __init__(
         self,
@@ -266,7 +266,7 @@ class Cleaning:
         self._map: OffsetMap | None = None
         self._copy: Copy | None = None
         segments = cleaned.segments
-        # Files are held open from here on: retention may rename them meanwhile.
+        # Keep the files open from here on: retention may rename them meanwhile.
         self._sources = [
             Source(segment, segment.open(), segment.size_bytes, following.base_offset)
             for segment, following in pairwise(segments)
@@ -284,7 +284,7 @@ class Cleaning:
         return self._pass.stats
 
     def steps(self) -> Iterator[Step]:
-        """The map first; then for each new segment one step for each old one, and two for the swap."""
+        """First the map; then, for each new segment, one step per old segment and two for the swap."""
         yield Step(self._build_map)
         assert self._map is not None
         self.end_offset = self._map.latest_offset + 1
@@ -300,7 +300,7 @@ class Cleaning:
         self.cleaned.first_dirty_offset = self.end_offset
 
     def tidy(self) -> None:
-        """Removes an unfinished new segment, releases the map's memory."""
+        """Remove an unfinished new segment and free the map's memory."""
         self._map = None
         copy, self._copy = self._copy, None
         if copy is not None:
@@ -313,7 +313,7 @@ class Cleaning:
                 )
 
     def _last_of_producers(self) -> dict[int, tuple[int, int]]:
-        """Producer id -> (last data offset or -1, epoch), as of now."""
+        """Producer id -> (last data offset or -1, epoch), at this moment."""
         return {
             producer.producer_id: (producer.last_offset, producer.epoch)
             for producer in self.cleaned.core.producers
@@ -322,7 +322,7 @@ class Cleaning:
     def _build_map(self) -> None:
         state = self._state
         newest = self._new_map()
-        # Those that ended below the dirty part are not met there, and would taint later ones of their producer.
+        # Earlier ones end below the dirty part, so they would never be ended here and would affect later transactions.
         txns = CleanedTxns(txn for txn in self._aborted if txn.last_offset >= state.first_dirty)
         full = False
         for source in self._sources:
@@ -343,7 +343,7 @@ class Cleaning:
         self._map = newest
 
     def _index_table(self, newest: OffsetMap, table: BatchTable, txns: CleanedTxns) -> bool:
-        """Notes the keys of the batches that are dirty; False when the map is full."""
+        """Add the keys of the dirty batches to the map; False when it is full."""
         i = table.reaching(self._state.first_dirty)
         while i < len(table):
             left = newest.put_plain(table, i, self._state.first_dirty)
@@ -356,7 +356,7 @@ class Cleaning:
         return True
 
     def _index(self, newest: OffsetMap, header: BatchHeader, view: memoryview, txns: CleanedTxns) -> bool:
-        """Notes one batch's keys; False when the map is full."""
+        """Add one batch's keys to the map; False when it is full."""
         if header.is_control and header.magic == 2:
             txns.on_control(header, view)
             return True

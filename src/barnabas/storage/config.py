@@ -1,4 +1,4 @@
-"""A log's options: the topic configs that storage and the append path look at, with Kafka's defaults."""
+"""A log's options: the topic configs used by storage and the append path, with Kafka's defaults."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class LogConfig:
     delete: bool = field(init=False, repr=False)
     log_append_time: bool = field(init=False, repr=False)
     checks_schemas: bool = field(init=False, repr=False)
-    """What records name as their schemas is looked up before they are appended."""
+    """The schemas that records name must be looked up before an append."""
     is_plain: bool = field(init=False, repr=False)
-    """A produced batch goes into the log as it is: no key to look for, no codec, no time to change."""
+    """Produced batches are appended unchanged: no check of keys, no recompression, no change of timestamps."""
 
     def level_of(self, codec: Codec) -> int | None:
-        """How hard a codec shall try; None: as hard as it does by itself."""
+        """The compression level for a codec; None for the codec's default."""
         return {
             Codec.GZIP: self.compression_gzip_level,
             Codec.LZ4: self.compression_lz4_level,
@@ -87,8 +87,8 @@ class LogConfig:
 
     @classmethod
     def of(cls, topic_configs: Mapping[str, Any], *, is_internal: bool = False) -> Self:
-        """From typed values under Kafka's dotted names; names that storage has no use for are ignored."""
-        known = {name for name, one in cls.__dataclass_fields__.items() if one.init}
+        """A config from typed values under Kafka's dotted names; names that storage does not use are ignored."""
+        known = {name for name, option in cls.__dataclass_fields__.items() if option.init}
         values: dict[str, Any] = {}
         for name, value in topic_configs.items():
             key = _RENAMED.get(name, name.replace(".", "_"))

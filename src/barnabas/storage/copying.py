@@ -1,5 +1,5 @@
-"""The second half of a compaction: neighbouring segments are copied into a new one without what newer records have
-made old. The offset map, which the first half (cleaner.py) has filled, says which records these are.
+"""The second half of a compaction: neighbouring segments are copied into a new one, without records that newer ones
+have replaced. The offset map filled by the first half (cleaner.py) tells which records these are.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 
 WRITE_BYTES: Final = 1 << 20
 SOURCES_MAX: Final = 128
-"""Segments that become one at most: their files are renamed in one turn of the owner's thread."""
+"""At most this many segments are merged into one: their files are renamed in one turn of the owner's thread."""
 INDEX_ENTRIES_SPARE: Final = 2
 
 
 class CleaningAborted(StorageError):
-    """The log changed under a compaction; what was there stays, and the next pass tries again."""
+    """The log was changed during a compaction; it stays as it was, and the next pass tries again."""
 
 
 class Source(NamedTuple):
-    """A segment to compact, as it was when the pass began; `end_offset` is where the next one begins."""
+    """A segment to compact, as it was when the pass began; `end_offset` is the base offset of the next one."""
 
     segment: Segment
     file: LogFile
@@ -57,7 +57,7 @@ class Source(NamedTuple):
     end_offset: int
 
     def tables(self, spend: Callable[[int], None]) -> Iterator[BatchTable]:
-        """Raises CorruptBatch, LogDirOffline: what is damaged is not rewritten."""
+        """The segment's batches. Raises CorruptBatch, because damaged segments are not rewritten, and LogDirOffline."""
         where = self.segment.path(LOG_SUFFIX)
         end, low = 0, int(self.segment.base_offset)
         try:
@@ -84,7 +84,7 @@ class Source(NamedTuple):
 
 @dataclass(slots=True)
 class CleanerStats:
-    """What one pass did."""
+    """The numbers of one pass, for the log."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -97,7 +97,7 @@ class CleanerStats:
 
 @dataclass(slots=True)
 class Pass:
-    """What all parts of one pass over a log need. spend: see Throttle.spend."""
+    """Shared by all parts of one pass over a log. spend: see Throttle.spend."""
 
     log: Log
     now_ms: int
@@ -106,8 +106,8 @@ class Pass:
 
 
 class Copy:
-    """Copies neighbouring segments into a new one: `add` each of them while it `takes` them, then `finish`; after
-    that the `swap` puts the new one in their place.
+    """Copies neighbouring segments into a new one. Call `add` for each segment as long as `takes` allows, then `finish`;
+    then the `swap` puts the new segment in their place.
 
     last_of_producers: producer id -> (last data offset or -1, epoch).
     """
@@ -133,9 +133,9 @@ class Copy:
         self._swap: Swap | None = None
 
     def takes(self, source: Source) -> bool:
-        """Whether a segment fits into the new one behind those that have been added, whatever of it stays.
+        """Whether a segment certainly fits into the new one, after those already added.
 
-        What counts is what is left of the others: segments that compaction has emptied make room for many more.
+        Only what was kept of the others counts: segments that turned out empty make room for many more.
         """
         if not self._group:
             return True
@@ -153,7 +153,7 @@ class Copy:
     # --- in the thread ------------------------------------------------------------------------------
 
     def add(self, source: Source) -> None:
-        """Copies what stays of one segment. Raises CorruptBatch, LogDirOffline."""
+        """Copy the records of one segment that are to be kept. Raises CorruptBatch, LogDirOffline."""
         work = self._pass
         log = work.log
         try:
@@ -175,7 +175,7 @@ class Copy:
             raise LogDirOffline(log.log_dir, error) from error
 
     def finish(self) -> None:
-        """The new segment is whole and on disk. Raises LogDirOffline."""
+        """Complete the new segment and flush it to disk. Raises LogDirOffline."""
         target = self._target
         assert target is not None
         try:
@@ -202,7 +202,7 @@ class Copy:
             self._swap.sync()
 
     def _table(self, table: BatchTable) -> None:
-        """Copies what stays of a table's batches."""
+        """Copy from a table's batches what is to be kept."""
         from barnabas.storage.compaction import keep_plain
 
         stats, target = self._pass.stats, self._target
@@ -299,7 +299,7 @@ class Copy:
         self._emit(found, header._replace(max_timestamp=max_timestamp), batch, changed=True)
 
     def _old_format(self, found: Found, header: BatchHeader, view: memoryview) -> None:
-        """A message of magic 0 or 1: what stays of it is written as magic 2."""
+        """A message of magic 0 or 1: the records to be kept are written as magic 2."""
         records = list(records_in(view, header))
         self._pass.stats.records_read += len(records)
         kept = [
@@ -320,11 +320,11 @@ class Copy:
             self._emit(found, bare._replace(max_timestamp=-1), empty_batch(bare), changed=True)
 
     def _ends_the_round(self, found: Found) -> bool:
-        """Whether the pass has seen the log up to this batch: it stays, so that where it ended stays known."""
+        """Whether the pass ends at this batch. It is kept, so that the end is not lost."""
         return found.last_offset == self._latest_offset
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Whether the batch holds the newest sequence number (or the newest epoch) of an active producer."""
+        """Whether the batch has the newest sequence number (or the newest epoch) of an active producer."""
         last = self._last_of_producers.get(header.producer_id) if header.producer_id >= 0 else None
         if last is None:
             return False
@@ -336,7 +336,7 @@ class Copy:
     def _emptied(self, found: Found, header: BatchHeader, keep_header: bool) -> None:
         self._changed = self._changed or header.record_count > 0 or not keep_header
         if keep_header:
-            # Without records it has no time either, as far as the time index goes.
+            # Without records, the batch has no timestamp for the time index either.
             bare = header._replace(max_timestamp=-1)
             self._emit(found, bare, empty_batch(header), changed=header.record_count > 0)
 
@@ -368,12 +368,12 @@ class Copy:
     # --- on the owner's thread ----------------------------------------------------------------------
 
     def begin_swap(self) -> None:
-        """From here on a restart takes the new segment. Raises CleaningAborted, LogDirOffline."""
+        """From here on a restart uses the new segment. Raises CleaningAborted, LogDirOffline."""
         if self._swap is not None and not self._swap.begin():
             raise CleaningAborted(f"{self._pass.log.name} was cut or shortened meanwhile")
 
     def commit(self) -> None:
-        """The new segment takes the old ones' place. Raises CleaningAborted, LogDirOffline."""
+        """Replace the old segments with the new one. Raises CleaningAborted, LogDirOffline."""
         stats = self._pass.stats
         if self._swap is None:
             self.tidy()
@@ -384,7 +384,7 @@ class Copy:
         stats.segments_after += 1
 
     def tidy(self) -> None:
-        """Removes a new segment that has not taken its place. Raises OSError."""
+        """Remove a new segment that has not been put in place. Raises OSError."""
         target, self._target = self._target, None
         if self._swap is not None:
             self._swap.cancel()

@@ -1,7 +1,7 @@
-"""Which records of a log cannot be read: what is known by now, and a look at every batch for more.
+"""The records of a log that cannot be read: those known so far, and a check of every batch for more.
 
-Offsets are those that the whole batches around a damaged place leave: its own header may be what is damaged. Everything
-here only reads, and may run in any thread beside the log's owner.
+The offsets of a damaged place are derived from the intact batches around it, since its own header may be damaged. All
+functions only read, and may run in any thread beside the log's owner.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ MISSING: Final = "missing"
 
 
 class Place(NamedTuple):
-    """A place in a log at which something is wrong.
+    """A damaged place in a log.
 
-    kind: `damaged` bytes are stepped over; a `misplaced` batch is whole, but its base offset is wrong, and the next start
-    after an unclean stop repairs it; of `missing` offsets there are no bytes. `last_offset` is one below `first_offset`
-    where no offset is lost.
+    kind: `damaged` bytes are skipped; a `misplaced` batch is intact but has a wrong base offset, which the next start after
+    an unclean stop repairs; `missing` offsets have no bytes. `last_offset` is `first_offset` - 1 when no offset is lost.
     """
 
     kind: str
@@ -39,12 +38,12 @@ class Place(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many offsets cannot be read; of a compacted log there may have been fewer records."""
+        """How many offsets cannot be read; a compacted log may have had fewer records there."""
         return self.last_offset - self.first_offset + 1 if self.kind != MISPLACED else 0
 
 
 class View(NamedTuple):
-    """A segment as it is now, for another thread; ceiling: where the next one begins, or the log ends."""
+    """A segment at this moment, for another thread; ceiling: base offset of the next segment, or the log's end."""
 
     segment: Segment
     path: str
@@ -54,7 +53,7 @@ class View(NamedTuple):
 
 
 def views(segments: Sequence[Segment], end_offset: int) -> list[View]:
-    """To be called by the log's owner. end_offset: where the log ends."""
+    """Views of `segments`; must be called by the log's owner. end_offset: the end of the log."""
     ceilings = [segment.base_offset for segment in segments[1:]] + [end_offset]
     return [
         View(segment, segment.path(LOG_SUFFIX), segment.size_bytes, ceiling, dict(segment.damaged))
@@ -63,14 +62,14 @@ def views(segments: Sequence[Segment], end_offset: int) -> list[View]:
 
 
 def known(log: Iterable[View]) -> Iterator[Place]:
-    """The damaged places that recovery and readers have met since the start. Raises OSError."""
+    """The damaged places that recovery and readers have found since the start. Raises OSError."""
     for view in log:
         if not view.damaged:
             continue
         try:
             file = LogFile(view.path, write=False)
         except FileNotFoundError:
-            continue  # retention or compaction took it meanwhile
+            continue  # retention or compaction has removed it meanwhile
         before = 0
         for start, end in _joined(sorted(view.damaged.items())):
             first, last = _end_before(file, view, before, start), _base_behind(file, view, end) - 1
@@ -79,7 +78,7 @@ def known(log: Iterable[View]) -> Iterator[Place]:
 
 
 def _joined(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """(position, size) pairs in order as (start, end), those that touch each other as one."""
+    """Ordered (position, size) pairs as (start, end), with adjacent ones merged."""
     start = end = -1
     for position, size in places:
         if position > end:
@@ -92,7 +91,7 @@ def _joined(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def _end_before(file: LogFile, view: View, low: int, position: int) -> int:
-    """The offset after the last batch before a byte; whole batches lie between byte `low` and that one."""
+    """The offset after the last batch before byte `position`. Whole batches lie between byte `low` and that batch."""
     try:
         indexed: int = view.segment.offset_index.lookup_position(Position(position))
     except (CorruptIndex, FileNotFoundError):
@@ -103,14 +102,14 @@ def _end_before(file: LogFile, view: View, low: int, position: int) -> int:
             for table in tables(file, max(start, low), position, verified=False):
                 end_offset = table.last_offset(len(table) - 1) + 1
         except Damaged:
-            continue  # misled by the index
+            continue  # the index was wrong
         if end_offset >= 0:
             return end_offset
     return view.segment.base_offset
 
 
 def _base_behind(file: LogFile, view: View, position: int) -> int:
-    """The base offset of the batch at a byte; where there is none, that of the next segment."""
+    """The base offset of the batch at a byte; if there is none, that of the next segment."""
     try:
         found = first_from(file, position, view.size_bytes, ANY_OFFSET)
     except Damaged:
@@ -119,7 +118,7 @@ def _base_behind(file: LogFile, view: View, position: int) -> int:
 
 
 class _Lost(NamedTuple):
-    """Pieces that are not served, one behind the other; end_offset: of the batch before them."""
+    """Adjacent pieces that are not served. end_offset: that of the batch before them."""
 
     start: int
     end: int
@@ -134,10 +133,10 @@ class _Lost(NamedTuple):
 def check(
     path: str, size_bytes: int, base_offset: int, next_base_offset: int, *, compacted: bool
 ) -> Iterator[Place]:
-    """Reads a segment from beginning to end and yields what is wrong in it, or with its end. Raises OSError.
+    """Read a segment from beginning to end, and yield the damage in it or at its end. Raises OSError.
 
-    next_base_offset: of the next segment, or the log's end. compacted: the offsets between two segments may have been
-    compacted away.
+    next_base_offset: of the next segment, or the log's end. compacted: offsets between two segments may have been removed by
+    compaction.
     """
     file = LogFile(path, write=False)
     ceiling = min(next_base_offset, base_offset + OFFSETS_IN_SEGMENT_MAX + 1)
@@ -155,7 +154,7 @@ def check(
                 if stop < len(table):
                     break
         except Damaged:
-            pass  # `survey` says what it is
+            pass  # `survey` determines the damage
         for verdict in survey(file, position, size_bytes, end_offset, ceiling):
             piece = verdict.piece
             position = piece.position + piece.size_bytes

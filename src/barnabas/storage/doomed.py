@@ -1,4 +1,4 @@
-"""Files that are renamed at once and removed when `file.delete.delay.ms` has passed, so that readers can finish."""
+"""Files that are renamed at once, but removed only after `file.delete.delay.ms`, so that readers can finish."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 
 class Doomed:
-    """What is removed together: a segment's renamed files, or the folder of a deleted log.
+    """Files that are removed together: those of a segment, or the folder of a deleted log.
 
-    The delay begins when `is_due` is first asked: the storage reads no clock itself, and whoever removes files asks
-    every second. It is measured by the monotonic clock, so that a stepped wall clock neither keeps files nor takes
-    them from under their readers.
+    The delay begins with the first call of `is_due`: the storage reads no clock, and the caller asks every second. It is
+    measured by the monotonic clock, so that changes of the wall clock neither keep files nor remove them while they are
+    being read.
     """
 
     __slots__ = ("_due_ms", "delay_ms", "paths")
@@ -22,16 +22,16 @@ class Doomed:
         self._due_ms: float | None = None
 
     def is_due(self, elapsed_ms: float) -> bool:
-        """Whether the delay is over. elapsed_ms: the monotonic clock."""
+        """Whether the delay has passed. elapsed_ms: the monotonic clock."""
         if self._due_ms is None:
             self._due_ms = elapsed_ms + self.delay_ms
         return elapsed_ms >= self._due_ms
 
 
 def remove_due(doomed: list[Doomed], elapsed_ms: float, remove: Callable[[str], object]) -> None:
-    """Removes what is due, from the disk and from the list. The list may grow meanwhile, at its end, in another thread."""
+    """Remove what is due, from the disk and from the list. Another thread may append to the list meanwhile."""
     for entry in [entry for entry in doomed if entry.is_due(elapsed_ms)]:
         for path in entry.paths:
             remove(path)
-        with contextlib.suppress(ValueError):  # its log has been abandoned meanwhile
+        with contextlib.suppress(ValueError):  # removed meanwhile, with an abandoned log
             doomed.remove(entry)

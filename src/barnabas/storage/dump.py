@@ -1,11 +1,11 @@
-"""What segment files hold, as text lines in the manner of Kafka's dump tool.
+"""The contents of segment files as text lines, in the manner of Kafka's dump tool.
 
     dump = Dump(DumpOptions(deep=True))
     for line in dump.lines("t-0/00000000000000000000.log"): print(line)
     for line in dump.problems(): print(line, file=sys.stderr)
 
-`.log`, `.index`, `.timeindex`, `.txnindex` and `.snapshot`, of ours or of Kafka's, in every message format.
-Raises StorageError for a file that cannot be read at all; damage inside is described in the lines.
+Reads `.log`, `.index`, `.timeindex`, `.txnindex` and `.snapshot` files, Barnabas' or Kafka's, in every message format.
+Raises StorageError for a file that cannot be read at all; damage inside a file is described in the lines.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.scan import ANY_OFFSET, Damaged, Found, first_from, scan
 
 Decoder = Callable[[Record], tuple[str | None, str | None]]
-"""A record -> its key and its payload as text, None for what is not to be shown."""
+"""A record -> the texts of its key and its payload; None for one that is not shown."""
 
 NO_LIMIT: Final = 1 << 62
 _PREFIX: Final = "|"
@@ -51,8 +51,8 @@ def plain_text(record: Record) -> tuple[str | None, str | None]:
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """deep: records beside batches. print_data: their keys and payloads too, by `decoder`. verify_only: an index
-    is compared with its log and not printed. sanity_only: only whether a start would rebuild it."""
+    """deep: show records, not only batches. print_data: also keys and payloads, by `decoder`. verify_only: compare an index
+    with its log instead of printing it. sanity_only: only check whether a start would rebuild it."""
 
     deep: bool = False
     print_data: bool = False
@@ -64,7 +64,7 @@ class DumpOptions:
 
 
 class Dump:
-    """Dumps files one after another and collects what does not fit together."""
+    """Dumps files one after the other, and collects inconsistencies."""
 
     def __init__(self, options: DumpOptions | None = None) -> None:
         self._options = options or DumpOptions()
@@ -75,11 +75,11 @@ class Dump:
         self._gaps: dict[str, list[tuple[int, int]]] = {}
 
     def use(self, options: DumpOptions) -> None:
-        """Other options for the files from here on."""
+        """Use other options from here on."""
         self._options = options
 
     def lines(self, path: str | os.PathLike[str]) -> Iterator[str]:
-        """One file. Raises StorageError, OSError."""
+        """The lines for one file. Raises StorageError, OSError."""
         file = Path(path)
         yield f"Dumping {file}"
         match file.suffix:
@@ -99,7 +99,7 @@ class Dump:
                 )
 
     def problems(self) -> Iterator[str]:
-        """What did not fit together in the files so far, as Kafka's tool says it on stderr."""
+        """The inconsistencies in all files so far, as Kafka's tool prints them to stderr."""
         for file, found in self._index_mismatches.items():
             yield f"Mismatches in :{file}"
             yield from (f"  Index offset: {index}, log offset: {log}" for index, log in found)
@@ -292,7 +292,7 @@ def _base_offset(file: Path) -> int:
 
 
 def _header(found: Found, view: memoryview) -> tuple[BatchHeader, str | None]:
-    """The header and why the batch is not valid, None for one that is."""
+    """(header, why the batch is invalid or None)."""
     try:
         return verify(view), None
     except CorruptBatch as error:

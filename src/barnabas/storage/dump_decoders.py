@@ -1,4 +1,4 @@
-"""Records of the internal topics as text, as the dump tool of Kafka 4.1 decodes them."""
+"""Decodes records of the internal topics to text, like the dump tool of Kafka 4.1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from barnabas.wire.schema import Data, Struct
 
 
 def struct_json(struct: Struct, version: int) -> dict[str, Any]:
-    """A message's fields of one version, named and shown as Kafka's JSON converters do."""
+    """The fields of a message in one version, named and formatted as by Kafka's JSON converters."""
     shown: dict[str, Any] = {}
     for name, field in type(struct).FIELDS.items():
         if not field.exists_in(version):
@@ -79,7 +79,7 @@ def _coordinator_decoder(types: RecordTypes) -> Decoder:
 
 
 def _open_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
-    """Shows what members of the consumer protocol sent each other; what cannot be read stays base64."""
+    """Decode what members of the consumer protocol sent each other; what cannot be read stays base64."""
     for member, shown in zip(value.members, data["members"], strict=True):
         for name, raw, kind in (
             ("subscription", member.subscription, ConsumerProtocolSubscription),
@@ -108,5 +108,5 @@ BY_TOPIC: Final[Mapping[str, Decoder]] = {
 
 
 def decoder_for(folder: str) -> Decoder | None:
-    """The decoder of the internal topic whose partition a folder holds, None for any other."""
+    """The decoder for the internal topic of a partition's folder; None for other topics."""
     return BY_TOPIC.get(folder.rpartition("-")[0])

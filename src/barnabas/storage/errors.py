@@ -1,4 +1,4 @@
-"""What can go wrong on the disk."""
+"""Errors of the storage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from typing import Final
 
 ONE_LOG_ERRNOS: Final = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
-"""What is wrong with one file or folder, and not with the disk."""
+"""Errors of a single file or folder, not of the disk."""
 
 
 WHAT_HELPS: Final = {
@@ -22,18 +22,18 @@ WHAT_HELPS: Final = {
 
 
 def what_helps(reason: str) -> str:
-    """What an operator should do about the text of a system's error."""
+    """What an operator should do about a system error, given its text."""
     return next((advice for text, advice in WHAT_HELPS.items() if text in reason), "repair the disk")
 
 
 class StorageError(Exception):
-    """The log on disk cannot do what was asked; the message says which file and what to do."""
+    """An operation on the log failed; the message says on which file and what to do."""
 
 
 class LogDirOffline(StorageError):
-    """A log dir cannot be read or written any more: the disk is full, gone, or not ours.
+    """A log dir cannot be read or written any more: the disk is full, gone, or not accessible.
 
-    The partitions in it are offline until the broker starts again with a healthy dir.
+    Its partitions are offline until the broker is restarted with a healthy dir.
     """
 
     def __init__(self, log_dir: str | os.PathLike[str], error: OSError | str) -> None:
@@ -46,7 +46,7 @@ class LogDirOffline(StorageError):
 
 
 class LogUnreadable(LogDirOffline):
-    """One log cannot be read; its partition is offline, the others of its dir go on."""
+    """One log cannot be read; its partition is offline, the others in the dir are not affected."""
 
     def __init__(self, folder: str | os.PathLike[str], error: BaseException | str) -> None:
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
@@ -64,15 +64,15 @@ class LogDirLocked(StorageError):
 
 
 class CorruptIndex(StorageError):
-    """An index file does not hold what an index can hold; it can be rebuilt from the log."""
+    """An index file has invalid contents; it can be rebuilt from the log."""
 
 
 class CorruptCheckpoint(StorageError):
-    """A checkpoint or snapshot file is not in its format."""
+    """A checkpoint or snapshot file is malformed."""
 
 
 class OffsetOutOfRange(StorageError):
-    """The offset lies below the log's start or past its end."""
+    """The offset is below the log's start or beyond its end."""
 
 
 class WrongLogDir(StorageError):
@@ -80,7 +80,7 @@ class WrongLogDir(StorageError):
 
 
 class LogDirUnknown(StorageError):
-    """A dir that is not one of log.dirs was named."""
+    """The named dir is not one of log.dirs."""
 
 
 class PartitionUnknown(StorageError):
@@ -88,18 +88,18 @@ class PartitionUnknown(StorageError):
 
 
 class NameTooLong(StorageError):
-    """The topic's name leaves no room for what a folder's name must say beside it."""
+    """The topic's name leaves no room for the suffix of a folder's name."""
 
 
 def concerns_one_log(error: Exception) -> bool:
-    """Whether what failed is one log's files, or a bug that they bring out, and not the disk under all of them."""
+    """Whether the error concerns only one log's files, or is a bug triggered by them, and is not a failure of the disk."""
     if not isinstance(error, LogDirOffline):
         return True
     return isinstance(error.error, OSError) and error.error.errno in ONE_LOG_ERRNOS
 
 
 def is_own_fault(error: LogDirOffline, folder: str) -> bool:
-    """Whether a write failed because of what somebody did to the log's folder, and not because of the disk under it."""
+    """Whether a write failed because the log's folder was tampered with, not because of the disk."""
     if isinstance(error, LogUnreadable):
         return True
     if not isinstance(error.error, OSError) or error.error.errno not in (errno.ENOENT, *ONE_LOG_ERRNOS):

@@ -1,4 +1,4 @@
-"""Files: open ones that close when nobody uses them, slices of them, atomic replacement."""
+"""Files: open files that close when they are no longer used, slices of them, atomic replacement."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CUT_WHILE_SENT: Final = "a log segment was cut while it was being sent"
 
 
 class LogFile:
-    """An open segment file. It closes when the last slice of it is gone, so that a reader in the middle
-    of a fetch survives the roll, the deletion or the replacement of the segment it reads."""
+    """An open segment file. It closes when the last slice of it is gone, so that a fetch in progress survives the
+    roll, deletion or replacement of the segment that it reads."""
 
     __slots__ = ("fd",)
 
@@ -32,20 +32,20 @@ class LogFile:
             try:
                 os.close(fd)
             except OSError:
-                pass  # nothing left to do with the error of a close that nobody waits for
+                pass  # nothing can be done about an error while closing
 
 
 class Holder(Protocol):
-    """What keeps a file open between uses, and opens it again when it was taken away."""
+    """Keeps a file open between uses, and opens it again after it was closed."""
 
     file: LogFile | None
 
 
 class OpenFiles:
-    """Bounds how many segments hold their file open: the ones opened longest ago give theirs back.
+    """Limits how many segments keep their file open: those opened longest ago must close it first.
 
-    Thousands of partitions that are all written to would otherwise use up the process's descriptors. The
-    bound is half of them; sockets take the rest.
+    Otherwise thousands of active partitions would use up the process's file descriptors. The limit is half of
+    them; the rest is for sockets.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -82,7 +82,7 @@ class FileSlice:
         return self.size
 
     def read(self) -> bytes:
-        """The bytes; fewer only when the file was cut meanwhile. Raises OSError."""
+        """The bytes; fewer only if the file was truncated meanwhile. Raises OSError."""
         data = os.pread(self.fd, self.size, self.position)
         while len(data) < self.size:
             more = os.pread(self.fd, self.size - len(data), self.position + len(data))
@@ -92,10 +92,10 @@ class FileSlice:
         return data
 
     def read_into(self, target: memoryview) -> None:
-        """Fill `target`, which is as long as the slice.
+        """Fill `target`, which must be as long as the slice.
 
-        Raises OSError, also when the file was cut meanwhile: its length may be on the wire already, so that
-        the only honest thing left is to end the connection.
+        Raises OSError, also if the file was truncated meanwhile: the slice's length may have been sent already, so the
+        connection must be closed.
         """
         done = os.preadv(self.fd, [target], self.position)
         while done < self.size:
@@ -105,9 +105,10 @@ class FileSlice:
             done += more
 
     def send_to(self, socket_fd: int, begin: int = 0) -> int:
-        """One `sendfile` of what lies from `begin` on, of a megabyte at most; how many bytes the socket took.
+        """Send what begins at `begin` by one `sendfile` call, at most a megabyte; returns how many bytes the socket
+        accepted.
 
-        Raises OSError: BlockingIOError when it takes none, and as `read_into` when the file was cut.
+        Raises OSError: BlockingIOError if it accepts none, and as `read_into` if the file was truncated.
         """
         count = min(self.size - begin, SENDFILE_STEP_BYTES)
         sent = os.sendfile(socket_fd, self.fd, self.position + begin, count)
@@ -116,16 +117,16 @@ class FileSlice:
         return sent
 
     def part(self, begin: int, end: int) -> FileSlice:
-        """The bytes from `begin` up to `end`, or to the end of the slice."""
+        """The part of the slice from `begin` to `end` (or to its end)."""
         return FileSlice(self._file, self.position + begin, min(end, self.size) - begin)
 
     def after(self, count: int) -> FileSlice:
-        """What is left of the slice after its first `count` bytes."""
+        """The rest of the slice after its first `count` bytes."""
         return FileSlice(self._file, self.position + count, self.size - count)
 
 
 def pwrite_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
-    """Writes all of `data`; a short write (a disk that fills up) goes on until it ends or fails."""
+    """Write all of `data`; after a short write (the disk is filling up) it continues until it is done or fails."""
     written = os.pwrite(fd, data, position)
     if written == len(data):
         return
@@ -135,7 +136,7 @@ def pwrite_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> 
 
 
 def fsync_dir(path: str | os.PathLike[str]) -> None:
-    """Makes creations and renames in a directory durable. Raises OSError."""
+    """Make creations and renames in a directory durable. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -144,7 +145,7 @@ def fsync_dir(path: str | os.PathLike[str]) -> None:
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes, *, sync: bool = True) -> None:
-    """Replaces `path` by a file that holds `data`: a reader, or a crash, sees the old or the new one."""
+    """Replace `path` with a file that contains `data`: readers, and restarts after a crash, see the old or the new one."""
     target = os.fspath(path)
     temporary = target + ".tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -160,7 +161,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes, *, sync: bool = 
 
 
 def remove_quietly(path: str | Path) -> bool:
-    """Removes a file; False when it was not there."""
+    """Remove a file; False if it did not exist."""
     try:
         os.unlink(path)
     except FileNotFoundError:

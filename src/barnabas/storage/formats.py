@@ -1,8 +1,8 @@
-"""Batches of any message format, looked at in one way.
+"""A uniform view of batches in any message format.
 
-Kafka's log dirs may still hold messages of magic 0 and 1. They are served as they are stored and rewritten as
-magic 2 only by compaction. Here they get a header like that of a batch, so that recovery, indexes and time
-look-ups need not know the difference.
+Kafka's log dirs may still contain messages of magic 0 and 1. They are served as they are stored; only compaction
+rewrites them as magic 2. Here they get a header like that of a batch, so that recovery, indexes and time look-ups
+need not distinguish the formats.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.records.units import LeaderEpoch, Offset, Position, ProducerEpoch
 
 
 class Damaged(Exception):
-    """At byte `position` of a segment there is no batch header that can be."""
+    """There is no valid batch header at byte `position` of a segment."""
 
     def __init__(self, position: int, why: str) -> None:
         super().__init__(f"{why} at byte {position}")
@@ -24,7 +24,7 @@ class Damaged(Exception):
 
 
 class Found(NamedTuple):
-    """One batch's place in a segment."""
+    """The place of one batch in a segment."""
 
     position: Position
     size_bytes: int
@@ -34,10 +34,10 @@ class Found(NamedTuple):
 
 
 def verify(view: memoryview) -> BatchHeader:
-    """The header of the one batch or message in `view`, whose length, magic and checksum hold.
+    """The header of the single batch or message in `view`, after checking its length, magic and checksum.
 
-    For magic 0 and 1 it is made up: the offset is the message's own (a wrapper's last), the record count that
-    of the outer messages, and there is no epoch and no producer. Raises CorruptBatch.
+    For magic 0 and 1 the header is synthesized: the offset is that of the message (of a wrapper: its last one), the record
+    count is that of the outer messages, and there is no epoch and no producer. Raises CorruptBatch.
     """
     if len(view) <= MAGIC_POS or view[MAGIC_POS] == 2:
         return check_batch(view)

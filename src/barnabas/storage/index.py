@@ -1,11 +1,11 @@
 """The two sparse indexes of a segment, in Kafka's formats.
 
-`.index`: entries of (offset - base offset int32, position int32): the last offset of a batch and where that
-batch starts. `.timeindex`: entries of (timestamp int64, offset - base offset int32): up to that offset no
-record is younger. Big-endian, sorted, one entry per `index.interval.bytes` of log.
+`.index`: entries of (offset - base offset int32, position int32): the last offset of a batch, and where that batch
+starts. `.timeindex`: entries of (timestamp int64, offset - base offset int32): no record up to that offset has a
+later timestamp. Big-endian, sorted, one entry per `index.interval.bytes` of log.
 
-Entries are appended to memory and reach the file at flush, roll and close: after a crash the segments above
-the recovery point are scanned anyway, and their indexes are built anew.
+Entries are appended in memory and written to the file at flush, roll and close. After a crash the segments above the
+recovery point are scanned anyway, and their indexes are rebuilt.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def _columns(entry: struct.Struct, entries: bytearray) -> tuple[tuple[int, ...],
 
 
 def _grows(values: tuple[int, ...], *, strictly: bool = True) -> bool:
-    """None is negative, and each is above its predecessor."""
+    """Whether no value is negative, and each is above its predecessor."""
     return not values or (values[0] >= 0 and all(map(lt if strictly else le, values, values[1:])))
 
 
 class _Index:
-    """What both have in common: entries of a fixed size, loaded on first use."""
+    """The common part of both indexes: entries of a fixed size, loaded on first use."""
 
     __slots__ = ("_entries", "_written_bytes", "base_offset", "max_bytes", "path")
     entry_bytes: int
@@ -51,12 +51,12 @@ class _Index:
         self._written_bytes = 0
 
     def _load(self) -> bytearray:
-        """Raises CorruptIndex, FileNotFoundError."""
+        """Read the file. Raises CorruptIndex, FileNotFoundError."""
         with open(self.path, "rb") as file:
             entries = bytearray(file.read())
         if len(entries) % self.entry_bytes:
             raise CorruptIndex(f"{self.path} has {len(entries)} bytes, no multiple of {self.entry_bytes}")
-        # Kafka preallocates the active segment's indexes: zeros at the end are room, not entries.
+        # Kafka preallocates the active segment's indexes: zeros at the end are unused space, not entries.
         used = len(entries.rstrip(b"\0"))
         end = used + -used % self.entry_bytes
         del entries[end:]
@@ -88,12 +88,12 @@ class _Index:
         return self._entries is not None or os.path.exists(self.path)
 
     def start_empty(self) -> None:
-        """Forgets all entries; the file follows at the next `write`."""
+        """Drop all entries; the file is emptied by the next `write`."""
         self._entries = bytearray()
         self._written_bytes = -1
 
     def create_file(self) -> None:
-        """Makes the file of an index without entries, if it is not there yet. Raises OSError."""
+        """Create the file of an index without entries, if it does not exist. Raises OSError."""
         if self._written_bytes < 0:
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
@@ -104,9 +104,9 @@ class _Index:
             self._written_bytes = 0
 
     def write(self, *, sync: bool = False) -> None:
-        """Brings the file up to date. Raises OSError.
+        """Write new entries to the file. Raises OSError.
 
-        Called from flush threads while entries are appended: what is appended meanwhile waits for the next.
+        Called from flush threads while entries are being appended: those appended meanwhile are written by the next call.
         """
         entries = self._entries
         if entries is None:
@@ -130,7 +130,7 @@ class _Index:
         self._written_bytes = size
 
     def unload(self) -> None:
-        """Gives the memory back; the file must be up to date."""
+        """Free the memory; the file must be up to date."""
         if self._entries is not None and self._written_bytes == len(self._entries):
             self._entries = None
 
@@ -138,7 +138,7 @@ class _Index:
         entries = self.entries
         size = count * self.entry_bytes
         if size < len(entries):
-            # A new object, not `del`: a flush thread may be copying from the old one.
+            # Create a new object instead of using `del`: a flush thread may be copying the old one.
             self._entries = entries[:size]
             self._written_bytes = min(self._written_bytes, size)
             if os.path.exists(self.path):
@@ -170,7 +170,7 @@ class OffsetIndex(_Index):
         entries += _OFFSET_ENTRY.pack(offset - self.base_offset, position)
 
     def lookup(self, offset: Offset) -> tuple[Offset, Position]:
-        """(offset, position) of the last entry at or before `offset`; (base offset, 0) when there is none."""
+        """(offset, position) of the last entry at or before `offset`; (base offset, 0) if there is none."""
         entries = self.entries
         delta = offset - self.base_offset
         slot = bisect_right(
@@ -179,7 +179,7 @@ class OffsetIndex(_Index):
         return self.entry(slot - 1) if slot else (self.base_offset, BEGINNING)
 
     def lookup_position(self, position: Position) -> Position:
-        """The greatest indexed position at or before `position`, 0 when there is none."""
+        """The greatest indexed position at or before `position`, 0 if there is none."""
         entries = self.entries
         slot = bisect_right(
             range(len(entries) // 8), position, key=lambda i: _INT32.unpack_from(entries, i * 8 + 4)[0]
@@ -187,19 +187,19 @@ class OffsetIndex(_Index):
         return self.entry(slot - 1)[1] if slot else BEGINNING
 
     def next_position(self, position: Position) -> Position | None:
-        """The least indexed position after `position`."""
+        """The smallest indexed position after `position`."""
         entries = self.entries
         count = len(entries) // 8
         slot = bisect_right(range(count), position, key=lambda i: _INT32.unpack_from(entries, i * 8 + 4)[0])
         return self.entry(slot)[1] if slot < count else None
 
     def last(self) -> tuple[Offset, Position]:
-        """The last entry; (base offset, 0) when there is none."""
+        """The last entry; (base offset, 0) if there is none."""
         count = len(self)
         return self.entry(count - 1) if count else (self.base_offset, BEGINNING)
 
     def truncate_to(self, offset: Offset) -> None:
-        """Drops the entries at or above `offset`."""
+        """Remove the entries at or above `offset`."""
         entries = self.entries
         delta = offset - 1 - self.base_offset
         self._cut(
@@ -225,24 +225,24 @@ class TimeIndex(_Index):
         return timestamp, Offset(self.base_offset + delta)
 
     def last(self) -> tuple[int, Offset]:
-        """The last entry; (-1, base offset) when there is none."""
+        """The last entry; (-1, base offset) if there is none."""
         count = len(self)
         return self.entry(count - 1) if count else (-1, self.base_offset)
 
     def peek_last(self) -> tuple[int, Offset]:
-        """`last`, without loading the file: retention asks it of every segment. Raises like `entries`."""
+        """`last` without loading the file, because retention needs it for every segment. Raises like `entries`."""
         if self._entries is not None:
             return self.last()
         with open(self.path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             tail = os.pread(file.fileno(), 12, size - 12) if size >= 12 and size % 12 == 0 else b""
         if len(tail) < 12 or not any(tail):
-            return self.last()  # empty, damaged, or with Kafka's room of zeros at its end
+            return self.last()  # empty, damaged, or preallocated by Kafka
         timestamp, delta = _TIME_ENTRY.unpack(tail)
         return timestamp, Offset(self.base_offset + delta)
 
     def maybe_append(self, timestamp: int, offset: Offset) -> None:
-        """Adds an entry when it is younger than the last one; -1 is no time at all."""
+        """Add an entry if its timestamp is above the last one; -1 means no timestamp."""
         if timestamp < 0:
             return
         entries = self._entries
@@ -253,9 +253,9 @@ class TimeIndex(_Index):
         entries += _TIME_ENTRY.pack(timestamp, offset - self.base_offset)
 
     def lookup(self, timestamp: int) -> tuple[int, Offset]:
-        """(timestamp, offset) of the last entry at or before `timestamp`; (-1, base offset) when none is.
+        """(timestamp, offset) of the last entry at or before `timestamp`; (-1, base offset) if there is none.
 
-        All records up to that offset are no younger than `timestamp`.
+        Records up to that offset have no later timestamp than `timestamp`.
         """
         entries = self.entries
         slot = bisect_right(
@@ -264,7 +264,7 @@ class TimeIndex(_Index):
         return self.entry(slot - 1) if slot else (-1, self.base_offset)
 
     def truncate_to(self, offset: Offset) -> None:
-        """Drops the entries at or above `offset`."""
+        """Remove the entries at or above `offset`."""
         entries = self.entries
         delta = offset - 1 - self.base_offset
         self._cut(

@@ -1,4 +1,4 @@
-"""Opening all logs of one log dir when a broker starts, in threads where a scan is needed."""
+"""Opens all logs of one log dir when a broker starts, in threads if they must be scanned."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOGS_PER_TASK_CLEAN: Final = 64
 
 
 class Loaded(NamedTuple):
-    """A partition's log, or why it cannot be opened. topic_id: None from topics that are older than topic ids."""
+    """A partition's log, or why it cannot be opened. topic_id: None for topics that are older than topic ids."""
 
     name: TopicPartition
     log: Log | LogUnreadable
@@ -34,7 +34,7 @@ class Loaded(NamedTuple):
 
 
 class _Offsets(NamedTuple):
-    """What the dir's checkpoints say, by partition."""
+    """The contents of the dir's checkpoints, by partition."""
 
     recovery_points: dict[TopicPartition, int]
     log_starts: dict[TopicPartition, int]
@@ -45,9 +45,9 @@ class _Offsets(NamedTuple):
 def load_dir(
     log_dir: LogDir, now_ms: int, config_of: Callable[[str], LogConfig], new_pool: Callable[[], Executor]
 ) -> list[Loaded]:
-    """Opens every log of a dir; sets `clean` and `had_logs` of the dir and takes its mark of a clean stop away.
+    """Open every log of a dir; sets `clean` and `had_logs` of the dir, and removes its clean-shutdown marker.
 
-    config_of: the options of a topic. Raises OSError and StorageError where the whole dir is at fault.
+    config_of: topic name -> its options. Raises OSError and StorageError if the whole dir is unusable.
     """
     log_dir.clean = os.path.exists(log_dir.file(CLEAN_SHUTDOWN_FILE))
     folders = log_folders(log_dir.path)
@@ -58,13 +58,13 @@ def load_dir(
         log_dir.read_offsets(checkpoints.HIGH_WATERMARKS),
         log_dir.read_offsets(checkpoints.CLEANER_OFFSETS),
     )
-    # From here on a crash must be seen as one.
+    # From here on a crash must be recognized as one.
     remove_quietly(log_dir.file(CLEAN_SHUTDOWN_FILE))
 
     mended = Mended()
     rows = [(os.path.join(log_dir.path, folder), name) for folder, name in folders.items()]
-    # Handing over logs one by one costs as much as opening an empty one. After a crash a few that take long
-    # to scan must not wait for each other.
+    # Handing over a log to a thread costs as much as opening an empty one, so logs are handed over in groups. After a crash
+    # groups are small, so that logs which take long to scan do not wait for each other.
     step = LOGS_PER_TASK_CLEAN if log_dir.clean else LOGS_PER_TASK
 
     def load_some(at: int) -> list[Loaded]:

@@ -1,10 +1,10 @@
-"""One partition's log: its segments, its appends and reads, its retention, and the core beside it.
+"""One partition's log: its segments, its appends and reads, its retention, and its core.
 
-One thread (the shard's loop) owns a Log: appends, reads, rolls, retention and truncation are its alone.
-`flush` may run in any thread beside them. All times come in as arguments.
+One thread (the shard's loop) owns a Log: only this thread appends, reads, rolls, applies retention and truncates.
+`flush` may run in any thread at the same time. All times are passed as arguments.
 
-A batch comes with its checksum verified and its base offset and leader epoch patched in; the log writes the
-bytes as they are and applies their headers to the core.
+Batches must have a verified checksum, and their base offset and leader epoch set. The log writes the bytes unchanged
+and applies their headers to the core.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger("barnabas.storage")
 
 
 class _Read(Enum):
-    AGAIN = "segments were changed on the way: begin again"
+    AGAIN = "segments were changed meanwhile: begin again"
 
 
 class Log(LogWriter):
@@ -41,16 +41,16 @@ class Log(LogWriter):
     # ----------------------------------------------------------------------------------------- replication
 
     def append_replicated(self, records: bytes | bytearray | memoryview, now_ms: int) -> int:
-        """Appends checked batches as a leader wrote them, with their offsets and epochs; returns the new end.
+        """Append checked batches as a leader wrote them, with their offsets and epochs; returns the new end.
 
-        Raises OffsetOutOfRange when one lies below the log's end, LogDirOffline.
+        Raises OffsetOutOfRange if one is below the log's end, LogDirOffline.
         """
         view = memoryview(records)
         core = self.core
         start_offset = Offset(-1)
         for position, header in batches(view):
             if header.base_offset < core.log_end_offset and core.log_start_offset == core.log_end_offset:
-                # Begun at the leader's log start, which lies in the middle of a batch: that batch comes whole.
+                # This log begins at the leader's log start, within a batch: the whole batch is sent.
                 start_offset = core.log_start_offset
                 self.truncate_fully_and_start_at(header.base_offset, now_ms)
             if header.base_offset < core.log_end_offset:
@@ -59,7 +59,7 @@ class Log(LogWriter):
                     f"{core.log_end_offset}"
                 )
             if header.base_offset > core.log_end_offset:
-                # A gap left by compaction: the tail's rule that offsets follow each other ends here.
+                # A gap left by compaction: the tail assumes consecutive offsets, so it must be dropped here.
                 self._active.tail_offsets, self._active.tail_positions = [], []
             batch = view[position : position + header.size_bytes]
             self._write(batch, header.base_offset, header, now_ms)
@@ -87,12 +87,12 @@ class Log(LogWriter):
         upper_offset: Offset | None = None,
         skip_empty: bool = False,
     ) -> FileSlice | None:
-        """Whole batches from the one that holds `offset`, in one segment; None when there are none.
+        """Whole batches starting with the one that contains `offset`, from one segment; None if there are none.
 
-        Batches at or above `upper_offset` (a high watermark, a last stable offset) are left out. The first
-        batch may lie partly below `offset` and be larger than `max_bytes` (with `at_least_one`). skip_empty: begin at
-        a batch that holds records, if there is one, as is right for consumers but not for replicas. Raises
-        OffsetOutOfRange below the log's start or past its end, LogDirOffline.
+        Batches at or above `upper_offset` (a high watermark, a last stable offset) are left out. The first batch may begin
+        below `offset` and be larger than `max_bytes` (with `at_least_one`). skip_empty: begin at a batch that has records,
+        if there is one; right for consumers but not for replicas. Raises OffsetOutOfRange below the log's start or beyond
+        its end, LogDirOffline.
         """
         try:
             while True:
@@ -110,7 +110,7 @@ class Log(LogWriter):
         upper_offset: Offset | None,
         skip_empty: bool,
     ) -> FileSlice | Literal[_Read.AGAIN] | None:
-        """As `read`; AGAIN when segments were changed on the way."""
+        """As `read`; AGAIN if segments were changed meanwhile."""
         core = self.core
         end_offset = core.log_end_offset
         if not core.log_start_offset <= offset <= end_offset:
@@ -155,11 +155,11 @@ class Log(LogWriter):
                 if segment.mend_end(offset, following):
                     return _Read.AGAIN
                 self._note_gap(segment, offset, following)
-        # Nothing but empty batches follows: they show a reader that it has come to the end.
+        # Only empty batches follow: they show the reader that it has reached the end.
         return empty
 
     def _note_gap(self, segment: Segment, start: int, end: int) -> None:
-        """Name, once, offsets that a reader steps over because no segment holds them, unless compaction took them."""
+        """Log, once, that readers skip offsets which no segment contains, unless compaction may have removed them."""
         if self.config.compact or self.first_dirty_offset > 0 or segment.damaged or segment.gap_noted:
             return
         segment.gap_noted = True
@@ -167,8 +167,8 @@ class Log(LogWriter):
         logger.error("records are missing", extra=extra)
 
     def _is_in_the_way(self, slot: int) -> bool:
-        """Called before a segment is read for the first time: whether it was one that does not belong here, whose offsets
-        the one before it holds, and was set aside."""
+        """Whether a segment was found, before it is read for the first time, not to belong here, because the previous
+        segment contains its offsets, and was set aside."""
         before, segment = self._segments[slot - 1], self._segments[slot]
         segment.is_joined = True
         if segment.trusted_from and segment.base_offset not in before.overlaps:
@@ -176,11 +176,11 @@ class Log(LogWriter):
         return segment not in self._segments[slot : slot + 1]
 
     def _is_left_over(self, last: Segment) -> bool:
-        """Whether the last segment may be taken away: nothing was appended to it since it was opened."""
+        """Whether the last segment may be removed: nothing was appended to it since it was opened."""
         return 0 < last.size_bytes == last.trusted_from
 
     def _resolve(self, segment: Segment, overlap: Overlap) -> None:
-        """Two segments hold the same offsets: the one that reaches less far does not belong here."""
+        """Two segments contain the same offsets: set aside the one that reaches less far."""
         segments = list(self._segments)
         slot = segments.index(segment)
         try:
@@ -204,7 +204,7 @@ class Log(LogWriter):
     def aborted_transactions(
         self, offset: int, upper_offset: int, records: FileSlice | None = None
     ) -> list[CompletedTxn]:
-        """Those whose records overlap [offset, upper_offset), or what of it `records` hold. Raises LogUnreadable."""
+        """The aborted transactions with records in [offset, upper_offset), or in `records` of it. Raises LogUnreadable."""
         found: list[CompletedTxn] = []
         slot = max(bisect_right(self._bases, offset) - 1, 0)
         try:
@@ -230,7 +230,7 @@ class Log(LogWriter):
             return bool(segment.txn_index.entries)
 
     def _end_of(self, records: FileSlice, upper_offset: int) -> int:
-        """The offset after the last batch of a slice that `read` has returned; `upper_offset` where that is not certain."""
+        """The offset after the last batch of a slice returned by `read`; `upper_offset` if that is uncertain."""
         head = records.part(0, HEADER_BYTES).read()
         if len(head) < HEADER_BYTES:
             return upper_offset
@@ -244,9 +244,9 @@ class Log(LogWriter):
         return min(last.last_offset + 1, upper_offset) if fits else upper_offset
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record at or after a time, None when all are older.
+        """(timestamp, offset) of the first record at or after a time, None if all are older.
 
-        Decodes the one batch that holds it. Raises LogDirOffline.
+        Decodes the one batch that contains it. Raises LogDirOffline.
         """
         try:
             self._make_ready()
@@ -260,7 +260,7 @@ class Log(LogWriter):
         return None
 
     def max_timestamp(self) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record that has the greatest timestamp; None in an empty log."""
+        """(timestamp, offset) of the first record with the greatest timestamp; None in an empty log."""
         try:
             self._make_ready()
             best: tuple[int, int] | None = None
@@ -270,7 +270,7 @@ class Log(LogWriter):
                     break
                 found = segment.offset_for_timestamp(segment.max_timestamp, self.core.log_start_offset)
                 if found is None:
-                    # The record with that timestamp was compacted away or lies below the log's start.
+                    # The record with that timestamp was compacted away or is below the log's start.
                     found = segment.greatest_timestamp(self.core.log_start_offset)
                 if found is not None and (best is None or found[0] > best[0]):
                     best = found
@@ -282,16 +282,16 @@ class Log(LogWriter):
 
     @property
     def unflushed_messages(self) -> int:
-        """How many offsets have not been forced to disk."""
+        """The number of offsets that have not been flushed to disk."""
         return self.core.log_end_offset - self.recovery_point
 
     @property
     def must_flush_now(self) -> bool:
-        """`flush.messages` is reached: acknowledgements must wait for `flush`."""
+        """Whether `flush.messages` is reached, so that acknowledgements must wait for `flush`."""
         return self.core.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     def needs_flush(self, elapsed_ms: float) -> bool:
-        """Whether `flush.messages` or `flush.ms` asks for a flush. elapsed_ms: the monotonic clock."""
+        """Whether a flush is due by `flush.messages` or `flush.ms`. elapsed_ms: the monotonic clock."""
         unflushed = self.core.log_end_offset - self.recovery_point
         if unflushed <= 0:
             return False
@@ -301,20 +301,20 @@ class Log(LogWriter):
 
     @property
     def has_unflushed_segment(self) -> bool:
-        """Whether a segment was rolled, and is complete, since the last flush."""
+        """Whether a segment was rolled since the last flush."""
         return self.recovery_point < self._active.base_offset
 
     def flush(
         self, elapsed_ms: float | None = None, *, upto_active: bool = False, sync_log_dir: bool = True
     ) -> int:
-        """Forces what was written before the call to disk and moves the recovery point; returns it.
+        """Flush everything written before the call to disk and advance the recovery point; returns it.
 
-        Safe in any thread while the owner appends. elapsed_ms: the monotonic clock, from which `flush.ms` is counted
-        again. upto_active: only the segments that are finished. sync_log_dir: False where the caller makes a new log's
-        folder durable, for many logs at once. Raises LogDirOffline.
+        May run in any thread while the owner appends. elapsed_ms: the monotonic clock, from which `flush.ms` is counted
+        again. upto_active: only the segments that have been rolled. sync_log_dir: False if the caller makes the folders of
+        many new logs durable together. Raises LogDirOffline.
         """
         with self.flush_lock:
-            # The end before the segments: one that is rolled in between holds nothing below the target.
+            # Take the end before the segments: a segment rolled in between has nothing below the target.
             target = self.core.log_end_offset
             segments = self._segments
             if upto_active:
@@ -330,7 +330,7 @@ class Log(LogWriter):
                     fsync_dir(self.log_dir)
                     self.is_new = False
             except FileNotFoundError:
-                # Retention or deletion took the segment meanwhile: what is gone needs no flush.
+                # Retention or deletion has removed the segment meanwhile: no flush needed.
                 return self.recovery_point
             except OSError as error:
                 raise LogDirOffline(self.log_dir, error) from error
@@ -342,9 +342,9 @@ class Log(LogWriter):
     # ------------------------------------------------------------------------------------------ retention
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Applies retention by time, size and log start; returns how many segments went.
+        """Apply retention by time, size and log start; returns how many segments were removed.
 
-        The active segment never goes; when even it is expired, a new one is rolled first. Raises
+        The active segment is never removed; if even that has expired, a new one is rolled first. Raises
         LogDirOffline.
         """
         try:
@@ -365,7 +365,7 @@ class Log(LogWriter):
             raise LogDirOffline(self.log_dir, error) from error
 
     def _count_expired(self, now_ms: int) -> int:
-        """How many segments from the oldest on may go, each below the high watermark."""
+        """How many of the oldest segments may be removed, all of them below the high watermark."""
         config, core, segments = self.config, self.core, self._segments
         left_bytes = self.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else -1
         if config.delete and config.retention_ms >= 0 and len(segments) == 1:
@@ -389,7 +389,7 @@ class Log(LogWriter):
         return count
 
     def advance_log_start(self, offset: Offset) -> bool:
-        """DeleteRecords: records below `offset` are not served any more; True when that is news.
+        """DeleteRecords: no longer serve records below `offset`; True if the start has changed.
 
         Raises OffsetOutOfRange above the high watermark.
         """
@@ -403,20 +403,20 @@ class Log(LogWriter):
         return moved
 
     def exchange(self, olds: list[Segment], new: Segment) -> None:
-        """Serves `new` in the place of `olds`, whose files the caller has renamed; see storage/swap.py."""
+        """Serve `new` in place of `olds`, whose files the caller has renamed; see storage/swap.py."""
         first = self._segments.index(olds[0])
         self._set_segments([*self._segments[:first], new, *self._segments[first + len(olds) :]])
 
     def remove_doomed(self, elapsed_ms: float) -> None:
-        """Removes the files whose delay is over. Raises OSError. Any thread, one at a time."""
+        """Remove the files whose delay has passed. Raises OSError. Any thread, one at a time."""
         remove_due(self.doomed, elapsed_ms, remove_quietly)
 
     # ------------------------------------------------------------------------------------------ truncation
 
     def truncate_to(self, offset: Offset, now_ms: int) -> bool:
-        """Cuts the log so that it ends at `offset` or below; True when something went.
+        """Truncate the log to end at `offset` or below; True if anything was removed.
 
-        A batch that holds `offset` goes as a whole. Raises LogDirOffline.
+        A batch that contains `offset` is removed as a whole. Raises LogDirOffline.
         """
         core = self.core
         if offset >= core.log_end_offset:
@@ -439,14 +439,14 @@ class Log(LogWriter):
         return True
 
     def drop_damaged(self, now_ms: int) -> Offset | None:
-        """Cuts the log where recovery found the first damage or the first hole; the new end, or None where there is none.
+        """Truncate the log at the first damage or hole that recovery found; returns the new end, None if there was none.
 
-        For a log that is copied again from another replica, which has what is missing here. Raises LogDirOffline.
+        For a log that is copied again from another replica, which has the missing records. Raises LogDirOffline.
         """
         found = [segment.base_offset for segment in self._segments if segment.damaged]
         if (
             self.hole_from is not None and self.hole_from >= self._bases[0]
-        ):  # else retention has taken the place
+        ):  # otherwise retention has removed the place
             found.append(self.hole_from)
         if not found:
             self.forget_missing()
@@ -455,12 +455,12 @@ class Log(LogWriter):
         if begin <= max(start, self._bases[0]) + 1:
             self.truncate_fully_and_start_at(start, now_ms)
         else:
-            self.truncate_to(Offset(begin - 1), now_ms)  # in the segment before, which is whole
+            self.truncate_to(Offset(begin - 1), now_ms)  # in the previous segment, which is intact
         self.forget_missing()
         return self.core.log_end_offset
 
     def forget_missing(self) -> None:
-        """What recovery found missing has been copied again, or nobody has it. Raises LogDirOffline."""
+        """The records found missing by recovery have been copied again, or no replica has them. Raises LogDirOffline."""
         if self.hole_from is None:
             return
         self.hole_from = None
@@ -470,7 +470,7 @@ class Log(LogWriter):
             raise LogDirOffline(self.log_dir, error) from error
 
     def truncate_fully_and_start_at(self, offset: Offset, now_ms: int) -> None:
-        """Drops everything; the log starts and ends at `offset`. Raises LogDirOffline."""
+        """Remove everything; the log then starts and ends at `offset`. Raises LogDirOffline."""
         with self.flush_lock:
             try:
                 self._call_off_swap()
@@ -483,7 +483,7 @@ class Log(LogWriter):
                 raise LogDirOffline(self.log_dir, error) from error
 
     def _reload(self, log_start_offset: Offset, log_end_offset: Offset) -> None:
-        """After a cut: epochs, producers and the recovery point follow the new end."""
+        """After a truncation: adjust epochs, producers and the recovery point to the new end."""
         for offset in producer_snapshot.offsets_in(self.folder):
             if offset > log_end_offset:
                 remove_quietly(producer_snapshot.path_of(self.folder, offset))
@@ -498,9 +498,9 @@ class Log(LogWriter):
     # --------------------------------------------------------------------------------------------- the end
 
     def close(self) -> None:
-        """Flushes, brings indexes and the producer snapshot up to date, closes the files. Raises LogDirOffline.
+        """Flush, update the indexes and the producer snapshot on disk, close the files. Raises LogDirOffline.
 
-        A log dir whose logs have all been closed, and which was synced then, may be marked as cleanly shut down.
+        Once all logs of a log dir are closed, and it has been synced, it may be marked as cleanly shut down.
         """
         try:
             self._call_off_swap()
@@ -519,14 +519,14 @@ class Log(LogWriter):
         self.release()
 
     def take_over_from(self, other: Log, now_ms: int) -> None:
-        """This log, a copy of `other` up to its end, becomes what the partition goes on with; `other` ends.
+        """Make this log, a copy of `other` up to its end, the partition's log; `other` ends.
 
-        What is known beside the records (offsets, epochs, producers) is the partition's and stays one object.
+        The state besides the records (offsets, epochs, producers) belongs to the partition and stays the same object.
         Raises LogDirOffline.
         """
         core = other.core
         if self.log_end_offset < core.log_end_offset:
-            # Damaged batches at the end were not copied; their offsets shall not be given out again.
+            # Damaged batches at the end were not copied; their offsets must not be used again.
             self.core.log_end_offset = core.log_end_offset
             self.roll(now_ms)
         self.core = core
@@ -543,7 +543,7 @@ class Log(LogWriter):
             raise LogDirOffline(self.log_dir, error) from error
 
     def relocate(self, folder: str) -> None:
-        """Renames the log's folder, within its log dir, while it goes on; durable with the next flush.
+        """Rename the log's folder within its log dir, while the log is in use; durable with the next flush.
 
         Raises LogDirOffline.
         """
@@ -563,9 +563,9 @@ class Log(LogWriter):
                 self.swap.new.relocate(folder)
 
     def abandon(self) -> None:
-        """The log was deleted or its disk has failed: nothing more is written; readers finish what they have.
+        """The log was deleted or its disk has failed: nothing more is written, but readers can finish.
 
-        A later use raises LogDirOffline, because the files are not found under their names any more.
+        Later use raises LogDirOffline, because the files no longer have their names.
         """
         self.doomed.clear()
         self.swap = None
@@ -573,7 +573,7 @@ class Log(LogWriter):
             segment.file = None
 
     def release(self) -> None:
-        """Closes files (as soon as no reader uses them) and gives index memory back; any use opens them.
+        """Close the files (as soon as no reader uses them) and free the memory of indexes; the next use reopens them.
 
         Raises LogDirOffline.
         """
@@ -595,6 +595,6 @@ class Log(LogWriter):
 
 
 def _end_of(segments: list[Segment], segment: Segment, target: int) -> int:
-    """The offset at which `segment` ends, as far as `target`."""
+    """The offset at which `segment` ends, at most `target`."""
     slot = segments.index(segment) + 1
     return min(segments[slot].base_offset, target) if slot < len(segments) else target

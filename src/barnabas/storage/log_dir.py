@@ -1,4 +1,4 @@
-"""One log dir: its lock, whose it is, its checkpoints, the names of the folders in it."""
+"""One log dir: its lock, its owner, its checkpoints, the names of its folders."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class LogDir:
         return os.path.join(self.path, name)
 
     def lock(self) -> None:
-        """Takes the dir for this process and reads whose it is. Raises LogDirLocked, CorruptCheckpoint, OSError."""
+        """Lock the dir for this process, and read its owner. Raises LogDirLocked, CorruptCheckpoint, OSError."""
         os.makedirs(self.path, exist_ok=True)
         fd = os.open(self.file(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # The same kind of lock that Java takes, so that a Kafka broker and ours keep each other out.
+            # The same kind of lock that Java uses, so that Kafka and Barnabas brokers exclude each other.
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(fd)
@@ -60,13 +60,13 @@ class LogDir:
         self.meta = checkpoints.read_meta(self.path)
 
     def unlock(self) -> None:
-        """Let another process take the dir."""
+        """Release the lock of the dir."""
         if self.lock_fd >= 0:
             os.close(self.lock_fd)
             self.lock_fd = -1
 
     def claim(self, cluster_id: str, node_id: int) -> None:
-        """Marks a new dir as this broker's. Raises WrongLogDir for one of another cluster or broker, OSError."""
+        """Mark a new dir as this broker's. Raises WrongLogDir if it belongs to another cluster or broker, OSError."""
         meta = self.meta
         if meta is not None:
             if meta.cluster_id is not None and meta.cluster_id != cluster_id:
@@ -86,19 +86,19 @@ class LogDir:
         checkpoints.write_meta(self.path, self.meta)
 
     def read_offsets(self, file: str) -> dict[TopicPartition, int]:
-        """A checkpoint; nothing where it is damaged, which is said. Raises OSError."""
+        """A checkpoint; empty, with a log line, if it is damaged. Raises OSError."""
         path = self.file(file)
         try:
             return checkpoints.read_offsets(path)
         except CorruptCheckpoint as error:
-            # Lost recovery points mean a scan of everything, which a clean marker must not skip.
+            # Without recovery points everything must be scanned, in spite of a clean-shutdown marker.
             if file == checkpoints.RECOVERY_POINTS:
                 self.clean = False
             log.warning("checkpoint is damaged and ignored", extra={"file": path, "reason": str(error)})
             return {}
 
     def write_offsets(self, file: str, offsets: dict[TopicPartition, int]) -> None:
-        """A checkpoint, unless it says the same already. Raises OSError."""
+        """Write a checkpoint, unless it has the same contents already. Raises OSError."""
         if self.checkpointed.get(file) != offsets:
             checkpoints.write_offsets(self.file(file), offsets)
             self.checkpointed[file] = offsets
@@ -110,7 +110,7 @@ def folder_name(name: TopicPartition) -> str:
 
 
 def parse_folder_name(folder: str) -> TopicPartition | None:
-    """The partition that a folder holds; None for any other folder, being deleted or moved too."""
+    """The partition whose log a folder contains; None for other folders, including those being deleted or moved."""
     topic, dash, number = folder.rpartition("-")
     if not dash or not topic or not number.isdecimal() or not number.isascii():
         return None
@@ -118,13 +118,13 @@ def parse_folder_name(folder: str) -> TopicPartition | None:
 
 
 def partition_of_future(folder: str) -> TopicPartition | None:
-    """The partition that a `-future` folder is meant for."""
+    """The partition that a `-future` folder is for."""
     stem, dot, _ = os.path.basename(folder)[: -len(FUTURE_SUFFIX)].rpartition(".")
     return parse_folder_name(stem) if dot else None
 
 
 def log_folders(log_dir: str) -> dict[str, TopicPartition]:
-    """The folders of logs in a log dir; what is left of deleted ones is removed. Raises OSError."""
+    """The folders of logs in a log dir; the remains of deleted logs are removed. Raises OSError."""
     folders: dict[str, TopicPartition] = {}
     for entry in os.scandir(log_dir):
         if not entry.is_dir(follow_symlinks=True):
@@ -140,11 +140,11 @@ def log_folders(log_dir: str) -> dict[str, TopicPartition]:
 
 
 def fits_future_name(name: TopicPartition) -> bool:
-    """Whether the folder of a move can be called by the whole name of its partition."""
+    """Whether the folder for a move can contain the full name of the partition."""
     return len(folder_name(name)) + len(f".{uuid.UUID(int=0).hex}{FUTURE_SUFFIX}") <= FOLDER_NAME_MAX
 
 
 def marked(name: TopicPartition, suffix: str) -> str:
-    """A folder name that says what becomes of the partition's files: `topic-0.<random>-delete` and its like."""
+    """A folder name that shows what is being done with the files: `topic-0.<random>-delete` and the like."""
     tail = f".{uuid.uuid4().hex}{suffix}"
     return folder_name(name)[: FOLDER_NAME_MAX - len(tail)] + tail

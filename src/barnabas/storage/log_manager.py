@@ -1,8 +1,8 @@
 """All logs of one broker, in one or several log dirs.
 
-`lock` takes the dirs, `load` opens every partition, in threads where a scan is needed. One thread (the shard's
-loop) owns the logs; `checkpoint`, `flush_due` and `remove_doomed` may run in another beside it. A dir that
-fails goes offline with its partitions; the others go on.
+`lock` locks the dirs, `load` opens every partition, in threads if scans are needed. One thread (the shard's loop)
+owns the logs; `checkpoint`, `flush_due` and `remove_doomed` may run in another one. When a dir fails, it goes offline
+with its partitions; the others continue.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CLOSING_THREADS: Final = 8
 
 
 class DirUsage(NamedTuple):
-    """What DescribeLogDirs answers about one dir; bytes are -1 when it is offline."""
+    """The answer of DescribeLogDirs for one dir; bytes are -1 if it is offline."""
 
     path: str
     offline: bool
@@ -72,8 +72,8 @@ class LogManager:
         recovery_threads_per_dir: int = 2,
         new_pool: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
-        """config_of: the topic configs of a topic by its name. new_pool: (threads, name) -> where logs are opened
-        and closed."""
+        """config_of: topic name -> its configs. new_pool: (threads, name) -> the executor in which logs are opened and
+        closed."""
         self._dirs = [LogDir(os.path.abspath(os.fspath(path))) for path in log_dirs]
         self._config_of = config_of
         self._recovery_threads = recovery_threads_per_dir
@@ -82,30 +82,30 @@ class LogManager:
         self._topic_ids: dict[TopicPartition, uuid.UUID] = {}
         self._doomed_folders: list[Doomed] = []
         self.keeps_unclean = False
-        """Whether a dir that was not closed in order stays so: nobody has acted on what may be missing in it yet."""
+        """Keep dirs that were not shut down cleanly marked as such, while the broker has not yet dealt with lost records."""
         self._futures: list[tuple[TopicPartition, Log]] = []
         self._unreadable: dict[TopicPartition, LogUnreadable] = {}
         self._checkpointing = threading.Lock()
         self._removing = threading.Lock()
         self.moving = Moves(self)
-        """Partitions on their way to another dir."""
+        """The partitions that are being moved to another dir."""
         self.cleaner = LogCleaner(lambda: self._logs, on_offline=self._cleaner_failed)
-        """Compaction; `new_cleaner` puts one with other options here."""
+        """Compaction; replaced by the result of `new_cleaner` for other options."""
         self.on_offline: Callable[[str, list[TopicPartition]], None] = lambda _reason, _logs: None
-        """Called with the reason and the partitions that cannot be used any more, in any thread."""
+        """Called with the reason and the partitions that have become unusable, in any thread."""
 
     # ----------------------------------------------------------------------------------------------- open
 
     def open(self, now_ms: int) -> None:
-        """`lock` and `load` in one, where the topics' configs are known beforehand."""
+        """`lock` and `load` together, for callers that know the topics' configs in advance."""
         self.lock()
         self.load(now_ms)
 
     def lock(self) -> None:
-        """Takes the dirs for this process and reads whose they are.
+        """Lock the dirs for this process, and read their owner.
 
-        Raises LogDirLocked, WrongLogDir when the dirs contradict each other, and LogDirOffline when no dir is
-        usable; a part of several that is not goes offline with a log line.
+        Raises LogDirLocked, WrongLogDir if the dirs contradict each other, and LogDirOffline if no dir is usable. If only
+        some dirs are unusable, these go offline with a log line.
         """
         for log_dir in self._dirs:
             try:
@@ -116,9 +116,9 @@ class LogManager:
         self._check_metas()
 
     def load(self, now_ms: int) -> None:
-        """Opens every partition in the dirs; their configs are asked for by topic. Any thread.
+        """Open every partition in the dirs, asking for configs by topic. Any thread.
 
-        Raises LogDirOffline when no dir is left.
+        Raises LogDirOffline if no dir is left.
         """
         for log_dir in self._dirs:
             if log_dir.offline is None:
@@ -153,7 +153,7 @@ class LogManager:
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster id that the dirs belong to; None when they are new."""
+        """The cluster id stored in the dirs; None if they are new."""
         return next(
             (log_dir.meta.cluster_id for log_dir in self._dirs if log_dir.meta and log_dir.meta.cluster_id),
             None,
@@ -161,7 +161,7 @@ class LogManager:
 
     @property
     def node_id(self) -> int | None:
-        """The node id that the dirs belong to; None when they are new."""
+        """The node id stored in the dirs; None if they are new."""
         return next(
             (
                 log_dir.meta.node_id
@@ -172,7 +172,7 @@ class LogManager:
         )
 
     def claim(self, cluster_id: str, node_id: int) -> None:
-        """Marks new dirs as this broker's. Raises WrongLogDir for one of another cluster or broker."""
+        """Mark new dirs as this broker's. Raises WrongLogDir if one belongs to another cluster or broker."""
         for log_dir in self._dirs:
             if log_dir.offline is None:
                 log_dir.claim(cluster_id, node_id)
@@ -197,18 +197,18 @@ class LogManager:
 
     @property
     def logs(self) -> dict[TopicPartition, Log]:
-        """All online logs. Not to be changed."""
+        """All online logs. Must not be modified."""
         return self._logs
 
     @property
     def recovered_unclean(self) -> bool:
-        """Whether a dir in use was not closed in order the last time, so that records may be missing."""
+        """Whether a dir in use was not shut down cleanly, so that records may be missing."""
         return any(
             log_dir.offline is None and not log_dir.clean and log_dir.had_logs for log_dir in self._dirs
         )
 
     def set_aside(self, topic: str, partition: int) -> None:
-        """Takes a log that no topic claims out of service; its folder stays, renamed to `-stray`."""
+        """Take a log that no topic claims out of service; its folder is kept, renamed to `-stray`."""
         name = TopicPartition(topic, partition)
         stray = self._logs.pop(name, None)
         self._topic_ids.pop(name, None)
@@ -226,7 +226,7 @@ class LogManager:
         return self._logs.get(TopicPartition(topic, partition))
 
     def topic_id(self, topic: str, partition: int) -> uuid.UUID | None:
-        """The topic id kept beside the log."""
+        """The topic id stored beside the log."""
         return self._topic_ids.get(TopicPartition(topic, partition))
 
     def create(
@@ -239,9 +239,9 @@ class LogManager:
         log_dir: str | None = None,
         new: bool = True,
     ) -> Log:
-        """The partition's log, made when it is not there yet: in `log_dir`, or where the fewest logs are.
+        """The partition's log, created if it does not exist: in `log_dir`, or in the dir with the fewest logs.
 
-        new: False for a partition whose log may be in a dir that is offline. Raises LogDirOffline.
+        new: False for a partition whose log may exist in an offline dir. Raises LogDirOffline.
         """
         name = TopicPartition(topic, partition)
         existing = self._logs.get(name)
@@ -256,7 +256,7 @@ class LogManager:
         folder = os.path.join(chosen.path, folder_name(name))
         try:
             if os.path.isdir(folder) and any(entry.endswith(".log") for entry in os.listdir(folder)):
-                # Never over what is there: a folder that was put here by hand is taken up as it is.
+                # Never overwrite: a folder that was put here by hand is opened as it is.
                 created = open_log(folder, self._config_of(topic), now_ms, clean=False)
             else:
                 created = create_log(folder, self._config_of(topic), now_ms)
@@ -271,7 +271,7 @@ class LogManager:
         return created
 
     def _place(self, log_dir: str | None, wished: str | None) -> LogDir:
-        """wished: a dir to prefer, unless it is offline."""
+        """The dir for a new log. wished: preferred dir, unless it is offline."""
         online = [row for row in self._dirs if row.offline is None]
         if any(row.path == wished for row in online):
             log_dir = wished
@@ -288,9 +288,9 @@ class LogManager:
         return min(online, key=lambda directory: counts[directory.path])
 
     def delete(self, topic: str, partition: int) -> bool:
-        """Takes the partition away: its folder is renamed at once and removed after `file.delete.delay.ms`.
+        """Delete the partition: its folder is renamed at once and removed after `file.delete.delay.ms`.
 
-        False when there is none. Raises LogDirOffline.
+        False if it does not exist. Raises LogDirOffline.
         """
         name = TopicPartition(topic, partition)
         gone = self._logs.pop(name, None)
@@ -310,43 +310,43 @@ class LogManager:
         return True
 
     def replace(self, name: TopicPartition, log: Log) -> None:
-        """The partition goes on with another log, see Moves.take_over."""
+        """The partition continues with another log, see Moves.take_over."""
         self._logs[name] = log
 
     def doom(self, folder: str, delay_ms: int = 0) -> None:
-        """`folder`, which has its last name, is removed after `delay_ms`."""
+        """Remove `folder`, which has been renamed already, after `delay_ms`."""
         self._doomed_folders.append(Doomed([folder], delay_ms))
 
     def set_config(self, topic: str, config: LogConfig) -> None:
         """A topic's configs have changed."""
-        for name, each in self._logs.items():
+        for name, opened in self._logs.items():
             if name.topic == topic:
-                each.set_config(config)
+                opened.set_config(config)
 
     # --------------------------------------------------------------------------------------- housekeeping
 
     def delete_old_segments(self, now_ms: int, names: Iterable[TopicPartition] | None = None) -> int:
-        """Retention over all logs or some, on the owner's thread; how many segments went."""
+        """Apply retention to all logs or some, on the owner's thread; returns how many segments were removed."""
         count = 0
         for name in list(self._logs if names is None else names):
-            each = self._logs.get(name)
-            if each is None:
+            opened = self._logs.get(name)
+            if opened is None:
                 continue
             try:
-                gone = each.delete_old_segments(now_ms)
+                gone = opened.delete_old_segments(now_ms)
             except LogDirOffline as error:
-                self.log_failed(name, each, error)
+                self.log_failed(name, opened, error)
                 continue
             if gone:
                 log.info(
                     "segments deleted",
-                    extra={"partition": str(name), "segments": gone, "log_start": each.log_start_offset},
+                    extra={"partition": str(name), "segments": gone, "log_start": opened.log_start_offset},
                 )
             count += gone
         return count
 
     def remove_doomed(self, elapsed_ms: float) -> None:
-        """Removes files and folders whose delay is over. elapsed_ms: the monotonic clock. Any thread."""
+        """Remove files and folders whose delay has passed. elapsed_ms: the monotonic clock. Any thread."""
         with self._removing:
             for log in list(self._logs.values()):
                 if log.doomed:
@@ -354,7 +354,7 @@ class LogManager:
             remove_due(self._doomed_folders, elapsed_ms, _remove_folder)
 
     def flush_due(self, elapsed_ms: float) -> int:
-        """Flushes the logs that ask for it; how many. elapsed_ms: the monotonic clock. Any one thread."""
+        """Flush the logs that are due; returns how many. elapsed_ms: the monotonic clock. Any one thread."""
         count = 0
         for name, log in list(self._logs.items()):
             if log.last_flush_ms is None:
@@ -363,7 +363,7 @@ class LogManager:
             if not is_due and not log.has_unflushed_segment:
                 continue
             try:
-                # After a roll only what is finished has to be made durable.
+                # After a roll, only the rolled segments have to be made durable.
                 log.flush(elapsed_ms if is_due else None, upto_active=not is_due)
                 count += 1
             except LogDirOffline as error:
@@ -371,7 +371,7 @@ class LogManager:
         return count
 
     def checkpoint(self) -> None:
-        """Writes recovery points, high watermarks and log starts of each dir, where they have changed.
+        """Write the recovery points, high watermarks and log starts of each dir, if they have changed.
 
         Any thread.
         """
@@ -385,32 +385,35 @@ class LogManager:
                     self.take_offline(log_dir.path, error)
 
     def _notice_lost_folders(self, directory: LogDir) -> None:
-        """A log whose folder somebody has removed goes offline: what it appends could never be read again."""
-        for name, each in list(self._logs.items()):
-            folder = each.folder
-            if each.log_dir == directory.path and not os.path.isdir(folder):
-                with each.flush_lock:  # unless it is being moved or deleted at this moment
-                    lost = each.folder == folder and self._logs.get(name) is each
+        """Take logs offline whose folder has been removed by somebody: appended records could never be read again."""
+        for name, opened in list(self._logs.items()):
+            folder = opened.folder
+            if opened.log_dir == directory.path and not os.path.isdir(folder):
+                with opened.flush_lock:  # unless it is being moved or deleted at this moment
+                    lost = opened.folder == folder and self._logs.get(name) is opened
                 if lost:
-                    self.log_failed(name, each, LogUnreadable(folder, "somebody has removed its folder"))
+                    self.log_failed(name, opened, LogUnreadable(folder, "somebody has removed its folder"))
 
     def _checkpoint_dir(self, directory: LogDir) -> None:
-        logs = {name: each for name, each in list(self._logs.items()) if each.log_dir == directory.path}
+        logs = {name: opened for name, opened in list(self._logs.items()) if opened.log_dir == directory.path}
         futures = {
             name: move.future.recovery_point
             for name, move in list(self.moving.running.items())
             if move.target_dir == directory.path
         }
         files: dict[str, dict[TopicPartition, int]] = {
-            checkpoints.RECOVERY_POINTS: futures | {name: each.recovery_point for name, each in logs.items()},
-            checkpoints.HIGH_WATERMARKS: {name: each.core.high_watermark for name, each in logs.items()},
+            checkpoints.RECOVERY_POINTS: futures
+            | {name: opened.recovery_point for name, opened in logs.items()},
+            checkpoints.HIGH_WATERMARKS: {name: opened.core.high_watermark for name, opened in logs.items()},
             checkpoints.LOG_STARTS: {
-                name: each.log_start_offset
-                for name, each in logs.items()
-                if each.log_start_offset > each.segments[0].base_offset
+                name: opened.log_start_offset
+                for name, opened in logs.items()
+                if opened.log_start_offset > opened.segments[0].base_offset
             },
             checkpoints.CLEANER_OFFSETS: {
-                name: each.first_dirty_offset for name, each in logs.items() if each.first_dirty_offset > 0
+                name: opened.first_dirty_offset
+                for name, opened in logs.items()
+                if opened.first_dirty_offset > 0
             },
         }
         for file, offsets in files.items():
@@ -419,7 +422,7 @@ class LogManager:
     def new_cleaner(
         self, *, dedupe_buffer_bytes: int, load_factor: float, io_bytes_per_second: float
     ) -> LogCleaner:
-        """A cleaner over these logs with options of its own: `log.cleaner.dedupe.buffer.size` (divided by the
+        """A cleaner for these logs with its own options: `log.cleaner.dedupe.buffer.size` (divided by the number of
         threads), `log.cleaner.io.buffer.load.factor`, `log.cleaner.io.max.bytes.per.second`."""
         unbounded = io_bytes_per_second >= 1 << 60
         self.cleaner = LogCleaner(
@@ -437,7 +440,7 @@ class LogManager:
     # -------------------------------------------------------------------------------------------- offline
 
     def log_failed(self, name: TopicPartition, failed: Log, error: LogDirOffline) -> None:
-        """A log could not be written: its dir is offline, or the log alone where only its own files are at fault."""
+        """A log could not be written: take its dir offline, or only this log if just its own files are at fault."""
         if not is_own_fault(error, failed.folder):
             self.take_offline(failed.log_dir, error.error if isinstance(error.error, OSError) else error)
         elif self._logs.get(name) is failed:
@@ -453,7 +456,7 @@ class LogManager:
             self.on_offline(f"log {failed.folder} cannot be written: {unusable.error}", [name])
 
     def take_offline(self, log_dir: str, error: BaseException | str) -> list[TopicPartition]:
-        """A dir has failed: its partitions are gone until a restart; returns them."""
+        """A dir has failed: its partitions are offline until a restart; returns them."""
         for row in self._dirs:
             if row.path == log_dir and row.offline is None:
                 return self._give_up(row, error)
@@ -462,7 +465,7 @@ class LogManager:
     def _give_up(self, directory: LogDir, error: BaseException | str) -> list[TopicPartition]:
         directory.offline = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         self.moving.dir_failed(directory.path)
-        lost = [name for name, each in list(self._logs.items()) if each.log_dir == directory.path]
+        lost = [name for name, opened in list(self._logs.items()) if opened.log_dir == directory.path]
         for name in lost:
             self._logs.pop(name).abandon()
             self._topic_ids.pop(name, None)
@@ -475,19 +478,19 @@ class LogManager:
 
     @property
     def offline_dirs(self) -> dict[str, str]:
-        """Path -> reason of the dirs that have failed."""
+        """Path -> reason, for the dirs that have failed."""
         return {log_dir.path: log_dir.offline for log_dir in self._dirs if log_dir.offline is not None}
 
     @property
     def dirs(self) -> list[str]:
-        """The paths of all log dirs, offline ones too."""
+        """The paths of all log dirs, including offline ones."""
         return [log_dir.path for log_dir in self._dirs]
 
     def usage(self) -> list[DirUsage]:
-        """What DescribeLogDirs answers."""
+        """The answer of DescribeLogDirs, by dir."""
         shown = []
         for log_dir in self._dirs:
-            logs = {name: each for name, each in self._logs.items() if each.log_dir == log_dir.path}
+            logs = {name: opened for name, opened in self._logs.items() if opened.log_dir == log_dir.path}
             total = usable = -1
             if log_dir.offline is None:
                 try:
@@ -504,9 +507,9 @@ class LogManager:
     # ---------------------------------------------------------------------------------------------- close
 
     def close(self) -> None:
-        """Closes every log, writes the checkpoints and the marks of a clean stop, unlocks the dirs.
+        """Close every log, write the checkpoints and the clean-shutdown markers, unlock the dirs.
 
-        A log that cannot be closed costs its dir the mark: the next start recovers that dir.
+        If a log cannot be closed, its dir gets no marker, and the next start recovers the dir.
         """
         for log_dir in self._dirs:
             if log_dir.offline is None:
@@ -528,7 +531,7 @@ class LogManager:
         self._logs.clear()
 
     def _close_log(self, name: TopicPartition, closing: Log) -> StorageError | None:
-        """Closes a log; what went wrong, where that concerns its whole dir."""
+        """Close a log; returns the error if it concerns the whole dir."""
         try:
             closing.close()
         except LogDirOffline as error:
@@ -549,7 +552,7 @@ class LogManager:
             for name, move in self.moving.running.items()
             if move.target_dir == directory.path
         ]
-        # Closing is waiting for the disk: several at once keep it busy.
+        # Closing mostly waits for the disk: close several logs at once to keep it busy.
         with self._new_pool(CLOSING_THREADS, "closing") as pool:
             errors = [error for error in pool.map(lambda row: self._close_log(*row), logs) if error]
         if errors:

@@ -1,6 +1,6 @@
-"""Appending to one partition's log: limits and rolls, epochs and producer snapshots.
+"""Appends to one partition's log: limits and rolls, epochs and producer snapshots.
 
-The reading half and the rules of ownership are in log.py.
+The reading half, and the rules of ownership, are in log.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEVER: Final = 1 << 62
 
 
 class LogWriter:
-    """The appending half of a Log, and what both halves share."""
+    """The appending half of a Log, and the state shared by both halves."""
 
     __slots__ = (
         "_active",
@@ -70,17 +70,17 @@ class LogWriter:
         self.recovery_point = recovery_point
         self.last_snapshot_offset = last_snapshot_offset
         self.last_flush_ms: float | None = None
-        """By the monotonic clock; None until `flush_due` first looks at this log, which counts as a flush."""
+        """By the monotonic clock; None until the first `flush_due`, which counts as a flush."""
         self.doomed: list[Doomed] = []
         self.is_new = False
         self.hole_from: Offset | None = None
-        """The first offset that recovery found in no segment, though later ones are there, or where the first segment begins
-        in which it found damage; see missing.py."""
+        """The first offset that recovery found missing from all segments although later ones exist, or the base offset of
+        the first segment in which it found damage; see missing.py."""
         self.first_dirty_offset = 0
-        """Below it the log has been compacted; kept in the log dir's cleaner checkpoint."""
+        """The log has been compacted below this offset; stored in the log dir's cleaner checkpoint."""
         self.flush_lock = threading.Lock()
         self.swap: Swap | None = None
-        """A compacted segment that is about to replace others."""
+        """The swap by which a compacted segment is about to replace others."""
         self._set_segments(segments)
 
     # -------------------------------------------------------------------------------------------- offsets
@@ -97,7 +97,7 @@ class LogWriter:
 
     @property
     def segments(self) -> list[Segment]:
-        """Ascending; the last one is active. Not to be changed."""
+        """In ascending order; the last one is active. Must not be modified."""
         return self._segments
 
     @property
@@ -107,22 +107,22 @@ class LogWriter:
 
     @property
     def size_bytes(self) -> int:
-        """Of all segments together, without their indexes."""
+        """The size of all segments together, without their indexes."""
         return sum(segment.size_bytes for segment in self._segments)
 
     def _set_segments(self, segments: list[Segment]) -> None:
-        """New lists, so that a thread that walks the old ones is not disturbed."""
+        """Create new lists, so that threads that iterate over the old ones are not disturbed."""
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._active = segments[-1]
         self._prepared = False
-        # Nothing fits before `_prepare`: the limits are known only then.
+        # No batch fits until `_prepare` has determined the limits.
         self._size_limit = -1
         self._offset_limit = -1
         self._roll_after = -1
 
     def _prepare(self) -> None:
-        """Makes the active segment ready for the first append: opened, timestamps known, limits set."""
+        """Make the active segment ready for the first append: file open, timestamps known, limits set."""
         active = self._active
         active.open()
         if not active.tail_offsets:
@@ -146,12 +146,12 @@ class LogWriter:
             self._roll_after = active.first_timestamp + self._roll_ms()
 
     def _roll_ms(self) -> int:
-        """`segment.ms` less this segment's share of `segment.jitter.ms`: partitions made together shall not
-        roll together, and the same segment must roll at the same time after a restart."""
+        """`segment.ms` less this segment's share of `segment.jitter.ms`. Partitions created together should not roll
+        together, but the same segment must roll at the same time after a restart."""
         config = self.config
         segment_ms = config.segment_ms
         if config.compact:
-            # The active segment is never compacted: it must close in time for `max.compaction.lag.ms`.
+            # The active segment is never compacted: it must be rolled in time for `max.compaction.lag.ms`.
             segment_ms = min(segment_ms, config.max_compaction_lag_ms)
         if config.segment_jitter_ms <= 0:
             return segment_ms
@@ -159,7 +159,7 @@ class LogWriter:
         return max(segment_ms - seed % (min(config.segment_jitter_ms, segment_ms) + 1), 0)
 
     def set_config(self, config: LogConfig) -> None:
-        """Takes changed topic configs from now on."""
+        """Use changed topic configs from now on."""
         self.config = config
         if self._prepared:
             self._set_limits()
@@ -173,9 +173,9 @@ class LogWriter:
         leader_epoch: LeaderEpoch,
         now_ms: int,
     ) -> int:
-        """Appends one checked batch at the log's end, where it was patched to; returns its base offset.
+        """Append one checked batch, already patched for the log's end; returns its base offset.
 
-        header: as the batch came; its base offset and epoch are not looked at. Raises LogDirOffline.
+        header: as produced; its base offset and epoch are ignored. Raises LogDirOffline.
         """
         core = self.core
         base_offset = core.log_end_offset
@@ -209,7 +209,7 @@ class LogWriter:
             position = Position(segment.size_bytes)
         try:
             if position == 0:
-                # From the first record on, so that thousands of empty partitions have one file each.
+                # Not before the first record, so that thousands of empty partitions have only one file each.
                 segment.offset_index.create_file()
                 segment.time_index.create_file()
             file = segment.file or segment.open()
@@ -228,7 +228,7 @@ class LogWriter:
     def _segment_for(
         self, size: int, base_offset: Offset, last_offset: int, max_timestamp: int, now_ms: int
     ) -> Segment:
-        """The segment that takes a batch over which the limits were exceeded: rolled where they truly are."""
+        """The segment for a batch that exceeds the cached limits; rolls if a limit has really been reached."""
         try:
             if not self._prepared:
                 self._prepare()
@@ -257,7 +257,7 @@ class LogWriter:
         self._prepare()
 
     def doom(self, segments: list[Segment], *, keep_snapshot_of: int = -1) -> None:
-        """Renames a segment's files to `.deleted`; `remove_doomed` removes them after the delay."""
+        """Rename the files of segments to `.deleted`; `remove_doomed` removes them after the delay."""
         paths = []
         for segment in segments:
             segment.file = None
@@ -271,7 +271,7 @@ class LogWriter:
         self.doomed.append(Doomed(paths, self.config.file_delete_delay_ms))
 
     def _call_off_swap(self) -> None:
-        """Before segments go in any other way: a swap that has begun would bring them back. Raises OSError."""
+        """Called before segments are removed for other reasons: an unfinished swap would bring them back. Raises OSError."""
         if self.swap is not None:
             self.swap.cancel()
 
@@ -299,7 +299,7 @@ class LogWriter:
             try:
                 self._active.txn_index.append(completed)
             except CorruptIndex as error:
-                self._rebuild_txn_index(self._active, str(error))  # it finds this marker in the log, too
+                self._rebuild_txn_index(self._active, str(error))  # this also finds the new marker in the log
             except OSError as error:
                 raise LogDirOffline(self.log_dir, error) from error
 
@@ -310,7 +310,7 @@ class LogWriter:
             raise LogUnreadable(self.folder, error) from error
 
     def save_epochs(self) -> None:
-        """Writes the leader epochs; durable with the next flush. Raises LogDirOffline."""
+        """Write the leader epochs; durable with the next flush. Raises LogDirOffline."""
         path = os.path.join(self.folder, checkpoints.LEADER_EPOCHS)
         try:
             checkpoints.write_epochs(path, self.core.epochs.entries(), sync=False)
@@ -319,7 +319,7 @@ class LogWriter:
         self.core.epochs.dirty = False
 
     def roll(self, now_ms: int, base_offset: Offset | None = None) -> Segment:
-        """Starts a new active segment at the log's end (or at a replicated batch's offset beyond it).
+        """Start a new active segment at the log's end (or at a replicated batch's offset beyond it).
 
         Raises LogDirOffline.
         """
@@ -337,7 +337,7 @@ class LogWriter:
         return created
 
     def take_snapshot(self, *, sync: bool = False) -> None:
-        """Writes the producers as they are now, unless that is on disk already. Raises OSError."""
+        """Write the current producers, unless they are on disk already. Raises OSError."""
         offset = self.core.log_end_offset
         if offset != self.last_snapshot_offset:
             path = producer_snapshot.path_of(self.folder, offset)

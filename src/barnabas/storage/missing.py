@@ -1,8 +1,8 @@
-"""From which offset on a log lacks records that its other replicas may have, kept in its folder.
+"""Notes, in a log's folder, the offset from which the log lacks records that its other replicas may have.
 
-Recovery finds holes and damage once, after an unclean stop. A broker that is stopped in order before it has had a leader to
-copy from must still know of them at its next start, and at any later one: the file goes when the log has been cut there, or
-when it leads as the only replica in sync, so that nobody has more.
+Recovery finds holes and damage only once, after an unclean stop. If the broker is stopped cleanly before it could copy from
+a leader, it must still know of them at all later starts. The file is removed when the log has been truncated there, or when
+this replica becomes leader as the only one in sync, so that no replica has more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VERSION: Final = "0"
 
 
 def read(folder: str) -> Offset:
-    """The noted offset; 0 where the note cannot be understood, so that everything is copied again. Raises OSError."""
+    """The noted offset; 0 if the file is unreadable, so that everything is copied again. Raises OSError."""
     with open(os.path.join(folder, FILE), "rb") as file:
         lines = file.read(100).split()
     if len(lines) == 2 and lines[0] == VERSION.encode() and lines[1].isdigit():
@@ -27,11 +27,11 @@ def read(folder: str) -> Offset:
 
 
 def write(folder: str, offset: Offset) -> None:
-    """Durable when it returns. Raises OSError."""
+    """Note an offset; durable on return. Raises OSError."""
     write_atomically(os.path.join(folder, FILE), f"{VERSION}\n{offset}\n".encode())
 
 
 def remove(folder: str) -> None:
-    """The log lacks nothing any more: what was done to it becomes durable before the note goes. Raises OSError."""
+    """Remove the note: nothing is missing any more. Changes of the log are made durable first. Raises OSError."""
     fsync_dir(folder)
     remove_quietly(os.path.join(folder, FILE))

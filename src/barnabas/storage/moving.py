@@ -1,10 +1,10 @@
-"""Moving a partition's log to another log dir of the same broker (AlterReplicaLogDirs).
+"""Moves a partition's log to another log dir of the same broker (AlterReplicaLogDirs).
 
-A second log, in a folder that ends in `-future`, is filled from the first while that one goes on serving. When
-it has caught up it takes the first one's place, between two appends. The old folder stays under its name until
-the new one is on disk: a crash before that finds two logs of one name, of which the longer one goes on; with
-`flush.messages` it is the one that holds what was acknowledged. Then the old one is deleted like a deleted
-topic's. A broker that stops while a log is copied finds the future log at the next start and goes on.
+A second log, in a folder that ends in `-future`, is filled from the current log, which remains in use. Once it has caught
+up, it replaces the current log between two appends. The old folder keeps its name until the new one is on disk: after a
+crash before that there are two logs of one name, and the longer one is used; with `flush.messages` that is the one
+with all acknowledged records. Afterwards the old log is deleted like that of a deleted topic. When a broker stops during a
+move, the next start finds the future log and continues.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ WISHES_MAX: Final = 10_000
 
 
 class LogTable(Protocol):
-    """What moves need of the log manager."""
+    """The part of the log manager that moves use."""
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]: ...
@@ -67,7 +67,7 @@ class LogTable(Protocol):
 
 
 class Move:
-    """One partition on its way. The future log belongs to the steps' thread until the change."""
+    """One partition being moved. Until the future log takes over, it belongs to the thread of the steps."""
 
     def __init__(self, moves: Moves, name: TopicPartition, current: Log, future: Log) -> None:
         self.name = name
@@ -85,11 +85,11 @@ class Move:
 
     @property
     def lag(self) -> int:
-        """Records that the future log lacks."""
+        """The number of records that the future log lacks."""
         return max(self.current.log_end_offset - self.future.log_end_offset, 0)
 
     def steps(self, now_ms: int) -> Iterator[Step]:
-        """Copies until it has caught up, changes places, makes that durable. Ends early when called off or failed.
+        """Copy until the future log has caught up, let it take over, make that durable. Ends early when cancelled or failed.
 
         `copied_bytes` grows with each step, for callers that limit the rate.
         """
@@ -113,12 +113,12 @@ class Move:
         except StorageError as error:
             return _failing(error)
         if piece is None or piece.size <= CAUGHT_UP_BYTES:
-            # So little is left that it is copied in the same breath as the change.
+            # So little is left that it is copied at the moment of the switch.
             return Step(lambda: None, lambda: self._finish(now_ms))
         return Step(lambda: self._copy(piece, now_ms))
 
     def _follow_cuts(self, now_ms: int) -> None:
-        """The current log was truncated, or lost its beginning, since the last step."""
+        """The current log was truncated at either end since the last step: do the same with the future log."""
         current, future = self.current, self.future
         if (
             current.log_start_offset > future.log_end_offset
@@ -128,7 +128,7 @@ class Move:
             return
         end_offset = current.log_end_offset
         if future.core.epochs.latest >= 0:
-            # As a follower would ask: where does the epoch that I know last end in your log?
+            # As a follower does: find where the newest epoch of the future log ends in the current log.
             end_offset = current.core.epochs.end_of(future.core.epochs.latest, end_offset).end_offset
         if future.log_end_offset > end_offset:
             future.truncate_to(max(end_offset, Offset(0)), now_ms)
@@ -137,7 +137,7 @@ class Move:
         return self.current.read(self.future.log_end_offset, COPY_BYTES)
 
     def _copy(self, piece: FileSlice, now_ms: int) -> None:
-        """One slice, in the thread; finished segments are synced here, so that the end has little to sync."""
+        """Copy one slice, in the thread; rolled segments are synced here, so that little is left to sync at the end."""
         try:
             data = piece.read()
         except OSError as error:
@@ -156,17 +156,17 @@ class Move:
         while (piece := self._next_slice()) is not None:
             copied += piece.size
             if copied > 8 * CAUGHT_UP_BYTES:
-                return  # it grew much meanwhile: another round
+                return  # it has grown much meanwhile: another round
             future.append_replicated(piece.read(), now_ms)
             self.copied_bytes += piece.size
         if not self._moves.take_over(self, now_ms):
-            return  # the move before this one has not come to its end: another round
+            return  # the previous move is not complete: another round
         self.done = True
 
     def _make_durable(self) -> None:
         end_offset = self.future.log_end_offset
         for _ in range(FLUSHES_MAX):
-            # Less when retention takes a segment away at the same moment.
+            # Less if retention removes a segment at the same moment.
             if self.future.flush() >= end_offset:
                 self._moves.checkpoint()
                 return
@@ -188,19 +188,19 @@ class Moves:
     def __init__(self, manager: LogTable) -> None:
         self._manager = manager
         self.running: dict[TopicPartition, Move] = {}
-        """After a restart those that the stop has interrupted."""
+        """The running moves; after a restart, those interrupted by the stop."""
         self.on_moved: Callable[[TopicPartition, Log], None] = lambda _name, _log: None
-        """Called on the owner's thread, in the middle of the change, with the log that is used from now on."""
+        """Called on the owner's thread, during the switch, with the log that is used from now on."""
         self._retiring: dict[TopicPartition, Log] = {}
         self._wishes: dict[TopicPartition, str] = {}
 
     # --- beginning and calling off ------------------------------------------------------------------
 
     def begin(self, name: TopicPartition, log_dir: str, now_ms: int) -> Move | None:
-        """Starts to move a partition to another dir; None when it is there (a move elsewhere is called off).
+        """Start moving a partition to another dir; None if it is already there (a move to elsewhere is cancelled).
 
-        The caller runs `Move.steps`. Raises LogDirUnknown, LogDirOffline, NameTooLong; PartitionUnknown for a
-        partition that is not here, which is made in that dir if it comes to be.
+        The caller runs `Move.steps`. Raises LogDirUnknown, LogDirOffline, NameTooLong; PartitionUnknown for a partition that
+        is not on this broker: if it is created later, it will be created in that dir.
         """
         manager, target = self._manager, os.path.abspath(log_dir)
         if not fits_future_name(name):
@@ -227,7 +227,7 @@ class Moves:
         try:
             free = shutil.disk_usage(target).free
             if current.size_bytes > free:
-                # Filling the disk would take all other partitions of that dir along.
+                # Filling the disk would affect all other partitions of that dir.
                 raise LogDirOffline(target, f"{free} bytes are free where {name} needs {current.size_bytes}")
             future = create_log(folder, current.config, now_ms)
             topic_id = self._manager.topic_id(*name)
@@ -247,17 +247,17 @@ class Moves:
         return move
 
     def wish(self, name: TopicPartition) -> str | None:
-        """The dir in which the partition, which is about to be made, was asked to be."""
+        """The dir requested earlier for a partition that is about to be created."""
         return self._wishes.pop(name, None)
 
     def cancel(self, name: TopicPartition) -> bool:
-        """Calls a move off; False when there is none. What it has copied goes with the other deleted files."""
+        """Cancel a move; False if there is none. The copied files are deleted."""
         move = self.running.pop(name, None)
         if move is None:
             return False
         move.cancelled = True
         move.future.abandon()
-        # Renamed first: the thread that still copies finds no folder to write new files into.
+        # Renamed first: the thread that is still copying then cannot create new files in the folder.
         gone = os.path.join(move.target_dir, marked(name, DELETE_SUFFIX))
         try:
             os.rename(move.future.folder, gone)
@@ -275,9 +275,9 @@ class Moves:
         return True
 
     def failed(self, move: Move, error: BaseException) -> None:
-        """A step has failed: the move ends, and a dir that cannot be read or written goes offline."""
+        """A step has failed: end the move, and take a dir offline that cannot be read or written."""
         if self.running.get(move.name) is not move and not move.done:
-            return  # called off, or its dir is offline already
+            return  # cancelled, or its dir is offline already
         log.error(
             "partition's move to another log dir has failed",
             extra={"partition": str(move.name), "to": move.target_dir, "reason": str(error)},
@@ -291,7 +291,7 @@ class Moves:
         self.cancel(move.name)
 
     def dir_failed(self, log_dir: str) -> None:
-        """The moves into and out of a dir that is offline now rest until the next start. Any thread."""
+        """Suspend the moves into and out of a dir that is offline until the next start. Any thread."""
         for name, move in list(self.running.items()):
             if log_dir in (move.target_dir, move.current.log_dir):
                 self.running.pop(name, None)
@@ -304,7 +304,7 @@ class Moves:
     # --- the change ---------------------------------------------------------------------------------
 
     def take_over(self, move: Move, now_ms: int) -> bool:
-        """The future log becomes the partition's log; False while an earlier change is not durable yet."""
+        """Make the future log the partition's log; False while an earlier switch is not durable yet."""
         name, current, future = move.name, move.current, move.future
         if name in self._retiring:
             return False
@@ -323,7 +323,7 @@ class Moves:
         return True
 
     def retire(self, name: TopicPartition) -> None:
-        """Deletes the log that a move has left behind, unless that has happened. Raises LogDirOffline."""
+        """Delete the log that a move has left behind, unless this has happened already. Raises LogDirOffline."""
         old = self._retiring.pop(name, None)
         if old is not None:
             old.relocate(os.path.join(old.log_dir, marked(name, DELETE_SUFFIX)))
@@ -331,19 +331,19 @@ class Moves:
             self._manager.doom(old.folder)
 
     def retire_all(self) -> None:
-        """All logs that are online are closed and on disk. Raises LogDirOffline."""
+        """Delete all logs left behind; all online logs are closed and on disk. Raises LogDirOffline."""
         for name in list(self._retiring):
             if name in self._manager.logs:
                 self.retire(name)
 
     def checkpoint(self) -> None:
-        """The new dir's recovery point and the old one's are written. Any thread."""
+        """Write the checkpoints of the new and of the old dir. Any thread."""
         self._manager.checkpoint()
 
     # --- after a restart ----------------------------------------------------------------------------
 
     def resume(self, name: TopicPartition, future: Log) -> None:
-        """A future log that a stop has interrupted goes on, or is removed where it has no use any more."""
+        """Continue a move interrupted by a stop, or remove the future log if it is no longer needed."""
         current = self._manager.logs.get(name)
         if current is None or name in self.running or current.log_dir == future.log_dir:
             future.abandon()
@@ -357,7 +357,7 @@ class Moves:
 
 
 def longer_of(name: TopicPartition, one: Log, other: Log) -> Log:
-    """Of two logs of one partition, left by a crash before a move was durable, the one that goes on.
+    """Choose between two logs of one partition, left by a crash before a move was durable; returns the one to use.
 
     The other folder is set aside.
     """

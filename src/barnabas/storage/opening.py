@@ -1,4 +1,4 @@
-"""Says in the log how far the opening of a log dir is, where that takes long."""
+"""Logs the progress of opening a log dir, if that takes long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BETWEEN_SECONDS: Final = 5.0
 
 
 class Opening:
-    """Counts the logs of one dir that are open."""
+    """Counts the open logs of one dir."""
 
     def __init__(self, log_dir: str, total: int, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._log_dir = log_dir
@@ -23,7 +23,7 @@ class Opening:
         self._done = 0
 
     def opened(self, count: int) -> None:
-        """So many more are open: a line every five seconds, with an estimate of what is left."""
+        """`count` more logs are open: writes a line every five seconds, with an estimate of the remaining time."""
         self._done += count
         now = self._monotonic()
         if now - self._said < BETWEEN_SECONDS or self._done >= self._total:

@@ -1,6 +1,6 @@
 """`.snapshot` files: a partition's producers as they were at the offset in the file's name.
 
-version int16 (1) | CRC-32C uint32 of what follows | count int32 | entries of producer id int64, producer
+version int16 (1) | CRC-32C uint32 of the rest | count int32 | entries of producer id int64, producer
 epoch int16, last sequence int32, last offset int64, offset delta int32, timestamp int64, coordinator epoch
 int32, current transaction's first offset int64. Source: Kafka's ProducerSnapshot.
 """
@@ -31,7 +31,7 @@ def encode(rows: Iterable[ProducerSnapshot]) -> bytes:
 
 
 def decode(data: bytes) -> list[ProducerSnapshot]:
-    """Raises CorruptCheckpoint."""
+    """The rows of a snapshot. Raises CorruptCheckpoint."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise CorruptCheckpoint(f"a producer snapshot of {len(data)} bytes is cut off")
     version, crc = _HEAD.unpack_from(data)
@@ -45,7 +45,7 @@ def decode(data: bytes) -> list[ProducerSnapshot]:
 
 
 def path_of(folder: str, offset: int) -> str:
-    """Where the snapshot of the producers at `offset` lies."""
+    """The path of the snapshot of the producers at `offset`."""
     return os.path.join(folder, f"{offset:020d}{SUFFIX}")
 
 
@@ -61,11 +61,11 @@ def offsets_among(names: Iterable[str]) -> list[int]:
 
 
 def read(path: str) -> list[ProducerSnapshot]:
-    """Raises CorruptCheckpoint, OSError."""
+    """The rows of a snapshot file. Raises CorruptCheckpoint, OSError."""
     with open(path, "rb") as file:
         return decode(file.read())
 
 
 def write(path: str, rows: Iterable[ProducerSnapshot], *, sync: bool) -> None:
-    """Raises OSError."""
+    """Write a snapshot file. Raises OSError."""
     write_atomically(path, encode(rows), sync=sync)

@@ -1,6 +1,6 @@
-"""What is known of a log beside its batches, found again in them: producers, aborted transactions, its true end.
+"""Rebuilds the state besides a log's batches from the batches: producers, aborted transactions, the true end.
 
-For the opening of a log (recovery.py) and for a log that serves already and finds one of its files damaged (log.py).
+Used when a log is opened (recovery.py), and when a log in use turns out to have a damaged file (log.py).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ log = logging.getLogger("barnabas.storage")
 
 
 def set_aside_overlapped(folder: str, segments: list[Segment], slot: int) -> bool:
-    """Takes the next segment out of the list if this one holds its offsets already; whether that was so.
+    """Remove the next segment from the list, and its file from use, if this one already contains its offsets; True if so.
 
-    Such a one is left over from elsewhere. It would move the log's end back, and offsets would be given out twice.
+    Such a segment comes from elsewhere. It would move the log's end back, and offsets would be used twice.
     Raises OSError.
     """
     if slot + 1 >= len(segments):
@@ -33,7 +33,7 @@ def set_aside_overlapped(folder: str, segments: list[Segment], slot: int) -> boo
     reach = whole_reach(segment, following.base_offset)
     if reach <= following.base_offset:
         return False
-    # Where the one behind it goes on seamlessly, the one between does not belong here, however far it reaches.
+    # If the second next segment follows seamlessly, the one in between does not belong here, however far it reaches.
     is_seamless = slot + 2 < len(segments) and segments[slot + 2].base_offset == reach
     if not is_seamless and whole_reach(following) > reach:
         return False
@@ -47,9 +47,9 @@ def set_aside_overlapped(folder: str, segments: list[Segment], slot: int) -> boo
 
 
 def whole_reach(segment: Segment, from_offset: Offset | None = None) -> Offset:
-    """The offset after the last batch that is whole and in its place; the base offset where there is none.
+    """The offset after the last intact batch in its right place; the base offset if there is none.
 
-    from_offset: only the batches around this offset and after it are verified. Raises OSError.
+    from_offset: verify only the batches from this offset on. Raises OSError.
     """
     position, end_offset = BEGINNING, segment.base_offset
     if from_offset is not None and segment.size_bytes:
@@ -83,14 +83,13 @@ def reload_producers(
     skip_scan: bool = False,
     from_start: bool = False,
 ) -> int:
-    """Fills the core's producers from the newest whole one of the snapshots (those in the folder, where the
-    caller does not know them) and the batches after it.
+    """Fill the core's producers from the newest intact snapshot and the batches after it. snapshots: offsets of the
+    snapshots in the folder, if the caller knows them.
 
-    Returns the offset of the snapshot that is up to date with the log's end, or -1. skip_scan: a log that
-    was closed cleanly and has no snapshot at all (Kafka made it before snapshots, or it was restored from a
-    backup) starts with no producers rather than with a scan of everything; one whose snapshots are damaged is
-    scanned, since a producer's retry would be taken for something new. from_start: replay from the log's
-    start, because the leader epochs are to be found again too.
+    Returns the offset of the snapshot that is up to date with the log's end, or -1. skip_scan: a cleanly closed log without
+    any snapshot (Kafka created it before there were snapshots, or it was restored from a backup) starts without producers
+    instead of being scanned completely; one with damaged snapshots is scanned, since otherwise a producer's retry would be
+    taken for new records. from_start: replay from the log's start, because the leader epochs must be rebuilt as well.
     """
     end_offset = core.log_end_offset
     replay_from: int = core.log_start_offset
@@ -117,9 +116,9 @@ def reload_producers(
 
 
 def replay(core: PartitionCore, segments: list[Segment], epochs_from: int, producers_from: int) -> None:
-    """Applies the log's batches up to the core's end: epochs from one offset on, producers from another.
+    """Apply the log's batches up to the core's end: epochs from one offset on, producers from another.
 
-    Damaged batches are stepped over. Raises OSError.
+    Damaged batches are skipped. Raises OSError.
     """
     end_offset = core.log_end_offset
     start = min(epochs_from, producers_from)
@@ -143,7 +142,8 @@ def replay(core: PartitionCore, segments: list[Segment], epochs_from: int, produ
 
 
 def rebuild_txn_index(folder: str, segments: list[Segment], segment: Segment, reason: str | None) -> None:
-    """Finds a segment's aborted transactions again, from the snapshot before it. With a reason, this is logged.
+    """Rebuild a segment's aborted transactions, starting from the previous snapshot. reason: for the log, None to log
+    nothing.
 
     Raises OSError.
     """

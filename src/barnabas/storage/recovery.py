@@ -1,10 +1,10 @@
-"""Opening a partition's folder: after a clean stop from checkpoints and snapshots, else by scanning.
+"""Opens a partition's folder: after a clean stop from checkpoints and snapshots, otherwise by scanning.
 
-After an unclean stop everything above the recovery point is read again: each batch's length, magic and
-checksum is verified, indexes are built anew. What is whole stays and is served at its own offset; what is damaged
-is stepped over or set aside (segment_recovery.py); a torn write at the end of the log goes. After a clean stop the
-end that was noted then must be found again, else the last segments are read as after an unclean one. Files of a
-compaction or deletion that was interrupted are finished or removed first.
+After an unclean stop everything above the recovery point is read again: each batch's length, magic and checksum are
+verified, and indexes are rebuilt. Intact batches are kept and served at their own offsets; damaged ones are skipped or set
+aside (segment_recovery.py); a torn write at the end of the log is removed. After a clean stop the log must end where it was
+noted to end; otherwise the last segments are read as after an unclean one. Interrupted compactions and deletions are
+completed or undone first.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Truncated(NamedTuple):
 
 @dataclass(slots=True)
 class Mended:
-    """What was found and done while the logs of a log dir were opened; several threads add to it."""
+    """What was found and repaired while the logs of a log dir were opened; several threads add to it."""
 
     scanned_bytes: list[int] = field(default_factory=list)
     cut: list[tuple[str, int]] = field(default_factory=list)
-    """(log, bytes) of torn tails."""
+    """(log, bytes) of removed torn writes."""
     rebuilt: list[str] = field(default_factory=list)
     """The log of each segment that had lost an index."""
     epochs: list[str] = field(default_factory=list)
@@ -68,11 +68,11 @@ class Mended:
 
     @property
     def nothing(self) -> bool:
-        """Whether nothing had been lost."""
+        """Whether nothing was lost."""
         return not (self.cut or self.rebuilt or self.epochs)
 
     def told(self) -> dict[str, object]:
-        """As the fields of a log line; what did not happen is left out."""
+        """The fields of a log line, without those that are zero."""
         fields: dict[str, object] = {}
         if self.scanned_bytes:
             fields["scanned_bytes"] = sum(self.scanned_bytes)
@@ -87,7 +87,7 @@ class Mended:
         return fields
 
     def tell(self, log_dir: str, logs: int, *, clean: bool) -> None:
-        """One line for the whole log dir."""
+        """Write one log line for the whole log dir."""
         told = {"log_dir": log_dir, "logs": logs, **self.told()}
         if logs and not clean:
             level = logging.INFO if self.nothing else logging.WARNING
@@ -103,13 +103,13 @@ def _some(names: Iterable[str]) -> str:
 
 
 def create_log(folder: str, config: LogConfig, now_ms: int) -> Log:
-    """A new, empty log in `folder`, which is made. Raises LogDirOffline."""
+    """Create a new, empty log in `folder`, and the folder. Raises LogDirOffline."""
     try:
         os.makedirs(folder, exist_ok=True)
         segment = Segment.create(
             folder, 0, config.segment_index_bytes, now_ms, interval=config.index_interval_bytes
         )
-        segment.file = None  # opened again by the first append: thousands of idle partitions hold none
+        segment.file = None  # reopened by the first append: idle partitions keep no file open
     except OSError as error:
         raise LogDirOffline(os.path.dirname(folder), error) from error
     core = PartitionCore()
@@ -129,9 +129,9 @@ def open_log(
     high_watermark: int = 0,
     mended: Mended | None = None,
 ) -> Log:
-    """The log in `folder`. clean: the last broker stopped in order, so that nothing needs a scan.
+    """The log in `folder`. clean: the last broker stopped cleanly, so that no scan is needed.
 
-    Offsets come from the log dir's checkpoints; 0 where they are silent. mended: takes down what was found. Raises
+    The offsets come from the log dir's checkpoints; 0 if they have none. mended: collects what was found. Raises
     LogDirOffline.
     """
     try:
@@ -152,10 +152,10 @@ def open_log(
 
 
 class _Opening:
-    """The steps of `open_log` and what they hand each other.
+    """The steps of `open_log`, and the data passed between them.
 
-    `names` are the files in the folder, read once: a broker with 10,000 partitions starts with 10,000 of these,
-    most of them for logs that are empty or short, and what each of them asks the file system is the start-up.
+    `names` are the files in the folder, read only once: a broker with 10,000 partitions runs this 10,000 times when it
+    starts, mostly for empty or short logs, and the start-up time is the time of the file system calls.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class _Opening:
         return opened
 
     def _missing_from(self) -> Offset | None:
-        """Where the first hole or damage is that was found now or at an earlier start; noted in the folder."""
+        """The first hole or damage found now or at an earlier start; noted in the folder."""
         noted = missing.read(self.folder) if missing.FILE in self.names else None
         found = [segment.base_offset for segment in self.segments if segment.damaged]
         found += [offset for offset in (noted, self.hole_from) if offset is not None]
@@ -233,7 +233,7 @@ class _Opening:
         return first
 
     def _start_anew(self, offset: Offset) -> PartitionCore:
-        """The checkpoint says that everything on disk was deleted: an empty log that starts where it says."""
+        """According to the checkpoint everything on disk was deleted: an empty log that starts at `offset`."""
         for segment in self.segments:
             segment.delete_files()
         self.segments[:] = [Segment.create(self.folder, offset, self.config.segment_index_bytes, self.now_ms)]
@@ -241,19 +241,19 @@ class _Opening:
         return PartitionCore(offset)
 
     def _bring_back_indexes(self, stop: int) -> None:
-        """Rebuilds the indexes of segments that have lost one; the scan of unclean ones does it by itself."""
+        """Rebuild the indexes of segments that have lost one; the scan of unclean segments does this by itself."""
         for segment in self.segments[:stop]:
             stem = f"{segment.base_offset:020d}"
             if segment.size_bytes and not {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= self.names:
-                # Told once for the whole log dir: a backup may have left out every index.
+                # Logged once for the whole log dir: a backup may have left out every index.
                 segment.rebuild(None)
                 rebuild_txn_index(self.folder, self.segments, segment, None)
                 self.mended.rebuilt.append(os.path.basename(self.folder))
 
     def _read_epochs(self) -> tuple[LeaderEpochs, bool]:
-        """(the epochs, whether they must be found again in the batches)."""
+        """(the epochs, whether they must be rebuilt from the batches)."""
         if checkpoints.LEADER_EPOCHS not in self.names:
-            # Without epochs a consumer that asks where its epoch ended is sent to the log's beginning.
+            # Without epochs, a consumer that asks where its epoch ended would be sent back to the log's beginning.
             lost = any(segment.size_bytes for segment in self.segments)
             if lost:
                 self.mended.epochs.append(os.path.basename(self.folder))
@@ -266,9 +266,9 @@ class _Opening:
             return LeaderEpochs(), True
 
     def _end_when_clean(self, noted_end: int) -> int | None:
-        """The log's end by the last index entry; None when the last segment is not as the last stop left it.
+        """The log's end according to the last index entry; None if the last segment is not as the last stop left it.
 
-        noted_end: what that stop noted as the log's end, -1 where it did not.
+        noted_end: the log's end noted by that stop, -1 if there was none.
         """
         last = self.segments[-1]
         try:
@@ -285,18 +285,20 @@ class _Opening:
         return None
 
     def _first_to_recover(self, recovery_point: int) -> int:
-        """The number of the segment that holds the recovery point."""
+        """The index of the segment that contains the recovery point."""
         from_offset = min(recovery_point, self.segments[-1].base_offset)
-        return max((i for i, one in enumerate(self.segments) if one.base_offset <= from_offset), default=0)
+        return max(
+            (i for i, segment in enumerate(self.segments) if segment.base_offset <= from_offset), default=0
+        )
 
     def _recover(self, core: PartitionCore, recovery_point: int, epochs_lost: bool, clean_end: int) -> Offset:
-        """Verifies every batch of the segments that reach above the recovery point; the log's end."""
+        """Verify every batch of the segments that reach above the recovery point; returns the log's end."""
         segments = self.segments
         slot = self._first_to_recover(recovery_point)
         while slot and set_aside_overlapped(self.folder, segments, slot - 1):
             slot = self._first_to_recover(recovery_point)
         if clean_end >= 0:
-            slot = max(slot - 1, 0)  # the one before may reach into the one that is not as it was left
+            slot = max(slot - 1, 0)  # the previous segment may reach into the changed one
         base_offset = segments[slot].base_offset
         start_offset = core.log_start_offset
         core.reset(min(start_offset, base_offset), base_offset)
@@ -311,9 +313,7 @@ class _Opening:
             ceiling = OFFSET_MAX if is_last else segments[slot + 1].base_offset
             self._tell_gap(slot, end_offset)
             if segment.base_offset > end_offset and self.hole_from is None:
-                self.hole_from = (
-                    end_offset  # perhaps compaction's work, which a copy of the leader's log has as well
-                )
+                self.hole_from = end_offset  # perhaps a result of compaction, which copies of the log share
             self.mended.scanned_bytes.append(segment.size_bytes)
             dense = not self.config.compact
             end_offset, cut = recover_segment(
@@ -332,7 +332,7 @@ class _Opening:
         return end_offset
 
     def _tell_gap(self, slot: int, end_offset: int) -> None:
-        """A segment that is empty or missing is named, where no compaction can have made it so."""
+        """Log that a segment is empty or missing, if compaction cannot have caused that."""
         segment = self.segments[slot]
         is_last = slot == len(self.segments) - 1
         if self.config.compact:
@@ -347,7 +347,7 @@ class _Opening:
             _tell_lost(self.folder, end_offset, segment.base_offset, "no segment holds them")
 
     def _leave_a_gap(self, end_offset: int, clean_end: int) -> Offset:
-        """The last stop was clean and noted a later end: its offsets are not given out a second time."""
+        """The last stop was clean and noted a later end: the offsets in between must not be used again."""
         _tell_lost(
             self.folder, end_offset, clean_end, "the log ended there at its last stop, which was clean"
         )
@@ -383,7 +383,7 @@ def _tell_lost(folder: str, start: int, end: int, reason: str) -> None:
 
 
 def _remove_snapshots(folder: str, snapshots: list[int], above_offset: int) -> list[int]:
-    """Removes those above an offset; those that are left."""
+    """Remove the snapshots above an offset; returns the rest."""
     for offset in snapshots:
         if offset > above_offset:
             remove_quietly(producer_snapshot.path_of(folder, offset))
@@ -391,11 +391,11 @@ def _remove_snapshots(folder: str, snapshots: list[int], above_offset: int) -> l
 
 
 def _tidy(folder: str) -> tuple[dict[int, int], set[str]]:
-    """Finishes or removes what an interruption left; base offset -> size of each segment, and the names of the
-    files that are there now. Raises OSError.
+    """Complete or undo what was interrupted. Returns (base offset -> size of each segment, the names of the files that
+    are there now). Raises OSError.
 
-    `.deleted` and `.cleaned` files go: a deletion was under way, or a compaction that had not finished
-    writing. `.swap` files are a finished compaction: they take the place of what they compacted.
+    `.deleted` and `.cleaned` files are removed: they belong to a deletion, or to a compaction that had not finished
+    writing. `.swap` files are a finished compaction: they replace the segments that were compacted.
     """
     names = set(os.listdir(folder))
     if any(name.endswith(SWAP_SUFFIX) for name in names):

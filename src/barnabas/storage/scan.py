@@ -1,8 +1,8 @@
-"""Walking through a segment's batches, of any format, without holding the file in memory.
+"""Iterates over a segment's batches, of any format, without loading the whole file.
 
-The file is read in pieces, and each piece becomes a table of its batches (batch_table.pyx). The first 17 bytes lie
-alike in all formats: offset int64, length int32, (leader epoch or CRC) int32, magic int8. Magic 2 states its first
-offset there, older formats their last one.
+The file is read in pieces, and each piece becomes a table of its batches (batch_table.pyx). The first 17 bytes have the
+same layout in all formats: offset int64, length int32, (leader epoch or CRC) int32, magic int8. In magic 2 the offset
+is that of the first record, in older formats that of the last.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ LOOK_BYTES: Final = 8192
 SCAN_BYTES: Final = 1 << 18
 GROWTH: Final = 8
 BEYOND: Final = (1 << 63) - 1
-"""An offset that no batch reaches."""
+"""An offset above those of all batches."""
 ANY_OFFSET: Final = Offset(-1)
-"""An offset that every batch reaches."""
+"""An offset at or below those of all batches."""
 
 
 def found_at(table: BatchTable, i: int) -> Found:
@@ -44,11 +44,11 @@ def found_at(table: BatchTable, i: int) -> Found:
 def tables(
     file: LogFile, start: int, end: int, *, verified: bool, first_bytes: int | None = None
 ) -> Iterator[BatchTable]:
-    """The whole batches in [start, end), piece by piece; one and the same table, of use until the next step.
+    """The whole batches in [start, end), piece by piece; yields one reused table, valid until the next step.
 
-    Stops before a batch that is cut off at `end`. verified: checksums are looked at. first_bytes: how much is
-    read at once to begin with, for callers that may need the first batches only. Raises Damaged, OSError. Holds a quarter
-    of a megabyte, or one batch.
+    Stops before a batch that is cut off at `end`. verified: verify checksums. first_bytes: size of the first piece, for
+    callers that may need only the first batches. Raises Damaged, OSError. Uses a quarter of a megabyte, or the size of one
+    batch.
     """
     table = BatchTable()
     buffer = memoryview(bytearray(0))
@@ -72,16 +72,16 @@ def tables(
 
 
 def first_from(file: LogFile, position: int, end: int, offset: Offset) -> Found | None:
-    """The first batch from `position` (a batch's start) whose last offset is at or after `offset`.
+    """The first batch from `position` (the start of a batch) on whose last offset is at or after `offset`.
 
-    None when all batches up to byte `end` lie below, or the last one is cut off. Raises Damaged, OSError.
+    None if all batches up to byte `end` are below it, or the last one is cut off. Raises Damaged, OSError.
     """
     found = _seek(file, position, end, offset)
     return None if isinstance(found, int) else found
 
 
 def position_with_records(file: LogFile, position: int, end: int) -> int | None:
-    """Where the first batch that holds records begins, from the boundary `position` on; None when there is none.
+    """The start of the first batch with records, from the batch boundary `position` on; None if there is none.
 
     Only headers are read. Raises Damaged, OSError.
     """
@@ -90,7 +90,7 @@ def position_with_records(file: LogFile, position: int, end: int) -> int | None:
 
 
 def boundary_before(file: LogFile, position: int, limit: int) -> int:
-    """The last batch boundary at or before byte `limit`, walking on from the boundary `position`.
+    """The last batch boundary at or before byte `limit`, walking from the boundary `position`.
 
     Raises Damaged, OSError.
     """
@@ -99,7 +99,7 @@ def boundary_before(file: LogFile, position: int, limit: int) -> int:
 
 
 def _seek(file: LogFile, position: int, end: int, offset: int, *, with_records: bool = False) -> Found | int:
-    """See first_from, or where the last whole batch ends. Only headers are read."""
+    """As first_from, but returns the end of the last whole batch if none is found. Only headers are read."""
     while position + SMALLEST_BYTES <= end:
         data = os.pread(file.fd, min(LOOK_BYTES, end - position), position)
         found = seek(data, position, end, offset, with_records)
@@ -112,9 +112,9 @@ def _seek(file: LogFile, position: int, end: int, offset: int, *, with_records: 
 
 
 def scan(file: LogFile, start: int, end: int) -> Iterator[tuple[Found, memoryview]]:
-    """Each whole batch in [start, end) with its bytes, which stay valid until the next step only.
+    """Each whole batch in [start, end) with its bytes, which are valid only until the next step.
 
-    Like `tables`, unverified, for callers that look at every batch.
+    Like `tables`, unverified, for callers that examine every batch.
     """
     for table in tables(file, start, end, verified=False):
         for i in range(len(table)):

@@ -1,8 +1,7 @@
 """One segment of a log: a `.log` file with its indexes, named by the offset of its first record.
 
-A segment that this process wrote is trusted: every batch was checked when it came. What was on disk before
-is checked once, when it is read for the first time; a batch whose checksum does not hold is never served, it
-is stepped over like a gap and named in the log.
+Data written by this process is trusted, because every batch was checked when it was appended. Data found on disk is checked
+when it is first read; a batch with a wrong checksum is never served, but logged and skipped like a gap.
 """
 
 from __future__ import annotations
@@ -68,20 +67,20 @@ log = logging.getLogger("barnabas.storage")
 
 
 class EmptySlice(NamedTuple):
-    """What is left of a segment for a reader holds no record."""
+    """The rest of a segment has no record for a reader."""
 
     slice: FileSlice
 
 
 class Nothing(Enum):
-    """Why a read of one segment found no batch."""
+    """Why a read of one segment returned no batch."""
 
     FURTHER_ON = "no batch from the offset on is in this segment"
     STOP = "the next batch may not be served: it is too large, or at or above the upper offset"
 
 
 class Segment(SegmentChecks):
-    """See the module. Appends come from Log, which keeps the counters here for speed."""
+    """See the module. Appends come from Log, which accesses the counters here directly for speed."""
 
     __slots__ = ()
 
@@ -96,11 +95,11 @@ class Segment(SegmentChecks):
         interval: int = 4096,
         suffix: str = "",
     ) -> Segment:
-        """A new, empty segment; a left-over file of the same name is emptied. Raises OSError."""
+        """A new, empty segment; an old file of the same name is emptied. Raises OSError."""
         segment = cls(folder, base_offset, 0, index_bytes_max, interval=interval, suffix=suffix)
         segment.file = LogFile(segment.path(LOG_SUFFIX), create=True)
         if os.fstat(segment.file.fd).st_size:
-            # Only then: ext4 writes a file that was cut to nothing to disk in the middle of its close.
+            # Only if needed: ext4 flushes a file that was truncated to zero when it is closed.
             os.ftruncate(segment.file.fd, 0)
         segment.created_ms = now_ms
         segment.start_indexes()
@@ -112,7 +111,7 @@ class Segment(SegmentChecks):
 
     @property
     def max_timestamp(self) -> int:
-        """The greatest timestamp of the batches, -1 when none has one."""
+        """The greatest timestamp of the batches, -1 if none has one."""
         if self._max_timestamp == UNKNOWN_MS:
             self._load_max_timestamp()
         return self._max_timestamp
@@ -139,10 +138,10 @@ class Segment(SegmentChecks):
         self._max_timestamp, self._offset_of_max_timestamp = last
 
     def _is_true(self, timestamp: int, offset: Offset) -> bool:
-        """Whether the batch that holds `offset` has the greatest timestamp that a time index entry says.
+        """Whether the batch that contains `offset` really has the greatest timestamp given by a time index entry.
 
-        No entry, (-1, base offset), is true only where the first batch has no timestamp either, or no records
-        any more.
+        (-1, base offset) stands for no entry; it is true only if the first batch has no timestamp either, or no records any
+        more.
         """
         found = self.locate(offset) if self.base_offset <= offset <= OFFSET_MAX else None
         if found is None:
@@ -152,8 +151,8 @@ class Segment(SegmentChecks):
         return False
 
     def load_tail(self) -> None:
-        """Makes a segment that was not written by this process ready for appends: its first and greatest
-        timestamps, and how far behind the last index entry is. Raises OSError.
+        """Prepare a segment that was not written by this process for appends: determine its first and greatest timestamps,
+        and the bytes since the last index entry. Raises OSError.
         """
         if self.size_bytes == 0:
             self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
@@ -176,7 +175,7 @@ class Segment(SegmentChecks):
             break
 
     def earliest_timestamp(self) -> int:
-        """The first batch's timestamp, which stands for the oldest; a far future where it has none."""
+        """The first batch's timestamp, taken for the oldest; a time far in the future if there is none."""
         if self.first_timestamp < 0:
             for _, header, _ in self.intact(0):
                 self.first_timestamp = header.max_timestamp
@@ -184,7 +183,7 @@ class Segment(SegmentChecks):
         return self.first_timestamp if self.first_timestamp >= 0 else OFFSET_MAX
 
     def age_timestamp(self) -> int:
-        """What retention goes by: the greatest timestamp, or the file's own where no record has one."""
+        """The timestamp for retention: the greatest one, or the file's modification time if no record has one."""
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return int(os.stat(self.path(LOG_SUFFIX)).st_mtime * 1000)
@@ -194,9 +193,9 @@ class Segment(SegmentChecks):
     def note_append(
         self, base_offset: Offset, last_offset: int, position: Position, size: int, max_timestamp: int
     ) -> bool:
-        """Index work for a batch that lies at `position`; True when an index is full now.
+        """Update the indexes for a batch at `position`; True if an index is now full.
 
-        Log has written the batch, or will at the turn's end.
+        Log has written the batch, or will at the end of the turn.
         """
         full = False
         if max_timestamp > self._max_timestamp:
@@ -219,8 +218,8 @@ class Segment(SegmentChecks):
     def note_rows(
         self, table: BatchTable, first: int, stop: int, position: int, *, only_kept: bool = False
     ) -> Position:
-        """`note_append` for the rows [first, stop) of a table, which lie one behind the other from `position` on;
-        returns the byte behind them. What the tail would know of them is left to the indexes.
+        """`note_append` for the rows [first, stop) of a table, which lie consecutively from `position` on; returns the
+        position behind them. They are not added to the tail: readers find them by the indexes.
         """
         entries, self.bytes_since_entry, self._max_timestamp, self._offset_of_max_timestamp, end = (
             table.index_entries(
@@ -241,11 +240,11 @@ class Segment(SegmentChecks):
 
     @property
     def indexes_full(self) -> bool:
-        """Whether the segment must be rolled for its indexes: the time index keeps room for a last entry."""
+        """Whether the segment must be rolled because of its indexes: the time index reserves space for a last entry."""
         return self.offset_index.is_full or self.time_index.room_entries <= 1
 
     def finish(self) -> None:
-        """The segment takes no more appends: its greatest timestamp gets its entry."""
+        """The segment takes no more appends: add the entry for its greatest timestamp."""
         if self.max_timestamp >= 0:
             self.time_index.maybe_append(self._max_timestamp, Offset(self._offset_of_max_timestamp))
         self.tail_offsets = []
@@ -263,10 +262,10 @@ class Segment(SegmentChecks):
         skip_empty: bool = False,
         ceiling: int = OFFSET_MAX,
     ) -> FileSlice | EmptySlice | Nothing:
-        """Whole batches from the one that holds `offset` on, those below `upper_offset`. Raises OSError.
+        """Whole batches from the one that contains `offset` on, as far as they are below `upper_offset`. Raises OSError.
 
-        ceiling: where the next segment begins, or the log ends: a batch that says otherwise is damaged.
-        skip_empty: begin at a batch that holds records; an EmptySlice where there is none.
+        ceiling: the base offset of the next segment, or the log's end: a batch beyond it is damaged.
+        skip_empty: begin at a batch that has records; an EmptySlice if there is none.
         """
         found = self.locate(offset)
         misled = False
@@ -291,7 +290,7 @@ class Segment(SegmentChecks):
                     continue
                 intact_to, skip_to = checked
                 if skip_to == start and not misled:
-                    # No batch ends where the index said that one does.
+                    # The index is wrong: no batch ends where it says.
                     misled = True
                     self.rebuild("its offset index does not fit the log")
                     found = self.locate(offset)
@@ -308,7 +307,7 @@ class Segment(SegmentChecks):
     def _past_empty(self, start: int, end: int, ceiling: int) -> tuple[int, bool]:
         """(where a reader of records begins, whether there are none up to `end`), from the boundary `start` on.
 
-        What compaction has left empty is stepped over: some clients do not get on from a fetch without a record.
+        Batches emptied by compaction are skipped: some clients get stuck on a fetch without a record.
         """
         try:
             position = position_with_records(self.open(), start, end)
@@ -317,7 +316,7 @@ class Segment(SegmentChecks):
         if position is None:
             return start, True
         if start < position and start < self.trusted_from and not self._checked.covers(start, position):
-            # Only what is intact is empty because of a compaction.
+            # Trust only intact batches to have been emptied by compaction.
             checked = self._check(start, position, ceiling)
             return start if checked is None else min(checked[0], position), False
         return position, False
@@ -344,7 +343,7 @@ class Segment(SegmentChecks):
             return max(damage.position, start)
 
     def last_batch_of(self, records: FileSlice) -> int:
-        """The position of the last batch of a slice of this segment. Raises OSError."""
+        """The position of the last batch in a slice of this segment. Raises OSError."""
         return self._cut_at(records.position, records.position + len(records) - 1)
 
     def _size_at(self, position: int) -> int:
@@ -359,7 +358,7 @@ class Segment(SegmentChecks):
     # ------------------------------------------------------------------------------------------ look-ups
 
     def next_offset(self) -> Offset:
-        """The offset after the last batch, from the last index entry on. Raises Damaged, OSError."""
+        """The offset after the last batch, found from the last index entry on. Raises Damaged, OSError."""
         position = 0
         try:
             last_offset, last_position = self.offset_index.last()
@@ -405,7 +404,7 @@ class Segment(SegmentChecks):
         return None
 
     def greatest_timestamp(self, from_offset: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record that has the greatest timestamp. Decodes the segment."""
+        """(timestamp, offset) of the first record with the greatest timestamp. Decodes the segment."""
         best: tuple[int, int] | None = None
         for found, header, view in self.intact(0):
             if found.last_offset >= from_offset and (best is None or header.max_timestamp > best[0]):
@@ -428,7 +427,7 @@ class Segment(SegmentChecks):
     # ------------------------------------------------------------------------------------------ rebuilding
 
     def rebuild(self, reason: str | None) -> None:
-        """Builds both indexes again from the log, and logs that when a reason is given. Raises OSError.
+        """Rebuild both indexes from the log; logged if a reason is given. Raises OSError.
 
         Cost: one pass over the segment.
         """
@@ -439,7 +438,7 @@ class Segment(SegmentChecks):
         ceiling = low + OFFSETS_IN_SEGMENT_MAX + 1
         for table, first, stop in self.intact_rows(0):
             while first < stop:
-                # An entry for a batch that says an impossible offset would not fit the index.
+                # A batch with an impossible offset would not fit the index.
                 good = min(table.consistent_until(first, low, ceiling), stop)
                 if good > first:
                     self.note_rows(table, first, good, table.position(first))
@@ -455,10 +454,10 @@ class Segment(SegmentChecks):
     # -------------------------------------------------------------------------------------------- cutting
 
     def truncate_to(self, offset: Offset) -> Offset:
-        """Drops the batches that hold `offset` or come after it; returns the log's new end. Raises OSError.
+        """Remove the batches that contain `offset` or come after it; returns the log's new end. Raises OSError.
 
-        The batch that holds `offset` goes as a whole, and the end is that of the last batch left: where
-        compaction has made a gap it lies below `offset`, as a restart would find it.
+        The batch that contains `offset` is removed as a whole, and the end is that of the last remaining batch: if
+        compaction has left a gap, it is below `offset`, just as a restart would find it.
         """
         found = self.locate(offset)
         if found is not None:
@@ -470,7 +469,7 @@ class Segment(SegmentChecks):
         except (CorruptIndex, FileNotFoundError, Damaged):
             self.rebuild("an index is missing or damaged")
             end_offset = self.next_offset() if self.size_bytes else self.base_offset
-        # An entry of the batch that went as a whole may lie below `offset`.
+        # There may be an entry below `offset` for the batch that was removed as a whole.
         self.offset_index.truncate_to(end_offset)
         self.time_index.truncate_to(end_offset)
         self.txn_index.truncate_to(end_offset)
@@ -478,7 +477,7 @@ class Segment(SegmentChecks):
         return end_offset
 
     def cut(self, position: Position) -> None:
-        """Cuts the file at `position`; the indexes are the caller's."""
+        """Truncate the file at `position`; the caller adjusts the indexes."""
         file = self.open()
         os.ftruncate(file.fd, position)
         self.size_bytes = position

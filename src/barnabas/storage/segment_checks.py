@@ -1,5 +1,5 @@
-"""What of a segment may be served: checksums and the places of batches, looked at when they are first read, and
-damage that is mended or stepped over.
+"""Which parts of a segment may be served: checksums and offsets of batches are checked when they are first read, and
+damage is repaired or skipped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _INT64: Final = struct.Struct(">q")
 
 
 class Overlap(Exception):
-    """A whole batch says offsets of the next segment, which begins at `ceiling`: that one may not belong here."""
+    """A whole batch claims offsets of the next segment, which begins at `ceiling` and may not belong to the log."""
 
     def __init__(self, ceiling: int) -> None:
         super().__init__(f"batches reach beyond {ceiling}")
@@ -55,8 +55,8 @@ class SegmentChecks(SegmentFiles):
         raise NotImplementedError
 
     def locate(self, offset: Offset) -> Found | Position | None:
-        """Where the first batch lies whose last offset is at or after `offset`: a Found, or just its position
-        where the tail knows it. None when the segment ends before. Raises OSError.
+        """The first batch whose last offset is at or after `offset`: a Found, or just its position if it is in the tail.
+        None if the segment ends before. Raises OSError.
         """
         if self.size_bytes == 0:
             return None
@@ -64,15 +64,15 @@ class SegmentChecks(SegmentFiles):
         if tail and offset >= tail[0]:
             slot = bisect_right(tail, offset) - 1
             if slot == len(tail) - 1 and offset != tail[slot]:
-                # It may lie past the last batch; only the header shows that.
+                # The offset may be beyond the last batch; only its header shows that.
                 return self._find(self.tail_positions[slot], offset)
-            # A batch in the middle of the tail reaches up to the next one: appended offsets have no gaps.
+            # A batch within the tail reaches up to the next one: appended offsets have no gaps.
             return self.tail_positions[slot]
         for attempt in (1, 2):
             try:
                 position = self.offset_index.lookup(offset)[1]
                 if 0 <= position < self.size_bytes:
-                    # Only from a batch's beginning on can damage be distinguished from a wrong index entry.
+                    # Only from the start of a batch can damage be distinguished from a wrong index entry.
                     if attempt == 2 or self.is_plausible(position, offset):
                         return self._find(position, offset)
                 elif attempt == 2:
@@ -84,8 +84,8 @@ class SegmentChecks(SegmentFiles):
         return None
 
     def _find(self, position: int, offset: Offset) -> Found | None:
-        """The first batch from the boundary `position` on whose last offset is at or after `offset`; damage is stepped
-        over. Only headers are read where there is none."""
+        """The first batch from the boundary `position` on whose last offset is at or after `offset`; damage is skipped.
+        Only headers are read if there is no damage."""
         file, start = self.open(), position
         while position < self.size_bytes:
             stop, behind = self._next_damage(position)
@@ -102,13 +102,12 @@ class SegmentChecks(SegmentFiles):
         return None
 
     def _next_damage(self, position: int) -> tuple[int, int]:
-        """(where the first known damage at or after `position` begins, where it ends); the file's end twice where
-        there is none."""
+        """(start, end) of the first known damage at or after `position`; the file's end for both if there is none."""
         at = min((at for at in self.damaged if at >= position), default=self.size_bytes)
         return at, at + self.damaged.get(at, 0)
 
     def _mend_at(self, start: int, boundary: int) -> bool:
-        """`_mend` from a boundary on, before which whole batches lie from byte `start` on."""
+        """`_mend` from a boundary on, which is preceded by whole batches from byte `start` on."""
         low: int = self.base_offset
         exact, last = boundary == 0, None
         try:
@@ -121,7 +120,7 @@ class SegmentChecks(SegmentFiles):
         return self._mend(boundary, low, self.base_offset + OFFSETS_IN_SEGMENT_MAX + 1, exact=exact)
 
     def is_plausible(self, position: int, offset: Offset) -> bool:
-        """Whether a batch that an index named starts at `position`, at or below `offset`, and is whole."""
+        """Whether a batch starts at `position`, as an index says, at or below `offset`, and is whole."""
         if position == 0:
             return True
         try:
@@ -136,8 +135,8 @@ class SegmentChecks(SegmentFiles):
         return any(table.is_intact(0) for table in tables(self.open(), position, end, verified=True))
 
     def _check(self, start: int, end: int, ceiling: int) -> tuple[int, int] | None:
-        """Checks the batches in [start, end), and those since the last index entry, for their place; (end of the
-        intact ones, where to go on behind the damage), or None when damage was found or mended: look again.
+        """Check the batches in [start, end), and those since the last index entry; (end of the intact ones, where to
+        continue behind the damage), or None if damage was found or repaired, so that the caller must look again.
         """
         upto = min(end, self.trusted_from)
         position = whole_to = self._known_boundary_before(start)
@@ -152,7 +151,7 @@ class SegmentChecks(SegmentFiles):
                 for table in tables(self.open(), position, stop, verified=True):
                     odd = min(table.intact_until(0), table.consistent_until(0, low, ceiling))
                     if odd < len(table):
-                        # An overlap with the row before, in another table, may be that row's fault.
+                        # An overlap with the previous row, in another table, may be that row's fault.
                         own = odd or not table.is_intact(0)
                         low = table.end_before(odd, low)
                         exact = exact or odd > 0
@@ -185,8 +184,8 @@ class SegmentChecks(SegmentFiles):
         return (end if whole_to == self.trusted_from else whole_to), whole_to
 
     def mend_end(self, offset: Offset, ceiling: int) -> bool:
-        """Called once where no batch was found from `offset` on, although the next segment begins at `ceiling` only: a batch
-        may say another offset than its own. Whether something was mended, or noted. Raises Overlap, OSError."""
+        """Called once if there is no batch from `offset` on although the next segment begins only at `ceiling`: a batch may
+        have a wrong offset. True if something was repaired or noted. Raises Overlap, OSError."""
         if self.is_end_checked or not self.trusted_from:
             return False
         self.is_end_checked = True
@@ -199,14 +198,14 @@ class SegmentChecks(SegmentFiles):
         return self._check(position, self.size_bytes, ceiling) is None
 
     def _note_overlap(self, ceiling: int) -> None:
-        """Raises Overlap, once for each next segment."""
+        """Raise Overlap, once for each next segment."""
         if ceiling not in self.overlaps:
             raise Overlap(ceiling)
 
     def _is_followed(self, end: int, last: tuple[int, int, bool], end_offset: int) -> bool:
-        """Whether the batch at byte `end` confirms the offsets of the one before it, where a gap raises the question.
+        """Whether the batch at byte `end` confirms the offsets of the batch before it, if a gap makes those doubtful.
 
-        last: where that one lies, and where its forerunner ended. end_offset: where it ends itself.
+        last: (position of that batch, end offset of its predecessor, whether that is exact). end_offset: its own end offset.
         """
         if end >= self.size_bytes:
             return True
@@ -222,8 +221,8 @@ class SegmentChecks(SegmentFiles):
     def _known_boundary_before(self, position: int) -> int:
         """A batch boundary below `position` that the index knows, or `position` itself.
 
-        The last but one: only the batch before it shows that the one at the last is not in its place. Of those, one
-        whose batch is not plausible is of no use.
+        The last but one is preferred, since a wrong offset at the last one shows only in comparison with the batch before
+        it. Boundaries without a plausible batch are not used.
         """
         try:
             known = last = self.offset_index.lookup_position(Position(position - 1)) if position else 0
@@ -237,8 +236,8 @@ class SegmentChecks(SegmentFiles):
         return position
 
     def _mend(self, position: int, low: int, ceiling: int, *, exact: bool) -> bool:
-        """Gives batches whose base offset is damaged their place back, and notes what is damaged otherwise; whether
-        there was something. See survey for the arguments. Raises OSError."""
+        """Restore damaged base offsets, and note other damage; True if there was any. See survey for the arguments.
+        Raises OSError."""
         changed = False
         for verdict in survey(self.open(), position, self.trusted_from, low, ceiling, exact=exact):
             piece = verdict.piece
@@ -251,7 +250,7 @@ class SegmentChecks(SegmentFiles):
         return changed
 
     def move_batch(self, position: int, old_offset: int, base_offset: int) -> None:
-        """Gives a batch the base offset where it belongs, which its checksum does not cover. Raises OSError."""
+        """Set the base offset of a batch, which its checksum does not cover. Raises OSError."""
         pwrite_all(self.open().fd, _INT64.pack(base_offset), position)
         log.warning(
             "a batch's base offset was damaged and is repaired",
@@ -259,13 +258,13 @@ class SegmentChecks(SegmentFiles):
         )
 
     def intact(self, position: int) -> Iterator[tuple[Found, BatchHeader, memoryview]]:
-        """The batches from `position` on whose checksum holds; their bytes are valid for one step."""
+        """The batches from `position` on with a correct checksum; their bytes are valid for one step."""
         for table, first, stop in self.intact_rows(position):
             for i in range(first, stop):
                 yield found_at(table, i), table.header(i), table.view(i)
 
     def intact_rows(self, position: int) -> Iterator[tuple[BatchTable, int, int]]:
-        """The same as runs of rows [first, stop), each with its table, which is of use until the next step."""
+        """The same as runs of rows [first, stop), each with its table, which is valid until the next step."""
         start = position
         while position < self.size_bytes:
             stop, behind = self._next_damage(position)

@@ -1,4 +1,4 @@
-"""A segment's files: their names, which are open, what is known of them. See segment.py."""
+"""A segment's files: their names, which of them are open, what is known of them. See segment.py."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class SegmentFiles:
         interval: int = 4096,
         suffix: str = "",
     ) -> None:
-        """interval: bytes of log between two index entries, where this class writes them."""
+        """interval: bytes of log between two index entries written by this class."""
         self.folder = folder
         self.interval = interval
         self.base_offset = Offset(base_offset)
@@ -85,22 +85,22 @@ class SegmentFiles:
         self.first_timestamp = -1
         self._max_timestamp = UNKNOWN_MS
         self._offset_of_max_timestamp: int = base_offset
-        # Where the last appended batches lie: base offsets and positions, for readers at the tail.
+        # Base offsets and positions of the last appended batches, for readers at the tail.
         self.tail_offsets: list[Offset] = []
         self.tail_positions: list[Position] = []
-        # Whether there may be batches without records, as compaction leaves them.
+        # Whether there may be batches without records, as left by compaction.
         self.may_be_sparse = size_bytes > 0
-        # Below this position nothing is known to be intact but what has been checked.
+        # Below this position, only ranges that have been checked are known to be intact.
         self.trusted_from = size_bytes
         self._checked = Checked()
         self.damaged: dict[int, int] = {}
-        # Whether a reader has found that no segment holds the offsets behind this one, and that was logged.
+        # Whether a reader has already logged that no segment contains the offsets after this one.
         self.gap_noted = False
-        # Whether its end was looked at because offsets before the next segment are missing.
+        # Whether its end was checked because offsets before the next segment are missing.
         self.is_end_checked = False
-        # Whether it is known that the segment before this one does not hold this one's offsets.
+        # Whether it is known that the previous segment does not contain this segment's offsets.
         self.is_joined = False
-        # Where the next segment begins, if both hold the same offsets and the next one is believed.
+        # The base offsets of next segments with the same offsets as this one, which were found to be right.
         self.overlaps: tuple[int, ...] = ()
 
     def path(self, kind: str) -> str:
@@ -128,7 +128,7 @@ class SegmentFiles:
         _, self.offset_index.path, self.time_index.path, self.txn_index.path = self.paths()
 
     def change_suffix(self, suffix: str) -> None:
-        """Renames the files, those that exist; indexes first, so that a `.log` never misses one."""
+        """Rename the existing files; indexes first, so that a `.log` never lacks one."""
         old = self.paths()
         self.suffix = suffix
         new = self.paths()
@@ -138,15 +138,15 @@ class SegmentFiles:
         self.offset_index.path, self.time_index.path, self.txn_index.path = new[1:]
 
     def sync(self) -> None:
-        """Forces file and indexes to disk. Raises OSError. Any thread."""
-        file = self.open()  # held by name: another thread's opening may take it from the segment meanwhile
+        """Flush the file and the indexes to disk. Raises OSError. Any thread."""
+        file = self.open()  # kept in a variable: another thread may make the segment close it
         os.fdatasync(file.fd)
         self.offset_index.write(sync=True)
         self.time_index.write(sync=True)
         self.txn_index.sync()
 
     def set_aside(self) -> str:
-        """Renames the `.log` to `.log.damaged` and removes the rest; the new name. Raises OSError."""
+        """Rename the `.log` to `.log.damaged` and remove the rest; returns the new name. Raises OSError."""
         self.file = None
         path = self.path(LOG_SUFFIX)
         target, number = path + ".damaged", 1
@@ -159,7 +159,7 @@ class SegmentFiles:
         return target
 
     def delete_files(self) -> None:
-        """Removes the files, whatever of them exists. Raises OSError."""
+        """Remove all existing files. Raises OSError."""
         self.file = None
         for path in self.paths():
             remove_quietly(path)

@@ -1,5 +1,5 @@
-"""Reading a whole segment again after an unclean stop: what is whole is indexed and learned, what is not is mended,
-stepped over, or, at the end of the log, cut off.
+"""Reads a whole segment again after an unclean stop: intact batches are indexed and applied to the core, others are
+repaired, skipped, or, at the end of the log, cut off.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DAMAGED_SUFFIX: Final = ".damaged"
 
 
 class Cut(NamedTuple):
-    """What was cut off a segment's end; `kept_in` is the file that holds it now, or None for a torn write."""
+    """What was cut off a segment's end; `kept_in` is the file that now contains it, None for a torn write."""
 
     bytes: int
     reason: str
@@ -42,12 +42,13 @@ def recover_segment(
     dense: bool = False,
     earlier: Sequence[Segment] = (),
 ) -> tuple[Offset, Cut | None]:
-    """Verifies a segment's batches and builds its indexes; the core, which stands at the segment's base, learns them.
+    """Verify a segment's batches, rebuild its indexes and apply the batches to the core, which is at the segment's base
+    offset.
 
-    Returns (the offset after the last whole batch, what was cut off its end). ceiling: where the next segment begins.
-    is_last: nothing follows, so that what is not whole at the end is a torn write, and goes; elsewhere it stays
-    where it lies and is never served. dense: the log was never compacted. earlier: the segments before this one, where
-    a batch that seems to be damaged may turn out to be a copy. Raises OSError.
+    Returns (the offset after the last whole batch, what was cut off its end). ceiling: base offset of the next segment.
+    is_last: nothing follows, so incomplete data at the end is a torn write and is removed; elsewhere it is kept but
+    never served. dense: the log was never compacted. earlier: the segments before this one, in which the original of a
+    batch that seems to be damaged may be found. Raises OSError.
     """
     ceiling = min(ceiling, segment.base_offset + OFFSETS_IN_SEGMENT_MAX + 1)
     return _Rescan(segment, core, ceiling, dense, earlier).run(is_last)
@@ -64,9 +65,9 @@ class _Rescan:
         self.ceiling = ceiling
         self.end_offset: Offset = segment.base_offset
         self.position = 0
-        """Where the next piece begins."""
+        """Position of the next piece."""
         self.whole_to = Position(0)
-        """Where the last whole batch ends."""
+        """Position after the last whole batch."""
         self.lost: list[Verdict] = []
 
     def run(self, is_last: bool) -> tuple[Offset, Cut | None]:
@@ -94,7 +95,7 @@ class _Rescan:
         return self.end_offset, cut
 
     def _walk(self, file: LogFile) -> bool:
-        """Takes batches as long as they are whole and in their place; whether that was so to the end."""
+        """Process batches as long as they are whole and in place; True if that was so up to the end."""
         try:
             for table in tables(file, self.position, self.segment.size_bytes, verified=True):
                 stop = table.in_order_until(0, self.end_offset, self.ceiling)
@@ -112,7 +113,7 @@ class _Rescan:
         learn(self.core, self.segment, table, first, stop)
 
     def _doubted(self, file: LogFile, verdict: Verdict, is_last: bool) -> Verdict:
-        """The verdict, or that a batch is lost which only the segment's own bytes speak for."""
+        """The verdict, changed to lost for a batch that nothing but the segment's own bytes confirms."""
         piece = verdict.piece
         if verdict.fate is Fate.MOVED and piece.base_offset < self.segment.base_offset:
             holder = next((s for s in reversed(self.earlier) if s.base_offset <= piece.base_offset), None)
@@ -121,7 +122,7 @@ class _Rescan:
         if verdict.fate is Fate.KEPT and is_last and self.dense:
             ends_log = self.whole_to == piece.position == self.segment.size_bytes - piece.size_bytes
             if ends_log and piece.base_offset != self.end_offset:
-                # Where nothing was compacted there are no gaps, and none follows that would confirm this one.
+                # A log that was never compacted has no gaps, and no later batch confirms this one.
                 reason = f"offset {piece.base_offset} at the log's end, where {self.end_offset} belongs"
                 return Verdict(piece, Fate.LOST, -1, reason)
         return verdict
@@ -140,14 +141,14 @@ class _Rescan:
         self._take(table, 0, 1)
 
     def _cut_tail(self, file: LogFile) -> Cut:
-        """What follows the last whole batch of the log goes; it is kept beside it unless it is a torn write."""
+        """Remove what follows the last whole batch of the log; unless it is a torn write, it is kept in a separate file."""
         segment, start = self.segment, self.whole_to
         size = segment.size_bytes - start
         tail = [verdict for verdict in self.lost if verdict.piece.position >= start]
         self.lost = [verdict for verdict in self.lost if verdict.piece.position < start]
         kept_in = None
         if any(verdict.piece.base_offset >= 0 for verdict in tail):
-            # Batches of their full length: a flipped bit, or one of them was written out of order.
+            # Batches of full length: a bit was flipped, or one of them was written out of order.
             kept_in = f"{segment.path(LOG_SUFFIX)}.{start}{DAMAGED_SUFFIX}"
             copy_range(file, start, segment.size_bytes, kept_in)
         segment.cut(start)
@@ -155,7 +156,7 @@ class _Rescan:
 
 
 def copy_range(file: LogFile, start: int, end: int, path: str) -> None:
-    """Copies bytes [start, end) of a file into a new one. Raises OSError."""
+    """Copy bytes [start, end) of a file to a new one. Raises OSError."""
     with open(path, "wb") as target:
         while start < end:
             data = os.pread(file.fd, min(1 << 20, end - start), start)
@@ -166,8 +167,8 @@ def copy_range(file: LogFile, start: int, end: int, path: str) -> None:
 
 
 def learn(core: PartitionCore, segment: Segment | None, table: BatchTable, first: int, stop: int) -> None:
-    """Intact batches of our own log go through the core, as far as they matter to it; aborts go into
-    `segment`'s transaction index."""
+    """Apply intact batches of our own log to the core, as far as they matter to it; add aborted transactions to the
+    transaction index of `segment`."""
     for i in table.telling(first, stop):
         header, base_offset = table.header(i), table.base_offset(i)
         epoch = header.partition_leader_epoch

@@ -1,4 +1,4 @@
-"""Background work in steps: copying in a thread, what changes a log on the owner's thread.
+"""Background work in steps: copying in a thread, changes of a log on the owner's thread.
 
 for step in steps:                                       # on the owner's thread
     await loop.run_in_executor(pool, step.work)
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Step:
-    """`work` in any thread, then `commit` on the owner's; neither raises: who made the step finds `error`."""
+    """`work` runs in any thread, then `commit` on the owner's. Neither raises: the creator of the step checks `error`."""
 
     _work: Callable[[], None]
     _commit: Callable[[], None] = field(default=lambda: None)

@@ -1,9 +1,9 @@
-"""A closer look at a stretch of a segment in which something is wrong: what of it is whole, and where it belongs.
+"""Examines a damaged stretch of a segment: which batches in it are whole, and which offsets they belong to.
 
-Three kinds of damage are distinguished. Bytes that are no batch, or whose checksum fails, are stepped over: the walk goes on
-at the next byte where a batch with a checksum that holds and with offsets that fit begins. A batch that is whole but
-lies at an offset that cannot be (a batch's base offset is outside its checksum) gets back the one that its neighbours
-leave it, or a bit away from the one that is written there. What fits nowhere is left where it lies and is not served.
+Three kinds of damage are distinguished. Bytes that are not a batch, or fail the checksum, are skipped: the walk continues at
+the next byte where a batch with a correct checksum and matching offsets begins. A whole batch with an impossible
+base offset (which the checksum does not cover) gets the one that its neighbours imply, or one that differs in a single bit
+from the written one. What matches nowhere is left in place and not served.
 
 Nothing is changed here: the caller applies the verdicts, or shows them (`barnabas log repair`).
 """
@@ -23,14 +23,14 @@ from barnabas.storage.files import LogFile
 from barnabas.storage.scan import LOOK_BYTES, Damaged, tables
 
 SETTLED_PIECES: Final = 4
-"""So many whole batches in a row, one behind the other, end the stretch."""
+"""This many consecutive whole batches end the stretch."""
 PIECES_MAX: Final = 200
 GAP_MAX: Final = 1 << 24
 SEARCH_BYTES: Final = 1 << 20
 
 
 class Fate(Enum):
-    """What becomes of a piece."""
+    """What is done with a piece."""
 
     KEPT = "kept"
     MOVED = "base offset repaired"
@@ -38,7 +38,7 @@ class Fate(Enum):
 
 
 class Piece(NamedTuple):
-    """A batch, or bytes that are none (`size_bytes` of them); the offsets are those that are written there."""
+    """A batch, or `size_bytes` bytes that are not a batch; the offsets are those written in it."""
 
     position: int
     size_bytes: int
@@ -53,12 +53,12 @@ class Piece(NamedTuple):
 
     @property
     def offsets(self) -> int:
-        """How many it takes."""
+        """How many offsets it spans."""
         return self.last_offset - self.base_offset + 1
 
 
 class Verdict(NamedTuple):
-    """A piece's fate; `base_offset` is where it belongs."""
+    """A piece's fate; `base_offset` is the offset that it belongs to."""
 
     piece: Piece
     fate: Fate
@@ -76,10 +76,10 @@ def survey(
     exact: bool = True,
     dense: bool = False,
 ) -> list[Verdict]:
-    """Verdicts on the pieces from byte `position` on, as far as needed until all is well again.
+    """Verdicts on the pieces from byte `position` on, up to where the segment is in order again.
 
-    end_offset: where the batch before ended; not `exact`: somewhere above it. ceiling: the next segment's base offset,
-    or another bound that no offset of this segment reaches. dense: the log was never compacted. Raises OSError.
+    end_offset: the end of the previous batch or, if not `exact`, a lower bound for this one. ceiling: the base offset of the
+    next segment, or another upper bound. dense: the log was never compacted. Raises OSError.
     """
     stretch: list[Piece] = []
 
@@ -90,14 +90,14 @@ def survey(
     for piece in pieces(file, position, size_bytes, end_offset, ceiling):
         stretch.append(piece)
         if len(stretch) >= PIECES_MAX or _is_settled(stretch, end_offset, ceiling):
-            # The last one has only confirmed the others: what comes behind it may yet say that it is wrong.
+            # The last piece was needed only to confirm the others: pieces after it may still prove it wrong.
             return [verdict for verdict in judged() if verdict.piece.position < piece.position]
     return judged()
 
 
 def _without_copies(file: LogFile, verdict: Verdict) -> Verdict:
-    """A batch that would be moved is lost instead where it lies at its own offset before: it is a copy, which a file
-    system or a tool has left."""
+    """A batch that would be moved is lost instead if it also exists before, at its own offset: then it is a copy made by a
+    file system or a tool."""
     piece = verdict.piece
     if verdict.fate is not Fate.MOVED or piece.base_offset >= verdict.base_offset:
         return verdict
@@ -110,8 +110,8 @@ def _without_copies(file: LogFile, verdict: Verdict) -> Verdict:
 
 
 def original_of(file: LogFile, piece: Piece, other: LogFile, size_bytes: int) -> int | None:
-    """Where the first `size_bytes` of another file, or of the same one, hold the batch that a whole piece of `file` is,
-    at the offset that it names. Raises OSError."""
+    """Where, within the first `size_bytes` of another or the same file, the same batch as a whole piece of `file` exists, at
+    the offset written in it. Raises OSError."""
     body = os.pread(file.fd, piece.size_bytes, piece.position)[LOG_OVERHEAD:]
     try:
         for table in tables(other, 0, size_bytes, verified=False):
@@ -125,7 +125,7 @@ def original_of(file: LogFile, piece: Piece, other: LogFile, size_bytes: int) ->
 
 
 def pieces(file: LogFile, position: int, size_bytes: int, low: int, ceiling: int) -> Iterator[Piece]:
-    """Whole and damaged pieces from byte `position` to the end, without a gap. Raises OSError."""
+    """Whole and damaged pieces from byte `position` to the end, without gaps. Raises OSError."""
     while position < size_bytes:
         fault = "a batch is cut off"
         try:
@@ -144,7 +144,7 @@ def pieces(file: LogFile, position: int, size_bytes: int, low: int, ceiling: int
                 for piece, following in zip(found, [*found[1:], None], strict=True):
                     position = piece.position
                     if not piece.is_whole and not _is_continued(piece, following):
-                        # Its length may be what is damaged: then whole batches lie inside what it claims.
+                        # Its length may be damaged: then there are whole batches within the claimed length.
                         end = position + piece.size_bytes
                         inside = search(file, position + 1, end, size_bytes, low, ceiling)
                         if inside is not None:
@@ -169,13 +169,13 @@ def pieces(file: LogFile, position: int, size_bytes: int, low: int, ceiling: int
 
 
 def _is_continued(piece: Piece, following: Piece | None) -> bool:
-    """Whether a whole batch lies where a damaged one ends, at the offset where that ends too: its length is right."""
+    """Whether a whole batch follows at the end of a damaged one, and at its end offset: then its length is right."""
     return following is not None and following.is_whole and following.base_offset == piece.last_offset + 1
 
 
 def search(file: LogFile, start: int, end: int, size_bytes: int, low: int, ceiling: int) -> int | None:
-    """The first byte in [start, end) at which a batch begins whose checksum holds and whose offsets lie in
-    [low, ceiling). It may reach beyond `end`, but not beyond the file. Raises OSError."""
+    """The first byte in [start, end) at which a batch with a correct checksum and with offsets in [low, ceiling) begins. The
+    batch may extend beyond `end`, but not beyond the file. Raises OSError."""
     while start < end:
         data = os.pread(file.fd, min(SEARCH_BYTES, end - start + HEADER_BYTES - 1, size_bytes - start), start)
         if len(data) < HEADER_BYTES:
@@ -207,7 +207,7 @@ def _rubbish(start: int, end: int, why: str) -> Piece:
 
 
 def _is_settled(stretch: list[Piece], end_offset: int, ceiling: int) -> bool:
-    """Whether the last pieces follow each other without a doubt."""
+    """Whether the last pieces certainly follow each other."""
     last = stretch[-SETTLED_PIECES:]
     if len(last) < SETTLED_PIECES or not all(piece.is_whole for piece in last):
         return False
@@ -219,8 +219,8 @@ def _is_settled(stretch: list[Piece], end_offset: int, ceiling: int) -> bool:
 def judge(
     stretch: list[Piece], end_offset: int, ceiling: int, *, exact: bool = True, dense: bool = False
 ) -> list[Verdict]:
-    """Keeps the pieces that make the best row of growing offsets, and finds the others a place where there is one. Of
-    rows that are equally good the one with which most pieces find a place, and with the fewest gaps."""
+    """Keep the pieces that form the longest run of increasing offsets, and assign places to the others if possible. Among
+    equal runs, choose the one with which most pieces get a place, and with the fewest gaps."""
     rows = _best_rows(stretch, end_offset, ceiling)
     verdicts = min(
         (_verdicts(stretch, row, end_offset, ceiling, exact) for row in rows),
@@ -233,7 +233,7 @@ def judge(
         and last.fate is Fate.KEPT
         and all(v.fate is not Fate.LOST for v in verdicts)
     ):
-        # Nothing behind it confirms the gap before the last batch, and without a compaction there is none.
+        # Nothing confirms the gap before the last batch, and without compaction there are no gaps.
         before = verdicts[-2].base_offset + verdicts[-2].piece.offsets if len(verdicts) > 1 else end_offset
         if (exact or len(verdicts) > 1) and (before ^ last.base_offset).bit_count() == 1:
             reason = f"offset {last.base_offset} where {before} belongs"
@@ -242,7 +242,7 @@ def judge(
 
 
 def _badness(verdicts: list[Verdict], end_offset: int | None) -> tuple[int, int, int]:
-    """(pieces lost, gaps, pieces moved); end_offset: of the batch before, where it is known."""
+    """(lost pieces, gaps, moved pieces); end_offset: of the previous batch, if known."""
     placed = [verdict for verdict in verdicts if verdict.fate is not Fate.LOST]
     gaps = sum(
         a.base_offset + a.piece.offsets != b.base_offset
@@ -256,7 +256,7 @@ def _badness(verdicts: list[Verdict], end_offset: int | None) -> tuple[int, int,
 def _verdicts(
     stretch: list[Piece], chain: list[int], end_offset: int, ceiling: int, exact: bool
 ) -> list[Verdict]:
-    """The pieces of the chain are kept, the others between them get a place or none."""
+    """Keep the pieces of the chain; assign places to those between them if possible."""
     verdicts: list[Verdict] = []
     before, start = end_offset, 0
     for slot in [*chain, len(stretch)]:
@@ -271,13 +271,13 @@ def _verdicts(
 
 
 def _best_rows(stretch: list[Piece], end_offset: int, ceiling: int) -> list[list[int]]:
-    """The numbers of the whole pieces that are believed: as many as possible, rather without gaps than with; several where
-    that does not decide."""
-    best: list[tuple[int, int]] = []  # (score of the best row that ends here, the one before it or -1)
+    """The indexes of the whole pieces to be believed: as many as possible, preferably without gaps; several lists if that
+    leaves a choice."""
+    best: list[tuple[int, int]] = []  # (score of the best run that ends here, its predecessor or -1)
     taken = [0, *accumulate(piece.offsets if piece.is_whole else 0 for piece in stretch)]
 
     def is_joined(before: int, first: int, i: int) -> bool:
-        """Whether no offset is missing between `before` and piece i, when those from `first` on are put between."""
+        """Whether no offset is missing between `before` and piece i if those from `first` on are put in between."""
         return stretch[i].base_offset - before in (0, taken[i] - taken[first])
 
     for i, piece in enumerate(stretch):
@@ -306,8 +306,8 @@ def _best_rows(stretch: list[Piece], end_offset: int, ceiling: int) -> list[list
 
 
 def _fill_exactly(stretch: list[Piece], before: int, following: int) -> bool:
-    """Whether the pieces, one behind the other, take all offsets from `before` up to `following`. A damaged one counts
-    with the offsets of its header, where those are in their place."""
+    """Whether the pieces, placed one after the other, fill all offsets from `before` to `following`. A damaged piece counts
+    with the offsets in its header if they match."""
     for piece in stretch:
         if piece.magic != 2 or piece.offsets <= 0 or not (piece.is_whole or piece.base_offset == before):
             return False
@@ -333,7 +333,7 @@ def _between(stretch: list[Piece], before: int, following: int, *, exact: bool) 
         place = -1
         if piece.magic == 2:
             behind_all = number == len(stretch) - 1
-            # Without a next segment `following` is only a bound.
+            # Without a next segment, `following` is only an upper bound.
             behind_all = behind_all and following - before < GAP_MAX
             candidates = [before] * exact + [following - piece.offsets] * behind_all
             for candidate in candidates:

@@ -1,15 +1,15 @@
-"""A compacted segment takes the place of those that it was made from.
+"""Replaces segments with the compacted segment that was made from them.
 
-The steps, of which the owner's thread takes the short ones and another thread those that wait for the disk:
+The steps; short ones run on the owner's thread, those that wait for the disk in another thread:
 
     write_range  (thread)  `<base>.covers.swap` says which segments the new one stands for; both are synced
     begin        (owner)   the new segment's files are renamed from `.cleaned` to `.swap`, the `.log` last
     sync         (thread)  the names are synced: from here on a power cut, too, leaves the new one
     finish       (owner)   the old ones are renamed to `.deleted`, the new one loses its suffix
 
-A crash before the `.log` is called `.swap` leaves the old segments; after it the new one is verified and takes their
-place at the next start (`finish_swaps`). A retention or truncation in between calls the swap off first, so that
-no restart brings back what they took. Source of the names: Kafka's LogSegments and LogLoader.
+A crash before the `.log` is renamed to `.swap` leaves the old segments; after that, the new one is verified and replaces
+them at the next start (`finish_swaps`). Retention or truncation in between cancels the swap first, so that no restart brings
+back what they have removed. Source of the names: Kafka's LogSegments and LogLoader.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ KINDS: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 class Range(NamedTuple):
-    """What a new segment stands for: the base offsets of the old ones, and where the last of them ended; and its own
-    size, -1 where nobody has noted it."""
+    """What a new segment replaces: the base offsets of the old ones, and the end offset of the last; and the new segment's
+    own size, -1 if unknown."""
 
     end_offset: int
     size_bytes: int
@@ -51,7 +51,7 @@ class Range(NamedTuple):
 
 
 class SwappingLog(Protocol):
-    """What a swap needs of the log whose segments it replaces."""
+    """The part of a log that a swap uses."""
 
     folder: str
     log_dir: str
@@ -66,7 +66,7 @@ class SwappingLog(Protocol):
 
 
 class Swap:
-    """One new segment on its way into its log; see the module. `olds` are neighbours, ascending, none active."""
+    """The swap of one new segment; see the module. `olds`: neighbours in ascending order, none of them active."""
 
     def __init__(self, owner: SwappingLog, new: Segment, olds: list[Segment], end_offset: int) -> None:
         self._log = owner
@@ -80,12 +80,12 @@ class Swap:
         return os.path.join(self.new.folder, f"{self.new.base_offset:020d}{COVERS_SUFFIX}{SWAP_SUFFIX}")
 
     def write_range(self) -> None:
-        """Raises OSError. Any thread."""
+        """Write the `.covers.swap` file. Raises OSError. Any thread."""
         bases = tuple(segment.base_offset for segment in self._olds)
         checkpoints.write_numbers(self._covers, [self._end_offset, self.new.size_bytes, *bases])
 
     def begin(self) -> bool:
-        """False when the old segments are not all there any more. Raises LogDirOffline."""
+        """Rename to `.swap`; False if some of the old segments are gone. Raises LogDirOffline."""
         if not self._is_possible():
             self.cancel()
             return False
@@ -97,16 +97,16 @@ class Swap:
         return True
 
     def sync(self) -> None:
-        """Raises LogDirOffline. Any thread."""
+        """Make the renames durable. Raises LogDirOffline. Any thread."""
         try:
             fsync_dir(self.new.folder)
         except FileNotFoundError:
-            return  # deleted or moved meanwhile; `finish` finds out
+            return  # deleted or moved meanwhile; `finish` will notice
         except OSError as error:
             raise LogDirOffline(self._log.log_dir, error) from error
 
     def finish(self) -> bool:
-        """False when the swap was called off meanwhile. Raises LogDirOffline."""
+        """Put the new segment in place; False if the swap was cancelled meanwhile. Raises LogDirOffline."""
         owner, new = self._log, self.new
         if owner.swap is not self or not self._is_possible():
             self.cancel()
@@ -124,7 +124,7 @@ class Swap:
         return True
 
     def cancel(self) -> None:
-        """The old segments stay, the new one's files go, the `.log` first. Raises OSError."""
+        """Keep the old segments and remove the new one's files, the `.log` first. Raises OSError."""
         if self._done:
             return
         self._done = True
@@ -142,16 +142,16 @@ class Swap:
 
 
 def finish_swaps(folder: str, names: set[str]) -> set[str]:
-    """Completes the swaps that an interruption left; the names of the files that are there then. Raises OSError.
+    """Complete interrupted swaps; returns the names of the files that exist afterwards. Raises OSError.
 
-    Called before `.deleted` files go: where the new segment is damaged, the old ones are taken back.
+    Called before `.deleted` files are removed: if the new segment is damaged, the old ones are restored.
     """
     bases = {int(n[:20]) for n in names if n[20:] == LOG_SUFFIX + SWAP_SUFFIX and n[:20].isdecimal()}
     for base in sorted(bases):
         _finish_swap(folder, names, base)
     for name in os.listdir(folder):
         if name.endswith(SWAP_SUFFIX):
-            # An index whose `.log` was not yet called so: the compaction had not come to its turning point.
+            # Only an index has been renamed, not yet the `.log`: the swap is undone.
             remove_quietly(os.path.join(folder, name))
     return set(os.listdir(folder))
 
@@ -162,7 +162,7 @@ def _finish_swap(folder: str, names: set[str], base: int) -> None:
     following, fault = _verified(swap)
     covered = _read_range(folder, base)
     if covered is None:
-        # Kafka's own, which says by its last batch alone how far it reaches.
+        # Written by Kafka: only its last batch shows how far it reaches.
         covered = Range(following, -1, ())
     if fault is None and covered.size_bytes not in (-1, swap.size_bytes):
         fault = f"it has {swap.size_bytes} bytes and not {covered.size_bytes}"
@@ -182,7 +182,7 @@ def _finish_swap(folder: str, names: set[str], base: int) -> None:
             extra={"file": path + DAMAGED_SUFFIX, "reason": fault, "segments": len({*olds, *doomed})},
         )
         return
-    # They go first and the new one is renamed last: a second interruption finds the same state.
+    # The old segments are removed first and the new one renamed last, so that this can be interrupted and repeated.
     for old in olds:
         for kind in KINDS:
             remove_quietly(os.path.join(folder, f"{old:020d}{kind}"))
@@ -223,7 +223,7 @@ def _read_range(folder: str, base: int) -> Range | None:
 
 
 def _covered(names: set[str], covered: Range, base: int, kind: str) -> set[int]:
-    """The base offsets of the segments with files of one kind that the new segment stands for."""
+    """The base offsets of the segments with files of one kind that the new segment replaces."""
     found = {int(name[:20]) for name in names if name[20:] == kind and name[:20].isdecimal()}
     if covered.bases:
         return found & set(covered.bases)

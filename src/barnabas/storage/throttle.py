@@ -1,4 +1,4 @@
-"""Pacing of background work by bytes per second."""
+"""Limits background work to a number of bytes per second."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Throttle:
-    """Threads say what they have read and written; those that are ahead of the rate wait in the call."""
+    """Threads report the bytes that they have read and written; the call waits if they are above the rate."""
 
     def __init__(
         self,
@@ -24,24 +24,24 @@ class Throttle:
         self._free_at = monotonic()
 
     def spend(self, count: int) -> None:
-        """Accounts for `count` bytes; waits as long as they are ahead of the rate."""
+        """Count `count` bytes, and wait while the total is above the rate."""
         self.note(count)
         wait_s = self.ahead_s()
         if wait_s > 0.001:
             self._sleep(wait_s)
 
     def note(self, count: int) -> None:
-        """Accounts for `count` bytes, for callers that wait in another way."""
+        """Count `count` bytes without waiting, for callers that wait in another way."""
         with self._lock:
             self._free_at = max(self._free_at, self._monotonic()) + count / self.bytes_per_second
 
     def ahead_s(self) -> float:
-        """Seconds until what was accounted for is within the rate; 0 or less when it is."""
+        """Seconds until the counted bytes are within the rate; 0 or less if they are."""
         with self._lock:
             return self._free_at - self._monotonic()
 
     def set_rate(self, bytes_per_second: float) -> None:
-        """A new rate, also for what is ahead of the old one already."""
+        """Set a new rate, which also applies to bytes counted before."""
         with self._lock:
             now = self._monotonic()
             ahead = max(self._free_at - now, 0.0)

@@ -1,4 +1,4 @@
-"""The `.txnindex` of a segment: the aborted transactions whose markers lie in it.
+"""The `.txnindex` of a segment: the aborted transactions whose markers are in the segment.
 
 Entries of 34 bytes: version int16 (0), producer id int64, first offset int64, last offset int64 (of the
 marker), last stable offset int64 (after the abort). Appended to the file at once: aborts are rare.
@@ -24,7 +24,7 @@ def encode(entry: CompletedTxn) -> bytes:
 
 
 def decode(data: bytes) -> list[CompletedTxn]:
-    """Raises CorruptIndex for a broken length or version."""
+    """The entries of an index. Raises CorruptIndex for a wrong length or version."""
     if len(data) % ENTRY_BYTES:
         raise CorruptIndex(f"a transaction index of {len(data)} bytes is no multiple of {ENTRY_BYTES}")
     entries = []
@@ -50,7 +50,7 @@ class TxnIndex:
 
     @property
     def entries(self) -> list[CompletedTxn]:
-        """Raises CorruptIndex, OSError."""
+        """All entries. Raises CorruptIndex, OSError."""
         if self._entries is None:
             try:
                 with open(self.path, "rb") as file:
@@ -60,7 +60,7 @@ class TxnIndex:
         return self._entries
 
     def append(self, entry: CompletedTxn) -> None:
-        """Add a transaction that was aborted; written at once."""
+        """Add an aborted transaction; it is written at once."""
         entries = self.entries
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -70,7 +70,7 @@ class TxnIndex:
         entries.append(entry)
 
     def collect(self, fetch_offset: int, upper_offset: int) -> tuple[list[CompletedTxn], bool]:
-        """Those that overlap [fetch_offset, upper_offset); True when no later segment can add one."""
+        """(transactions that overlap [fetch_offset, upper_offset), whether no later segment can add any)."""
         found = []
         entries = self.entries
         for slot in range(bisect_left(entries, fetch_offset, key=_last_offset), len(entries)):
@@ -82,19 +82,19 @@ class TxnIndex:
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the transactions whose marker lies at or above `offset`."""
+        """Remove the transactions whose marker is at or above `offset`."""
         kept = [entry for entry in self.entries if entry.last_offset < offset]
         if len(kept) != len(self.entries):
             self._entries = kept
             os.truncate(self.path, len(kept) * ENTRY_BYTES)
 
     def start_empty(self) -> None:
-        """Forget all entries and remove the file."""
+        """Drop all entries and remove the file."""
         remove_quietly(self.path)
         self._entries = []
 
     def sync(self) -> None:
-        """Force the entries to disk, if there are any. Raises OSError."""
+        """Flush the entries to disk, if there are any. Raises OSError."""
         if self._entries:
             fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             try:

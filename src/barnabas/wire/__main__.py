@@ -1,4 +1,4 @@
-"""Prints what encodes and decodes a message: `python -m barnabas.wire FetchRequest 12`."""
+"""Prints the code that encodes and decodes a message: `python -m barnabas.wire FetchRequest 12`."""
 
 from __future__ import annotations
 

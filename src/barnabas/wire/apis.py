@@ -1,9 +1,9 @@
 """The table of the APIs that Barnabas serves: one row each.
 
-ApiVersions, dispatch, authorization and the documentation read this table. A row is here when
-`barnabas.broker.api.handlers.<area>.<module>` exists; versions are what is announced, which is less than what
-`wire.messages` can read. Where old versions need other work, `older` names the module that handles those below
-a version. `authorize` is what a client must be allowed (wire/rights.py).
+ApiVersions, dispatch, authorization and the documentation read this table. Each row has a handler module
+`barnabas.broker.api.handlers.<area>.<module>`; the versions are those that are announced, which may be fewer than
+`wire.messages` can read. If old versions need a different handler, `older` names its module and the first version that
+it does not handle. `authorize` lists the required rights (wire/rights.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas.wire.schema import Message
 class Api:
     """One row: an API key with its name, handler module, served versions and what it authorizes.
 
-    older: (version, module) where versions below that one have a handler of their own.
+    older: (version, module), if versions below that one have their own handler.
     """
 
     key: int
@@ -144,6 +144,6 @@ OWN_APIS: Final[tuple[Api, ...]] = (
     _row(30001, "ClientMetrics", "cluster.client_metrics", 0, 0),
     _row(30002, "DescribeDamage", "records.describe_damage", 0, 0),
 )
-"""Not Kafka's: announced to our own client only."""
+"""Not part of Kafka: announced only to our own client."""
 
 BY_KEY: Final[Mapping[int, Api]] = {api.key: api for api in (*APIS, *OWN_APIS)}

@@ -1,8 +1,8 @@
 """Turns declarations into Python source: what decoders, encoders and constructors share.
 
-The source is straight-line: neighbouring values of one size become one struct call, strings and
-lengths are written out in place, arrays are plain loops. Nothing is looked up per field at run time.
-To read what is run: `python -m barnabas.wire FetchRequest 12`.
+The source is straight-line: neighbouring values of a fixed size become one struct call, strings and lengths are
+written out in place, arrays are plain loops. Nothing is looked up per field at run time.
+To see the generated source: `python -m barnabas.wire FetchRequest 12`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def packer(codes: str) -> Packer:
 
 
 class Source:
-    """Lines of one generated function, with the constants that it names."""
+    """The lines of one generated function, and the constants that it uses."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -44,7 +44,7 @@ class Source:
         return _Indent(self)
 
     def constant(self, value: Any, hint: str) -> str:
-        """A name for a value that the function refers to."""
+        """A name for a constant that the function uses."""
         name = self._known.get(id(value))
         if name is None:
             name = f"{hint}_{len(self.names)}"
@@ -53,7 +53,7 @@ class Source:
         return name
 
     def temp(self, hint: str) -> str:
-        """A fresh local variable."""
+        """The name of a new local variable."""
         self._temps += 1
         return f"{hint}{self._temps}"
 
@@ -84,12 +84,12 @@ def is_flexible(message: type[DeclaredMessage], version: int) -> bool:
 
 
 def untagged(cls: type[DeclaredStruct], version: int) -> list[tuple[str, Field]]:
-    """The fields that this version carries in place, in order."""
+    """The untagged fields of this version, in order."""
     return [(name, f) for name, f in cls.FIELDS.items() if f.tag is None and f.exists_in(version)]
 
 
 def tagged(cls: type[DeclaredStruct], version: int) -> list[tuple[str, Field]]:
-    """The fields that this version carries by tag, in the order of their tags."""
+    """The tagged fields of this version, in the order of their tags."""
     found = [(name, f) for name, f in cls.FIELDS.items() if f.tag is not None and f.exists_in(version)]
     return sorted(found, key=lambda item: item[1].tag or 0)
 
@@ -99,7 +99,7 @@ def absent(cls: type[DeclaredStruct], version: int) -> list[tuple[str, Field]]:
 
 
 def default_of(source: Source, field: Field) -> str:
-    """An expression for a fresh default value of the field."""
+    """An expression for the field's default value, a new one each time."""
     if field.kind == "array" and field.default is UNSET:
         return "[]"
     if field.kind == "struct" and field.default is UNSET:
@@ -126,7 +126,7 @@ def is_set(source: Source, field: Field, value: str) -> str:
 
 
 def min_size(cls: type[DeclaredStruct], version: int, flexible: bool) -> int:
-    """The fewest bytes an encoded struct can take: what an array's count is checked against."""
+    """The minimum size of an encoded struct, used to check the counts of arrays."""
     size = 1 if flexible else 0
     for _name, field in untagged(cls, version):
         if field.kind == "struct":
@@ -146,7 +146,7 @@ def kind_min_size(kind: str, flexible: bool) -> int:
 
 
 def compile_init(cls: type[DeclaredStruct]) -> Callable[..., None]:
-    """The keyword constructor of a struct class: every field optional, with Kafka's default."""
+    """The keyword constructor of a struct class: every field is optional, with Kafka's default."""
     source = Source()
     source.names["UNSET"] = UNSET
     arguments = []

@@ -1,8 +1,8 @@
 """Writes the decoder of one message in one version.
 
 The generated function is `decode(b, p, end) -> (message, next position)`. Names in it: `b` the buffer,
-`p` the position, `n` a length, `q` the end of what is being read, `o`, `x1`, `x2`... the structs.
-A position known at generation time stays a constant beside `p`, so that runs of fixed-size values cost
+`p` the position, `n` a length, `q` the end of the current value, `o`, `x1`, `x2`... the structs.
+A position known at generation time is a constant beside `p`, so that a run of fixed-size values needs
 one unpack and no addition. Reads past the end raise struct.error or IndexError; slices are checked.
 """
 
@@ -50,7 +50,7 @@ def compile_decoder(message: type[DeclaredMessage], version: int) -> Decoder:
 
 
 def decoder_source(message: type[DeclaredMessage], version: int) -> tuple[str, dict[str, Any]]:
-    """The generated text and the constants it names, for people and tests."""
+    """The generated text and the constants that it uses, for people and tests."""
     source, head = _write(message, version)
     return source.text(head), source.names
 
@@ -83,7 +83,7 @@ class _Writer:
         return f"p + {total}" if total else "p"
 
     def settle(self) -> None:
-        """Make `p` itself the position, before control flow divides."""
+        """Make `p` itself the current position, before control flow branches."""
         self.flush()
         if self.offset:
             self.source.line(f"p += {self.offset}")
@@ -97,7 +97,7 @@ class _Writer:
         self.run.append((code, target))
 
     def flush(self) -> None:
-        """Read the waiting run of fixed-size values with one unpack."""
+        """Read the pending run of fixed-size values with one unpack."""
         if not self.run:
             return
         codes = "".join(code for code, _ in self.run)
@@ -226,7 +226,7 @@ class _Writer:
             self.elements(element, target, label)
 
     def elements(self, element: Any, target: str, label: str) -> None:
-        """Read `n` elements; their count was checked against the bytes that are left."""
+        """Read `n` elements; the count has been checked against the remaining bytes."""
         self.depth += 1
         items, inner = f"a{self.depth}", f"x{self.depth}"
         if isinstance(element, str) and element in FIXED:

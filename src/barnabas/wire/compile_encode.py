@@ -39,7 +39,7 @@ def compile_encoder(message: type[DeclaredMessage], version: int) -> Encoder:
 
 
 def encoder_source(message: type[DeclaredMessage], version: int) -> tuple[str, dict[str, Any]]:
-    """The generated text and the constants it names, for people and tests."""
+    """The generated text and the constants that it uses, for people and tests."""
     source, head = _write(message, version)
     return source.text(head), source.names
 
@@ -71,7 +71,7 @@ class _Writer:
         self.pieces.append(expression)
 
     def close_run(self) -> None:
-        """Turn the waiting run of fixed-size values into one piece."""
+        """Turn the pending run of fixed-size values into one piece."""
         if not self.run:
             return
         codes = "".join(code for code, _ in self.run)
@@ -84,7 +84,7 @@ class _Writer:
         self.run.clear()
 
     def flush(self) -> None:
-        """Write the statement that appends the waiting pieces."""
+        """Write the statement that appends the pending pieces."""
         self.close_run()
         if len(self.pieces) == 1:
             self.source.line(f"{self.out}.append({self.pieces[0]})")
@@ -217,7 +217,7 @@ class _Writer:
             self.piece(f'pack(f">{{len({some})}}{FIXED[kind]}", *{some})')
 
     def fixed_row(self, element: type[DeclaredStruct], inner: str) -> str | None:
-        """One pack call for a struct of which every part has one size, or None when it is not such."""
+        """One pack call for a struct whose parts all have a fixed size, or None if it is not such a struct."""
         fields = untagged(element, self.version)
         refused = any(not field.ignorable for _, field in absent(element, self.version))
         if refused or tagged(element, self.version) or not all(field.kind in FIXED for _, field in fields):
@@ -234,8 +234,8 @@ class _Writer:
             self.fixed("x", "")
             return
         source = self.source
-        # The pieces before the section wait in `self.pieces`; the fields below write into lists of
-        # their own, so both are set aside until the section's bytes are known.
+        # The pieces before the section are pending in `self.pieces`; the fields below write to separate lists,
+        # so both are set aside until the section's bytes are known.
         kept = self.run, self.pieces, self.out
         section = source.temp("u")
         source.line(f"{section} = []")

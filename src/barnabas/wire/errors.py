@@ -10,7 +10,7 @@ from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """What an `error_code` field says. The numbers never change; names follow Kafka's newest."""
+    """The values of `error_code` fields. Numbers never change; the names are those of the newest Kafka."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -193,11 +193,11 @@ RETRIABLE: Final = frozenset(
 
 
 MESSAGE_MAX: Final = 1_000
-"""Characters of an error's message; with four bytes each it still fits the 32,767 bytes of a string."""
+"""Maximum characters of an error message; with four bytes each it still fits the 32,767 bytes of a string."""
 
 
 class ApiError(Exception):
-    """The request is refused: the code goes to the client, the message too where the response has room."""
+    """The request is refused: the client gets the code, and the message if the response has a field for it."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)
@@ -206,14 +206,14 @@ class ApiError(Exception):
 
 
 def shortened(text: str) -> str:
-    """`text`, cut in its middle when it is long: a name of 32,767 bytes in it must not make the answer unsendable."""
+    """`text` with its middle cut out if it is long: a name of 32,767 bytes must not make the answer too long to send."""
     if len(text) <= MESSAGE_MAX:
         return text
     return f"{text[: MESSAGE_MAX // 2]} ... {text[-MESSAGE_MAX // 4 :]}"
 
 
 def error_from_code(code: int) -> ErrorCode:
-    """The code as an enum member; UNKNOWN_SERVER_ERROR for one that is not in the table."""
+    """The code as an enum member; UNKNOWN_SERVER_ERROR if it is not in the table."""
     try:
         return ErrorCode(code)
     except ValueError:

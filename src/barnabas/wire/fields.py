@@ -1,4 +1,4 @@
-"""What declarations are made of, for those that declare messages (schema.py) and those that compile them (compile.py)."""
+"""The parts of declarations, used to declare messages (schema.py) and to compile them (compile.py)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIXED: Final[Mapping[str, str]] = {
     "float64": "d",
     "uuid": "16s",
 }
-"""Kinds of one size, with their struct codes."""
+"""Kinds with a fixed size, and their struct codes."""
 
 Decoder = Callable[[Buffer, int, int], tuple[Any, int]]
 Encoder = Callable[[Any, list[Any], list[int]], None]
@@ -56,7 +56,7 @@ class Field:
 
 
 def in_range(spec: str, version: int) -> bool:
-    """Whether Kafka's range notation ("3+", "0-12", "5", or "" for never) holds the version."""
+    """Whether a range in Kafka's notation ("3+", "0-12", "5", or "" for never) contains the version."""
     if not spec:
         return False
     if spec.endswith("+"):

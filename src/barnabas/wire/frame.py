@@ -12,9 +12,9 @@ FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 
 
 class FrameSplitter:
-    """Feed bytes in any pieces, take whole frames without their lengths.
+    """Takes bytes in pieces of any size and returns whole frames, without their lengths.
 
-    Raises WireError for a length that is negative or above `bytes_max`, before anything is kept for it.
+    Raises WireError for a length that is negative or above `bytes_max`, before memory is allocated for it.
     """
 
     def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
@@ -22,7 +22,7 @@ class FrameSplitter:
         self._buffer = bytearray()
 
     def feed(self, data: Buffer) -> list[bytes]:
-        """Add bytes; the frames that are complete now, oldest first. O(bytes), one copy of each frame."""
+        """Add bytes; returns the frames that are now complete, oldest first. O(bytes), one copy of each frame."""
         buffer = self._buffer
         buffer += data
         frames: list[bytes] = []
@@ -42,12 +42,12 @@ class FrameSplitter:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes fed that do not make a whole frame yet."""
+        """Bytes that do not make up a whole frame yet."""
         return len(self._buffer)
 
 
 def framed(body: bytes) -> bytes:
-    """The body behind its length."""
+    """The body with its length in front."""
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
@@ -56,9 +56,9 @@ TLS_HANDSHAKE: Final = b"\x16\x03"
 
 
 def what_begins(size_bytes: int) -> str:
-    """What the first bytes of a stream look like when they are no frame's length, as the beginning of a sentence.
+    """A guess at a stream that does not begin with a frame's length, as the beginning of a sentence.
 
-    size_bytes: those bytes read as an int32. Empty when they look like nothing that is known.
+    size_bytes: its first bytes read as an int32. Empty if they look like nothing that is known.
     """
     head = size_bytes.to_bytes(LENGTH_BYTES, "big", signed=True)
     if head.startswith(TLS_HANDSHAKE):

@@ -33,11 +33,11 @@ _UNSUPPORTED_VERSION: Final = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "bi
 REQUEST_FLEXIBLE_FROM: Final = {
     key: _NEVER if flexible is None else flexible for key, (_, _, flexible) in {**CATALOGUE, **OWN}.items()
 }
-"""The first version of each API whose headers carry tags."""
+"""The first version of each API whose headers have tagged fields."""
 
 
 class RequestHeader(NamedTuple):
-    """What precedes every request body."""
+    """The fields before every request body."""
 
     request_api_key: int
     request_api_version: int
@@ -46,10 +46,10 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(buf: Buffer, pos: int = 0) -> tuple[RequestHeader, int]:
-    """The header at `pos` (behind the frame's length), and where the body starts.
+    """The header at `pos` (after the frame's length), and where the body starts.
 
-    The body of an API outside the catalogue starts at an unknown place; its header is returned all the
-    same, so that the caller can name what it refuses. Raises WireError.
+    For an unknown API the start of the body is unknown; its header is returned all the same, so that the caller can
+    name it when refusing the request. Raises WireError.
     """
     try:
         key, version, correlation_id, length = _REQUEST.unpack_from(buf, pos)
@@ -95,7 +95,7 @@ def decode_response_header(buf: Buffer, api_key: int, version: int, pos: int = 0
 
 
 class Encoded(NamedTuple):
-    """A response body that was encoded before, for all who ask the same in the same version."""
+    """A response body that is already encoded, for all requests of the same kind and version."""
 
     API_KEY: int
     body: bytes
@@ -105,10 +105,10 @@ class Encoded(NamedTuple):
 
 
 def encode_response(message: Message | Encoded, version: int, correlation_id: int) -> list[Any]:
-    """A whole response frame with its length, as parts to send in order.
+    """A whole response frame with its length, as parts to be sent in order.
 
-    Parts are bytes, long record bytes, and the file slices (anything with `.size`) that stood in record
-    fields; see Message.encode_parts.
+    Parts are bytes, long record bytes, and the file slices (anything with `.size`) from record fields;
+    see Message.encode_parts.
     """
     tags = response_has_tags(message.API_KEY, version)
     header_bytes = (_FRAMED_RESPONSE_TAGS if tags else _FRAMED_RESPONSE).size
@@ -147,8 +147,8 @@ def encode_request(message: Message, version: int, correlation_id: int, client_i
 def decode_api_versions(buf: Buffer, version: int, pos: int = 0) -> ApiVersionsResponse:
     """The body of an ApiVersions response to a request of `version`. Raises WireError.
 
-    A broker that lacks the version answers in version 0 with error 35 and the range it has (KIP-511);
-    the error code comes first in every version, so it decides which body follows.
+    A broker that does not support the version answers in version 0 with error 35 and its own range (KIP-511);
+    the error code comes first in every version, so it determines which body follows.
     """
     refused = bytes(buf[pos : pos + 2]) == _UNSUPPORTED_VERSION
     return ApiVersionsResponse.decode(buf, 0 if refused else version, pos)

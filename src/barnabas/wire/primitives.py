@@ -1,4 +1,4 @@
-"""The protocol's small pieces that are not worth generating: varints, tag skipping, UUIDs, the error.
+"""Small parts of the protocol for which no code is generated: varints, tag skipping, UUIDs, the error.
 
 Layouts: "Protocol primitive types" of Kafka's protocol guide; tagged fields: KIP-482.
 """
@@ -13,7 +13,7 @@ Buffer = bytes | bytearray | memoryview
 INT16_MAX: Final = 0x7FFF
 UVARINT_BYTES_MAX: Final = 5
 SPLICE_BYTES_MIN: Final = 16 * 1024
-"""Record bytes at least this long stay a part of their own in `encode_parts`, so they are not copied."""
+"""Record bytes of at least this length remain a separate part in `encode_parts`, so that they are not copied."""
 
 
 class WireError(Exception):
@@ -21,7 +21,7 @@ class WireError(Exception):
 
 
 class UnsupportedVersion(WireError):
-    """A message was asked for in a version it does not have."""
+    """A message does not have the requested version."""
 
 
 def _encode_uvarint(value: int) -> bytes:
@@ -60,7 +60,7 @@ def decode_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def decode_uvarint_rest(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
-    """Like `decode_uvarint`, when the first byte (with its high bit set) was read already."""
+    """Like `decode_uvarint`, after the first byte (with its high bit set) has been read."""
     value = first & 0x7F
     for shift in range(7, 7 * UVARINT_BYTES_MAX, 7):
         byte = buf[pos]
@@ -83,7 +83,7 @@ def decode_varint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def skip_tags(buf: Buffer, pos: int, end: int) -> int:
-    """Position after a tagged section of which no tag is known. Raises WireError or IndexError."""
+    """The position after a tagged section in which no tag is known. Raises WireError or IndexError."""
     count, pos = decode_uvarint(buf, pos)
     for _ in range(count):
         _tag, pos = decode_uvarint(buf, pos)
@@ -100,7 +100,7 @@ _uuids: dict[bytes, UUID] = {bytes(16): ZERO_UUID}
 
 
 def decode_uuid(raw: bytes) -> UUID:
-    """The UUID of 16 bytes. Topic ids repeat in every fetch, so the last few thousand are kept."""
+    """The UUID of 16 bytes. Topic ids repeat in every fetch, so the last few thousand are cached."""
     found = _uuids.get(raw)
     if found is None:
         if len(_uuids) >= _UUIDS_MAX:
@@ -110,7 +110,7 @@ def decode_uuid(raw: bytes) -> UUID:
 
 
 def length_error(field: str, length: int, end: int, next_pos: int) -> WireError:
-    """Why a length was refused; built only on the way out."""
+    """The error for a refused length."""
     if length < 0:
         return WireError(f"{field} is null, which this version does not allow")
     if next_pos > end:

@@ -1,8 +1,8 @@
-"""What each API needs to be allowed: the column `authorize` of the table of APIs.
+"""The rights that each API requires: the column `authorize` of the table of APIs.
 
-A right names an operation, a type of resource, and where the request names the resource: in one field (`Whole`, without
-which the request is refused), or in each row of a list (`Each`, whose refused rows get an error of their own while the
-others are served). Where more is to be looked at, the handler asks (`Asked`). Source: Kafka's KafkaApis.
+A right names an operation, a type of resource, and where the request names the resource: in one field (`Whole`; the
+request is refused if the right is missing), or in each row of a list (`Each`; refused rows get an error while the others
+are served). If that is not enough, the handler itself checks (`Asked`). Source: Kafka's KafkaApis.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 
 class Whole(NamedTuple):
-    """The request as a whole. of: the field with the resource's name; "" for the cluster, which has no name."""
+    """Applies to the whole request. of: the field with the resource's name; "" for the cluster, which has no name."""
 
     operation: str
     resource: str
@@ -20,11 +20,11 @@ class Whole(NamedTuple):
 
 
 class Each(NamedTuple):
-    """Each row of a list of the request.
+    """Applies to each row of a list in the request.
 
-    rows, answers: the lists in request and answer. parts: the lists of partitions in their rows, where errors stand there.
-    or_cluster: an operation on the cluster that is enough. together: one refused row keeps the others from being served.
-    resource "CONFIG": what the row's resource_type says.
+    rows, answers: the lists in request and answer. parts: the lists of partitions in their rows, if these have the errors.
+    or_cluster: an operation on the cluster that suffices instead. together: one refused row prevents all others.
+    resource "CONFIG": determined by the row's resource_type.
     """
 
     operation: str
@@ -37,7 +37,7 @@ class Each(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The handler asks, about what it finds."""
+    """The handler itself checks the rights, depending on what it finds."""
 
     operation: str
     resource: str
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 
 Right = Whole | Each | Asked
 OPEN: Final[tuple[Right, ...]] = ()
-"""Everybody who is connected may do this."""
+"""Allowed for every connected client."""
 
 _DESCRIBE_CLUSTER: Final = (Whole("DESCRIBE", "CLUSTER"),)
 _ALTER_CLUSTER: Final = (Whole("ALTER", "CLUSTER"),)
@@ -158,4 +158,4 @@ RIGHTS: Final[Mapping[int, tuple[Right, ...]]] = {
     30001: _DESCRIBE_CLUSTER,
     30002: _DESCRIBE_CLUSTER,
 }
-"""By API key. A new API without an entry here does not start."""
+"""By API key. The program does not start with an API that has no entry here."""

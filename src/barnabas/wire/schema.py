@@ -1,4 +1,4 @@
-"""How a message is declared: one class for all its versions, every field saying where it exists.
+"""How a message is declared: one class for all its versions, with the versions of every field.
 
     class HeartbeatRequest(Request, key=12, versions=(0, 4), flexible=4):
         group_id: str = string()
@@ -6,13 +6,13 @@
         member_id: str = string()
         group_instance_id: str | None = string("3+", null="3+", default=None)
 
-Version ranges are Kafka's notation: "3+", "0-12", "5". `null` is where a field may be null, `tag` makes
-it a tagged field (KIP-482), `ignorable` lets a value be dropped silently in a version without the field;
-otherwise encoding a non-default value there raises WireError.
+Version ranges use Kafka's notation: "3+", "0-12", "5". `null` gives the versions in which a field may be null, `tag` makes
+it a tagged field (KIP-482), `ignorable` drops a value silently in a version without the field; otherwise encoding a
+non-default value there raises WireError.
 
-Declaring a class costs a few microseconds: slots are set here, while `__init__`, decoders and encoders
-are generated as plain Python source the first time each is used (compile.py). A tagged struct that
-is absent is None, which Kafka reads as the struct's defaults.
+Declaring a class costs a few microseconds: only slots are created here, while `__init__`, decoders and encoders are
+generated as plain Python source when they are first used (compile.py). An absent tagged struct is None, which Kafka
+reads as the struct's defaults.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def bytes_(
 
 
 def record_bytes(v: str = "0+", *, null: str = "", ignorable: bool = False) -> Any:
-    """Record bytes: decoded as a memoryview into the message, encoded from bytes or anything with `.size`."""
+    """Record bytes: decoded to a memoryview of the message, encoded from bytes or anything with `.size`."""
     return Field("records", v, None, ignorable, None, null)
 
 
@@ -100,7 +100,7 @@ def array(
     ignorable: bool = False,
     tag: int | None = None,
 ) -> Any:
-    """A list of structs, or of the primitive whose declaring function is given (`array(int32)`)."""
+    """A list of structs, or of primitives, given by their declaring function (`array(int32)`)."""
     kind = element if isinstance(element, type) else element.__name__.rstrip("_").replace("boolean", "bool")
     return Field("array", v, default, ignorable, tag, null, kind)
 
@@ -114,7 +114,7 @@ def struct_(
 
 @dataclass_transform(kw_only_default=True)
 class StructMeta(type):
-    """Takes the declared fields out of the class body and makes them slots; nothing more happens here."""
+    """Moves the declared fields from the class body to slots; nothing more happens here."""
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
@@ -128,13 +128,13 @@ class StructMeta(type):
 
 
 class Struct(metaclass=StructMeta):
-    """A group of fields inside messages. Keyword constructor; equal when of one class with equal fields."""
+    """A group of fields inside messages. Keyword constructor; equal if class and fields are equal."""
 
     FIELDS: ClassVar[Mapping[str, Field]]
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, **values: Any) -> None:
-        # The first instance of a class pays for writing the real constructor, which replaces this one.
+        # The first instance of a class generates the real constructor, which replaces this one.
         from barnabas.wire.compile import compile_init
 
         cls = type(self)
@@ -157,7 +157,7 @@ class Struct(metaclass=StructMeta):
 
 
 class _Decoders(dict[int, Decoder]):
-    """The decoders of one message by version, each written when first asked for."""
+    """The decoders of one message by version, generated on first use."""
 
     def __init__(self, message: type[Message]) -> None:
         self.message = message
@@ -171,7 +171,7 @@ class _Decoders(dict[int, Decoder]):
 
 
 class _Encoders(dict[int, Encoder]):
-    """The encoders of one message by version, each written when first asked for."""
+    """The encoders of one message by version, generated on first use."""
 
     def __init__(self, message: type[Message]) -> None:
         self.message = message
@@ -191,7 +191,7 @@ def check_version(message: type[Message], version: int) -> None:
 
 
 class Message(Struct):
-    """A struct that is encoded by itself: a request or response body, or a record's key or value."""
+    """A struct that is encoded on its own: a request or response body, or a record's key or value."""
 
     API_KEY: ClassVar[int] = -1
     VERSIONS: ClassVar[range] = range(0)
@@ -211,10 +211,10 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, buf: Buffer, version: int, pos: int = 0) -> Self:
-        """The message whose body starts at `pos`; what follows it is left alone.
+        """The message whose body starts at `pos`; bytes after it are ignored.
 
-        Record fields are views into `buf`. Raises WireError for anything but a well-formed body, and
-        never allocates more than a small multiple of the input.
+        Record fields are views of `buf`. Raises WireError for everything but a well-formed body, and
+        never allocates more than a small multiple of the input's size.
         """
         return cls.decode_at(buf, version, pos)[0]
 
@@ -244,10 +244,10 @@ class Message(Struct):
             ) from error
 
     def encode_parts(self, version: int, prefix: bytes = b"") -> list[Any]:
-        """The body as parts to send in order, after `prefix`: bytes, and records kept as they are.
+        """The body as parts to be sent in order, after `prefix`: bytes, and records as they are.
 
-        Records with `.size` that are not bytes-like (a slice of a file) and long record bytes stay
-        parts of their own, uncopied; everything between them is joined.
+        Records with `.size` that are not bytes-like (a slice of a file) and long record bytes remain
+        separate parts, uncopied; everything between them is joined.
         """
         out: list[Any] = [prefix]
         cuts: list[int] = []
@@ -282,10 +282,10 @@ class Response(Message):
 
 
 class Data(Message):
-    """A message that travels inside others or in a record: an int16 version, then the body.
+    """A message inside another one or in a record: an int16 version, then the body.
 
     READ_NEWER: a version above the newest known one is read as the newest. Kafka does so for what group
-    members send each other, where fields are only ever added at the end; stored records are refused.
+    members send each other, where fields are only added at the end; newer stored records are refused.
     """
 
     READ_NEWER: ClassVar[bool] = False

@@ -1,7 +1,7 @@
-"""What Kafka stores in records of its own topics, and what group members send each other.
+"""The contents of records in Kafka's own topics, and what group members send each other.
 
-Keys and values begin with an int16: in a value it is the version of the layout, in a key the kind of the
-record (Kafka's older name for it is the key's version), so a key class has that one version.
+Keys and values begin with an int16: in a value it is the version of the layout, in a key it is the kind of record
+(which Kafka formerly called the key's version), so each key class has just that one version.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RecordTypes = Mapping[int, tuple[type[Data], type[Data]]]
 def decode_record(types: RecordTypes, key: Buffer, value: Buffer | None) -> tuple[Data, Data | None]:
     """Key and value of one record of an internal topic; the value is None for a tombstone.
 
-    Raises UnsupportedVersion for a kind of record that `types` lacks, which readers skip as Kafka does,
+    Raises UnsupportedVersion for a kind of record that is not in `types`, which readers skip as Kafka does,
     and WireError for malformed bytes.
     """
     if len(key) < 2:

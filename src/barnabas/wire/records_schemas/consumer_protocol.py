@@ -1,6 +1,6 @@
 """The "consumer" group protocol: what members of classic groups put into JoinGroup and SyncGroup.
 
-A reader takes a version it does not know for the newest it knows; fields are only added at the end.
+Readers treat an unknown version like the newest one that they know; fields are only added at the end.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Voter(Struct):
 
 
 class LeaderChangeMessage(Data, versions=(0, 1), flexible=0):
-    """Its bytes carry the version as the first field, without the int16 in front that others have."""
+    """Its bytes contain the version as the first field, without the int16 in front that others have."""
 
     version: int = int16()
     leader_id: int = int32()

@@ -1,4 +1,4 @@
-"""Records of __consumer_offsets: classic groups and committed offsets here, the newer groups beside."""
+"""Records of __consumer_offsets: classic groups and committed offsets; newer groups are in other modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.wire.schema import Data, Struct, array, bytes_, int32, int64, stri
 
 
 class OffsetCommitKey(Data, versions=(0, 1)):
-    """Kind 1; kind 0 is the same, from before 0.9."""
+    """Kind 1; kind 0, from before 0.9, is the same."""
 
     group: str = string()
     topic: str = string()

@@ -1,4 +1,4 @@
-"""Records of __transaction_state: one per transactional id and change of its state."""
+"""Records of __transaction_state: one for each change of a transactional id's state."""
 
 from __future__ import annotations
 

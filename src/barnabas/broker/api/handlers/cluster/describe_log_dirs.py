@@ -36,11 +36,11 @@ def _described(usage: DirUsage, wanted: set[tuple[str, int]] | None) -> Describe
     if usage.offline:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=usage.path)
     by_topic: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-    for name, each in sorted(usage.logs.items()):
+    for name, current in sorted(usage.logs.items()):
         if wanted is None or (name.topic, name.partition) in wanted:
-            # Every log here is its partition's leader: none lags.
+            # Only future logs have a lag: it says how much is still to be copied.
             by_topic[name.topic].append(
-                DescribeLogDirsPartition(partition_index=name.partition, partition_size=each.size_bytes)
+                DescribeLogDirsPartition(partition_index=name.partition, partition_size=current.size_bytes)
             )
     for name, move in sorted(usage.futures.items()):
         if wanted is None or (name.topic, name.partition) in wanted:

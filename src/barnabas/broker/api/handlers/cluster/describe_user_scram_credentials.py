@@ -44,7 +44,9 @@ def _infos(texts: object) -> list[CredentialInfo]:
     assert hasattr(texts, "get")
     found = ((code, decode_credential(texts.get(mechanism) or "")) for code, mechanism in CODES.items())
     return [
-        CredentialInfo(mechanism=code, iterations=each.iterations) for code, each in found if each is not None
+        CredentialInfo(mechanism=code, iterations=credential.iterations)
+        for code, credential in found
+        if credential is not None
     ]
 
 
