@@ -1,4 +1,4 @@
-"""The whole way once: start a broker, ship a log file, clean it on Spark, show the result.
+"""The whole path once: start a broker, ship a log file, clean it on Spark, show the result.
 
     python examples/access_log/run.py [--data DIR] [--port PORT] [--log FILE]
 
@@ -39,7 +39,7 @@ Row = dict[str, object]
 
 
 class Failed(Exception):
-    """The example cannot go on; one line that says why."""
+    """The example cannot continue; one line says why."""
 
 
 def say(text: str = "") -> None:
@@ -56,7 +56,7 @@ def program() -> list[str]:
 
 
 def free_port(wanted: int) -> int:
-    """`wanted`, or the next port above it on which nobody listens."""
+    """`wanted`, or the next free port above it."""
     for port in range(wanted, min(wanted + 50, 65536)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -72,7 +72,7 @@ def free_port(wanted: int) -> int:
 
 @contextlib.contextmanager
 def broker(folder: Path, port: int) -> Iterator[str]:
-    """A broker process that is ready to serve; stopped at the end. Gives its address."""
+    """Run a broker until the block ends; gives its address."""
     address = f"127.0.0.1:{port}"
     folder.mkdir(parents=True, exist_ok=True)
     log_path = folder.parent / "broker.log"
@@ -82,7 +82,7 @@ def broker(folder: Path, port: int) -> Iterator[str]:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            start_new_session=True,  # Ctrl-C reaches us alone: the broker stops last, after the pipeline
+            start_new_session=True,  # Ctrl-C reaches this program alone: the broker stops last, after the pipeline
         )
     try:
         wait_until_ready(process, log_path)
@@ -118,7 +118,7 @@ def wait_until_ready(process: subprocess.Popen[str], log_path: Path) -> None:
 
 
 def ship(address: str, log_file: Path, topic: str, state: Path) -> dict[str, int]:
-    """Ships the lines of the file that were not shipped before; what the agent says of it."""
+    """Ships the lines of the file that were not shipped before; the agent's summary."""
     command = [*program(), "agent", "tail", str(log_file), "--topic", topic, "--once", "--json"]
     done = subprocess.run(
         [*command, "--state", str(state), "-b", address], stdout=subprocess.PIPE, text=True, check=False

@@ -1,4 +1,4 @@
-"""One client in one zone: it writes with acks=all and with acks=1, it reads, and says each second what came of it.
+"""One client in one zone: it writes with acks=all and with acks=1, it reads, and reports the results each second.
 
 Started by run.py on a host of its own. Each second a line of JSON goes to the standard output; SIGTERM ends the writing, and
 the last line names everything that was acknowledged and read.
@@ -21,7 +21,7 @@ SAFE: Final = "orders"
 FAST: Final = "clicks"
 """Written with acks=1."""
 RATE: Final = 10
-"""Records for each partition in a second."""
+"""Records for each partition per second."""
 TICK_S: Final = 1 / RATE
 COMMON: Final = {
     "socket.timeout.ms": 6_000, "socket.connection.setup.timeout.ms": 3_000, "reconnect.backoff.max.ms": 1_000,
@@ -32,7 +32,7 @@ END_QUIET_S: Final = 4
 
 
 class Client:
-    """Counts of the present second, and what was acknowledged and read since the beginning."""
+    """Counts of the current second, and what was acknowledged and read since the beginning."""
 
     def __init__(self, name: str, bootstrap: str, partitions: int) -> None:
         common: dict[str, str | int | float | bool] = {**COMMON, "bootstrap.servers": bootstrap}
@@ -75,7 +75,7 @@ class Client:
         )
 
     def tick(self) -> None:
-        """A tenth of a second: one record to each partition of both topics, and whatever can be read."""
+        """A tenth of a second: send one record to each partition of both topics, and read what can be read."""
         self.number += 1
         for topic, writer in self.writers.items():
             if not self.ends:
@@ -87,7 +87,7 @@ class Client:
         self.take(0.01)
 
     def take(self, timeout_s: float) -> bool:
-        """Whatever can be read; whether there was something."""
+        """Read what can be read; whether there was anything."""
         messages = [message for message in self.reader.consume(1_000, timeout_s) if message.error() is None]
         self.second["read"] += len(messages)
         self.read += [
@@ -96,14 +96,14 @@ class Client:
         return bool(messages)
 
     def read_to_the_end(self) -> None:
-        """Until nothing has come for a while."""
+        """Read until nothing has arrived for a while."""
         quiet_s = time.monotonic()
         while time.monotonic() < quiet_s + END_QUIET_S:
             if self.take(0.1):
                 quiet_s = time.monotonic()
 
     def run(self, begin_s: float) -> None:
-        """Until SIGTERM. begin_s: when second 0 begins, by the monotonic clock, which all processes share."""
+        """Run until SIGTERM. begin_s: when second 0 begins, by the monotonic clock, which all processes share."""
         at = max(0, int((time.monotonic() - begin_s) / TICK_S) + 1)
         while not self.ends:
             time.sleep(max(0.0, begin_s + at * TICK_S - time.monotonic()))

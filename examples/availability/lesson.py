@@ -1,4 +1,4 @@
-"""The lesson: what happens when, what the clients say each second, and the judgement at the end."""
+"""The lesson: what happens when, what the clients report each second, and the checks at the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Row = tuple[int, int, str]
 
 
 class Watcher(threading.Thread):
-    """Reads what one client says."""
+    """Reads the reports of one client."""
 
     def __init__(self, zone: str, words: list[str], log: Path) -> None:
         super().__init__(daemon=True)
@@ -50,7 +50,7 @@ class Watcher(threading.Thread):
                 self.last = said
 
     def end(self) -> None:
-        """Waits until the client has heard of everything that it has sent."""
+        """Wait until the client has an answer for everything that it has sent."""
         self.join(END_S)
         self.process.kill()
         self.process.wait()
@@ -71,7 +71,7 @@ class Lesson:
         self.shown = 0
 
     def teach(self) -> list[str]:
-        """Everything; what went otherwise than promised."""
+        """Run the whole lesson; a list of broken promises."""
         print("starting the cluster", flush=True)
         self.cluster.begin()
         self.begin_s = time.monotonic() + 3
@@ -151,7 +151,7 @@ class Lesson:
         self._until_well()
 
     def _until_well(self) -> None:
-        self._go_on(QUIET_S)  # what was cut off believes for a while that nothing has happened
+        self._go_on(QUIET_S)  # the part that was cut off does not notice at once
         self.cluster.until(self._elected, "every replica is in sync again")
         self._happens("every replica is in sync, and every broker leads its share")
         self._go_on(QUIET_S)
@@ -202,7 +202,9 @@ class Lesson:
     # --- the judgement -----------------------------------------------------------------------------------
 
     def _expect_service(self, zones: list[str]) -> None:
-        """At the end of a fault these have all partitions: what is acknowledged in three seconds is what was sent."""
+        """At the end of a fault these clients can write to all partitions: in three seconds, everything sent is
+        acknowledged.
+        """
         sent = RATE * self.scene.brokers
         for watcher in self.watchers:
             if watcher.zone in zones:

@@ -4,8 +4,8 @@
     python examples/availability/run.py two-zones
 
 A cluster over several zones on this machine, each zone with brokers, a ZooKeeper and a client, in a network of its own whose
-links can be cut. The program ends with exit code 0 when nothing was lost that was acknowledged with acks=all, nothing is
-there twice, the side that was cut off acknowledged nothing with acks=all meanwhile, and the other side went on.
+links can be cut. The program ends with exit code 0 when nothing was lost that was acknowledged with acks=all, nothing
+is stored twice, the side that was cut off acknowledged nothing with acks=all meanwhile, and the other side went on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INSIDE = "--inside"
 
 
 def alone(words: list[str]) -> NoReturn:
-    """Runs this program again where it has a network, mounts and processes of its own: all of it ends with the program."""
+    """Run this program again with a network, mounts and processes of its own, all of which end with it."""
     if shutil.which("unshare") is None or shutil.which("nsenter") is None or shutil.which("ip") is None:
         sys.exit(
             "this needs Linux with `unshare` and `nsenter` (package util-linux) and `ip` (package iproute2)"
@@ -38,13 +38,13 @@ def alone(words: list[str]) -> NoReturn:
     if os.geteuid() != 0:
         command += ["--user", "--map-root-user"]
     with subprocess.Popen([*command, sys.executable, __file__, INSIDE, *words]) as inside:
-        signal.signal(signal.SIGTERM, lambda *_: inside.kill())  # with it goes everything
+        signal.signal(signal.SIGTERM, lambda *_: inside.kill())  # everything inside ends with it
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the program inside
         sys.exit(inside.wait())
 
 
 def prepare() -> None:
-    """`ip netns` keeps its names in /run, which is nobody else's here."""
+    """`ip netns` keeps its names in /run; here it is a private one."""
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 

@@ -133,7 +133,7 @@ class Cluster:
         self.servers[name] = Server(name, zone, words, self.folder / f"{name}.log")
 
     def start(self, servers: list[Server]) -> None:
-        """Start these; does not wait."""
+        """Start these processes; does not wait."""
         for server in servers:
             with server.log.open("ab") as log:
                 server.process = subprocess.Popen(
@@ -141,7 +141,7 @@ class Cluster:
                 )
 
     def kill(self, servers: list[Server]) -> None:
-        """As when the power goes: kill -9."""
+        """Kill them with SIGKILL, as when the power fails."""
         for server in servers:
             if server.process is not None:
                 server.process.kill()
@@ -165,11 +165,11 @@ class Cluster:
         self.until(self.is_well, "all replicas are in sync")
 
     def metadata(self) -> ClusterMetadata:
-        """What a broker says of the cluster. Raises KafkaException."""
+        """The cluster's metadata from a broker. Raises KafkaException."""
         return self.admin.list_topics(timeout=6)
 
     def controller_zone(self) -> str:
-        """Where the controller is."""
+        """The zone of the controller."""
         return self.servers[f"broker{self.metadata().controller_id}"].zone
 
     def is_well(self) -> bool:
@@ -195,7 +195,7 @@ class Cluster:
         )
 
     def until(self, look: Callable[[], bool], what: str) -> None:
-        """Ends the lesson when it does not come true."""
+        """Wait for a condition; the lesson ends if it does not come true."""
         deadline = time.monotonic() + PATIENCE_S
         why: object = ""
         while time.monotonic() < deadline:

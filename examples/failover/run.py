@@ -1,4 +1,4 @@
-"""The failover lesson: three brokers keep a topic, the first one is killed, and the messages keep coming.
+"""The failover lesson: three brokers hold a topic, the first broker is killed, and the messages keep coming.
 
     python examples/failover/run.py
 
@@ -36,7 +36,7 @@ class Lesson:
 
     @contextmanager
     def cluster(self) -> Iterator[None]:
-        """Three brokers and ZooKeeper, until the end."""
+        """Three brokers and ZooKeeper, until the block ends."""
         words = [
             "barnabas",
             "cluster",
@@ -97,7 +97,7 @@ class Lesson:
         self.sent += fresh
 
     def await_all(self, files: list[Path]) -> None:
-        """Until the consumers have read all that was sent, each at least once."""
+        """Wait until the consumers have read every message at least once."""
 
         def all_read() -> bool:
             return set(self.sent) <= {line for file in files for line in file.read_text().split()}
@@ -154,7 +154,7 @@ class Lesson:
             process.wait(PATIENCE_S)
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Ends the lesson when it does not come true."""
+        """Wait for a condition; the lesson ends if it does not come true."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             if time.monotonic() > deadline:

@@ -1,10 +1,10 @@
-"""Keeps the accounts' balances in a database, with the offsets that they stand for in the same database transaction. So each
-record counts once, however the program ends: it begins where the database says, not where the group does.
+"""Keeps the accounts' balances in a database, and writes the offsets in the same database transaction. So each record
+counts once, however the program ends: the next run begins at the offsets in the database, not at those of the group.
 
     python balances.py [HOST:PORT] [DATABASE_URL] [--die-after N]
 
 DATABASE_URL is SQLAlchemy's, postgresql+psycopg://user@host/name say; without it, SQLite's balances.db. --die-after ends the
-process with SIGKILL in the middle of the N-th record's transaction, to show that nothing comes of it.
+process with SIGKILL in the middle of the N-th record's transaction, to show that this transaction has no effect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OFFSETS = Table(
 
 
 def book(database: Connection, record: Message) -> None:
-    """Adds a record to its account's balance, and notes that it is done: both or neither, as the caller commits."""
+    """Adds a record to its account's balance, and notes the offset; the caller commits both or neither."""
     account, amount = record.key().decode(), int(record.value())
     here = BALANCES.c.account == account
     if database.execute(

@@ -1,5 +1,5 @@
-"""Reads debits and credits and writes a statement line for each, exactly once: what it writes and how far it has read are
-one transaction. Ends when it has read everything.
+"""Reads debits and credits and writes a statement line for each, exactly once: the lines that it writes and its
+position are one transaction. Ends when it has read everything.
 
     python statements.py [HOST:PORT]
 """
@@ -27,7 +27,7 @@ def main(bootstrap: str) -> None:
             "enable.partition.eof": True,
         }
     )
-    # Having found its broker anew after a restart, librdkafka would wait for a coordinator that it has given up.
+    # After it has found a restarted broker again, librdkafka would wait for a coordinator that it no longer knows.
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -41,7 +41,9 @@ def main(bootstrap: str) -> None:
     while not ended or ended != {(p.topic, p.partition) for p in consumer.assignment()}:
         messages = consumer.consume(BATCH, 0.5)
         records = []
-        for message in messages:  # in their order: an end may come in the same batch, behind the last records
+        for (
+            message
+        ) in messages:  # in order: an end of partition may come in the same batch, after the last records
             place = (message.topic(), message.partition())
             if message.error() is None:
                 records.append(message)

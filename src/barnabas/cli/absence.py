@@ -13,7 +13,7 @@ from barnabas.cli.progress import time_left_text
 
 STATISTICS: Final = {"statistics.interval.ms": 1000}
 TEXT_MAX: Final = 4_000_000
-"""Longer statistics, of thousands of partitions, would cost more than they are worth: they are not looked at."""
+"""Longer statistics, of thousands of partitions, are ignored: parsing them would cost too much."""
 UP: Final = "UP"
 
 
@@ -22,21 +22,22 @@ Key = tuple[str, int]
 
 @dataclass(slots=True)
 class Absence:
-    """`on_statistics` is librdkafka's `stats_cb`. One line when a broker is lost that is read from, one when it is back.
+    """`on_statistics` is librdkafka's `stats_cb`. Prints one line when a broker that is read from goes away, and one
+    when it is back.
 
-    A partition counts once it was served: at the start nothing is away yet. Two statistics in a row must miss its
-    broker, so that a connection which is only made anew is not reported.
+    A partition counts once it has been served, since nothing is away at the start. A broker must be missing from two
+    statistics in a row, so that a connection that is only reopened is not reported.
     """
 
     say: Callable[[str], None] = note
     clock: Callable[[], float] = time.monotonic
     _served_by: dict[Key, str] = field(default_factory=dict)
-    """The address from which each partition came last."""
+    """The address of the broker that served each partition last."""
     _missed: dict[str, float] = field(default_factory=dict)
     _said: dict[str, float] = field(default_factory=dict)
 
     def on_statistics(self, text: str) -> None:
-        """Compare with the statistics before."""
+        """Compare with the previous statistics."""
         if len(text) > TEXT_MAX:
             return
         statistics = json.loads(text)
@@ -65,7 +66,7 @@ class Absence:
 
 
 def addresses_up(statistics: dict[str, Any]) -> dict[int, str]:
-    """The brokers that are connected, by number. Statistics name a broker `HOST:PORT/NUMBER`."""
+    """The connected brokers, by number. Statistics call a broker `HOST:PORT/NUMBER`."""
     found = {}
     for name, row in statistics["brokers"].items():
         number = name.rpartition("/")[2]
@@ -75,7 +76,7 @@ def addresses_up(statistics: dict[str, Any]) -> dict[int, str]:
 
 
 def partitions_read(statistics: dict[str, Any]) -> Iterator[tuple[Key, int]]:
-    """The partitions that are being read, and the number of each one's leader, -1 where there is none."""
+    """The partitions that are being read, each with the number of its leader, or -1."""
     for name, topic in statistics["topics"].items():
         for part in topic["partitions"].values():
             if part["partition"] >= 0 and part["fetch_state"] != "none":

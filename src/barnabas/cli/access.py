@@ -1,6 +1,6 @@
-"""TLS and users of everything that serves HTTP: the options, declared once, and what they stand for.
+"""TLS and users of the HTTP services: the options, declared once, and what follows from them.
 
-`barnabas registry start` and its like have them as they are (cli/services.py); `barnabas start --with` has them with
+`barnabas registry start` and similar commands use these names (cli/services.py); `barnabas start --with` puts
 `services-` before their names (cli/start_services.py).
 """
 
@@ -53,7 +53,7 @@ INSIDE_PASSWORD: Final = secrets.token_urlsafe(32)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What the options below say of TLS and users. key_password: of the environment, which is not seen in `ps`."""
+    """The values of these options. key_password: from the environment, so that `ps` does not show it."""
 
     secure: Path | None = None
     tls_cert: Path | None = None
@@ -65,7 +65,7 @@ class Access:
     audience: str | None = None
     is_open: bool = False
     prefix: str = "--"
-    """How the options begin on this command line, for messages."""
+    """How the options begin on this command line; used in messages."""
     is_inside: bool = False
     """Whether services of one process log in to each other."""
 
@@ -82,14 +82,14 @@ class Access:
                 return None
             certificate = self._of_folder("broker.pem")
         key = self.tls_key or certificate
-        # Without a password OpenSSL would ask for one on the terminal: a wrong one gives an error instead.
+        # Without any password OpenSSL would ask for one on the terminal; a wrong password gives an error instead.
         password = os.environ.get(KEY_PASSWORD) or "none"
         client_ca = None if self.tls_client_ca is None else str(self.tls_client_ca)
         return TlsFiles(str(certificate), str(key), password, client_ca, self.is_inside)
 
     @property
     def has_users(self) -> bool:
-        """Whether a login is asked for."""
+        """Whether a login is required."""
         return any((self.secure, self.users, self.jwks))
 
     def authenticate(self) -> Users | None:
@@ -112,7 +112,7 @@ class Access:
             raise UsageError(str(error)) from None
 
     def peers(self) -> ssl.SSLContext | None:
-        """How an instance trusts others that were started with the same options; None for the system's authorities."""
+        """How an instance verifies other instances with the same options; None: by the system's authorities."""
         tls = self.tls()
         if tls is None:
             return None
@@ -127,9 +127,8 @@ class Access:
         return context
 
     def inside_password(self) -> str:
-        """With which services of one process log in to each other, and those of processes that share a private key.
-
-        Registries hand requests on with their login. Raises UsageError.
+        """The password with which the services of one process, or of processes that share a private key, log in to
+        each other. Registries forward requests with the caller's login. Raises UsageError.
         """
         tls = self.tls()
         if tls is None:
@@ -141,14 +140,16 @@ class Access:
         return hmac.digest(key, b"services of one process", "sha256").hex()
 
     def within(self) -> ssl.SSLContext | None:
-        """How services of this process trust each other: by the very certificate. None for plain HTTP. Raises UsageError."""
+        """How services of this process verify each other: by this very certificate. None for plain HTTP. Raises
+        UsageError.
+        """
         tls = self.tls()
         if tls is None:
             return None
         import ssl
 
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False  # whatever names it is for, nobody else has its key
+        context.check_hostname = False  # its names do not matter: no other process has its key
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         try:
             context.load_verify_locations(tls.certificate_file)

@@ -25,10 +25,8 @@ Group = Annotated[
 ]
 Txn = Annotated[str | None, typer.Option("--txn", metavar="ID", help="A transactional id, as --topic.")]
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster as a whole.")]
-User = Annotated[
-    str | None, typer.Option("-u", "--user", metavar="NAME", help="Whom it concerns; * for everybody.")
-]
-Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="From where; * for anywhere.")]
+User = Annotated[str | None, typer.Option("-u", "--user", metavar="NAME", help="The user; * for everybody.")]
+Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The client's address; * for any.")]
 Operations = Annotated[
     list[str], typer.Argument(metavar="OPERATION...", help="read, write, describe, all ...")
 ]
@@ -40,7 +38,7 @@ Deny = Annotated[
 def resource_of(
     topic: str | None, group: str | None, txn: str | None, cluster: bool
 ) -> tuple[ResourceType, Pattern, str]:
-    """The one resource that the options name. Raises UsageError."""
+    """The resource that the options name; exactly one. Raises UsageError."""
     given = [(ResourceType.TOPIC, topic), (ResourceType.GROUP, group), (ResourceType.TRANSACTIONAL_ID, txn),
              (ResourceType.CLUSTER, CLUSTER_NAME if cluster else None)]  # fmt: skip
     named = [(kind, name) for kind, name in given if name is not None]
@@ -71,7 +69,7 @@ def list_rules(
     topic: Topic = None, group: Group = None, txn: Txn = None, cluster: Cluster = False, user: User = None,
     bootstrap: Bootstrap = None, properties: Properties = None, json: AsJson = False,
 ) -> int:  # fmt: skip
-    """List the rules, of all resources or of one."""
+    """List the rules of all resources, or of one resource."""
     kind, pattern, name = ResourceType.ANY, Pattern.ANY, None
     if topic or group or txn or cluster:
         kind, pattern, name = resource_of(topic, group, txn, cluster)
@@ -164,7 +162,7 @@ def remove(
 
 
 def require(code: int, message: str | None) -> None:
-    """Raises CliError for an error of the broker."""
+    """Raises CliError when the broker reports an error."""
     if code:
         name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else str(code)
         raise CliError(message or name)

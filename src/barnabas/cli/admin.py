@@ -1,4 +1,4 @@
-"""What several commands ask of a cluster through librdkafka's admin client."""
+"""Requests to a cluster through librdkafka's admin client that several commands need."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ def all_topics(admin: Any, topic: str | None = None) -> Any:
 def report(
     futures: dict[str, Any], done: str, accept: dict[int, str], verb: str, json: bool, noun: str = "topic"
 ) -> int:
-    """Print what became of each topic; the exit code.
-
-    accept: error codes that are no failure, with the word to print.
+    """Print the result for each topic; the exit code. accept: error codes that are no failure, with the word to
+    print.
     """
     results = []
     for name, future in futures.items():
@@ -104,7 +103,7 @@ def bounds_of(admin: Any, keys: Sequence[Key], current: dict[Key, int]) -> dict[
 
 
 def resolve_all(admin: Any, place: Place, keys: Sequence[Key], current: dict[Key, int]) -> dict[Key, int]:
-    """The offset of a place in each partition."""
+    """The offset of a position in each partition."""
     from confluent_kafka.admin import OffsetSpec
 
     found: dict[Key, Bounds] = bounds_of(admin, keys, current)

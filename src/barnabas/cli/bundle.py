@@ -1,4 +1,6 @@
-"""What `barnabas debug bundle` collects. Each part is taken by itself: one that is missing costs no other."""
+"""What `barnabas debug bundle` collects. Each part is collected by itself, so that a missing part does not affect the
+others.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +44,14 @@ CHECKPOINTS: Final = (
 
 @dataclass(slots=True)
 class Bundle:
-    """The files of a bundle by name, and in words what could not be had."""
+    """The files of a bundle by name, and a list of what is missing."""
 
     parts: dict[str, bytes] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
     def take(self, name: str, get: Callable[[], Any], *, go_on: bool = True) -> None:
-        """Add one file: text as it is, anything else as JSON. What fails is noted.
-
-        go_on: False raises BrokerUnavailable: whoever did not answer will not answer the next question either.
+        """Add one file: text as it is, anything else as JSON. A failure is noted. go_on: False raises
+        BrokerUnavailable, since a broker that did not answer will not answer the next request either.
         """
         try:
             found = get()
@@ -70,7 +71,7 @@ class Bundle:
     def collect(
         self, bootstrap: str | None, properties: list[str] | None, data: list[Path], log_files: list[Path]
     ) -> None:
-        """Take everything that can be had."""
+        """Collect everything that is available."""
         self.take("versions.json", versions)
         self.take("machine.json", machine)
         self.take("client.json", lambda: client(bootstrap, properties))
@@ -128,7 +129,7 @@ class Bundle:
                 self.take(f"{folder}/{name}", lambda name=name: small(path / name))  # type: ignore[misc]
 
     def write(self, target_file: Path) -> int:
-        """Write the zip whole or not at all; its size in bytes. Raises OSError."""
+        """Write the zip file completely or not at all; its size in bytes. Raises OSError."""
         beside = target_file.with_name(f"{target_file.name}.part")
         try:
             with zipfile.ZipFile(beside, "x", zipfile.ZIP_DEFLATED) as made:
@@ -157,7 +158,7 @@ class Bundle:
 
 
 def versions() -> dict[str, Any]:
-    """Of Barnabas, Python and every package of the environment."""
+    """The versions of Barnabas, Python and every package of the environment."""
     import ssl
 
     import confluent_kafka
@@ -175,7 +176,7 @@ def versions() -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """The machine, and the variables of the environment that Barnabas, librdkafka, Java or Python look at."""
+    """The machine, and the environment variables that Barnabas, librdkafka, Java or Python use."""
     prefixes = ("BARNABAS", "KAFKA", "SPARK", "JAVA", "PYTHON", "LC_", "LANG", "TZ", "XDG_", "LOG_DIR")
     shown = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
     return {

@@ -1,4 +1,4 @@
-"""What a bundle says of the cluster: metadata, options, groups, clients, sizes."""
+"""The part of a bundle about the cluster: metadata, options, groups, clients, sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.cli.redaction import HIDDEN, is_secret
 from barnabas.wire.messages.describe_configs import SOURCES
 
 TOPICS_MAX: Final = 2_000
-"""Of so many topics the options are asked for; of the others only names and partitions are in the bundle."""
+"""The bundle has the options of this many topics; of all others only names and partitions."""
 
 
 def metadata(admin: Admin) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def metadata(admin: Admin) -> dict[str, Any]:
 
 
 def shown(view: Any) -> Any:
-    """A view of the client as what JSON can hold."""
+    """A view of the client as plain JSON values."""
     if hasattr(view, "_asdict"):
         return {name: shown(value) for name, value in view._asdict().items()}
     if hasattr(view, "__dataclass_fields__"):
@@ -38,7 +38,7 @@ def shown(view: Any) -> Any:
 
 
 def options_of(admin: Admin, kind: str, name: str, *, own_only: bool) -> dict[str, Any]:
-    """Options of one resource with their sources; secrets hidden."""
+    """Options of one resource with their sources; secrets are hidden."""
     own = configs.own_sources(kind, name)
     return {
         entry.name: {
@@ -51,7 +51,7 @@ def options_of(admin: Admin, kind: str, name: str, *, own_only: bool) -> dict[st
 
 
 def broker_options(admin: Admin) -> dict[str, Any]:
-    """All options of each broker, and those that are set for all."""
+    """All options of each broker, and those that are set for all brokers."""
     found = {
         str(node): options_of(admin, "brokers", str(node), own_only=False) for node in sorted(admin.nodes())
     }
@@ -59,7 +59,7 @@ def broker_options(admin: Admin) -> dict[str, Any]:
 
 
 def topic_options(admin: Admin) -> dict[str, Any]:
-    """What is set on topics themselves."""
+    """The options that are set on topics themselves."""
     names = list(admin.topics())[:TOPICS_MAX]
     found = {name: options_of(admin, "topics", name, own_only=True) for name in names}
     return {name: options for name, options in found.items() if options}

@@ -1,5 +1,6 @@
-"""`barnabas clients`: who is connected, in which versions they speak, whose records are converted, and the metrics
-that clients push."""
+"""`barnabas clients`: who is connected, which versions they use, whose records are converted, and the metrics that
+clients push.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +55,8 @@ def clients(
 ) -> int:
     """Show connected clients, their versions, and whose records are converted.
 
-    Clients older than 2019 do not name their software. Records of clients older than 0.11 are
-    converted by the broker, which costs it time; the second table says for whom.
+    Clients older than 2019 do not name their software. The broker converts records for clients older than 0.11, which
+    takes time; the second table names these clients.
 
     Metrics are pushed by clients that a subscription matches (`barnabas config set metrics`).
     """
@@ -67,7 +68,7 @@ def clients(
             answer = admin.node(broker, ConnectedClientsRequest(), ConnectedClientsResponse)
             shown["clients"] += [client_row(broker, client) for client in answer.clients]
             shown["conversions"] += [conversion_row(broker, conversion) for conversion in answer.conversions]
-    shown["clients"].sort(key=lambda one: (one["client_id"] or "", one["broker"], one["address"]))
+    shown["clients"].sort(key=lambda client: (client["client_id"] or "", client["broker"], client["address"]))
     if json:
         print_json(shown)
         return EXIT_OK
@@ -107,7 +108,7 @@ def _show_metrics(prefix: str, bootstrap: str | None, properties: list[str] | No
         for broker in sorted(admin.nodes()):
             answer = admin.node(broker, ClientMetricsRequest(name_prefix=prefix), ClientMetricsResponse)
             found += [instance_row(broker, client) for client in answer.clients]
-    found.sort(key=lambda one: (one["client_id"], one["instance_id"], one["broker"]))
+    found.sort(key=lambda client: (client["client_id"], client["instance_id"], client["broker"]))
     if json:
         print_json(found)
         return EXIT_OK
@@ -129,7 +130,7 @@ def _show_metrics(prefix: str, bootstrap: str | None, properties: list[str] | No
 
 
 def instance_row(broker: int, one: ClientInstance) -> dict[str, Any]:
-    """What a client has pushed as JSON shows it."""
+    """What a client has pushed, as a JSON object."""
     return {
         "instance_id": str(one.instance_id),
         "client_id": one.client_id,
@@ -150,7 +151,7 @@ def instance_row(broker: int, one: ClientInstance) -> dict[str, Any]:
 
 
 def client_row(broker: int, one: ConnectedClient) -> dict[str, Any]:
-    """A connected client as JSON shows it."""
+    """A connected client, as a JSON object."""
     return {
         "client_id": one.client_id,
         "software": f"{one.software_name} {one.software_version}".strip(),
@@ -165,7 +166,7 @@ def client_row(broker: int, one: ConnectedClient) -> dict[str, Any]:
 
 
 def conversion_row(broker: int, one: ConvertedRecords) -> dict[str, Any]:
-    """The records converted for a client as JSON shows them."""
+    """The records converted for a client, as a JSON object."""
     return {
         "client_id": one.client_id,
         "software": one.software,

@@ -25,7 +25,7 @@ ZOOKEEPER_PORT_DISTANCE: Final = 100
 KILL_TIMEOUT_S: Final = 30.0
 
 Folder = Annotated[Path, typer.Option("--data", metavar="DIR", help="The cluster's folder.")]
-Number = Annotated[int, typer.Argument(metavar="N", help="The broker's number, from 1 on.")]
+Number = Annotated[int, typer.Argument(metavar="N", help="The number of the broker, from 1.")]
 
 
 @app.command(
@@ -38,7 +38,7 @@ def start(
     data: Folder,
     brokers: Annotated[int, typer.Option(metavar="N", help="How many brokers.")] = 3,
     port: Annotated[
-        int, typer.Option(metavar="P", help="Of broker 1; the others have the next ones.")
+        int, typer.Option(metavar="P", help="Port of broker 1; the others have the next ones.")
     ] = DEFAULT_PORT,
     racks: Annotated[
         str, typer.Option(metavar="A,B,C", help="The rack of each broker.", show_default=False)
@@ -50,7 +50,7 @@ def start(
         int | None,
         typer.Option(
             metavar="P",
-            help="Of the first ZooKeeper; 2181 when --port is 9092, else 100 above --port.",
+            help="Port of the first ZooKeeper; default: 2181 if --port is 9092, else 100 above --port.",
             show_default=False,
         ),
     ] = None,
@@ -83,7 +83,7 @@ def start(
 
 
 def stay(cluster: LocalCluster) -> int:
-    """Tell which processes end, until a signal asks to stop them all or another command has stopped them."""
+    """Report processes that end, until a signal asks to stop them all or another command has stopped them."""
     asked: list[bool] = []
     with ending(lambda: asked.append(True)):
         before = cluster.running()
@@ -102,7 +102,7 @@ def stay(cluster: LocalCluster) -> int:
 
 @app.command(epilog=example("barnabas cluster stop --data /tmp/cluster"))
 def stop(data: Folder, json: AsJson = False) -> int:
-    """Stop a cluster of this machine: its brokers one after the other, then ZooKeeper."""
+    """Stop a cluster on this machine: its brokers one after the other, then ZooKeeper."""
     cluster = opened(data)
     lines = []
     for line in cluster.stop():
@@ -117,7 +117,7 @@ def stop(data: Folder, json: AsJson = False) -> int:
 
 @app.command(epilog=example("barnabas cluster status --data /tmp/cluster"))
 def status(data: Folder, json: AsJson = False) -> int:
-    """Show which processes of a cluster of this machine run. Exit code 1: not all of them."""
+    """Show which processes of a cluster on this machine run. Exit code 1: not all of them."""
     cluster = opened(data)
     found = cluster.running()
     settings = cluster.settings
@@ -169,6 +169,6 @@ def start_broker(number: Number, data: Folder, json: AsJson = False) -> int:
 
 
 def opened(data: Path) -> LocalCluster:
-    """The cluster that was last started over the folder. Raises CliError."""
+    """The cluster that was last started in the folder. Raises CliError."""
     folder = data.expanduser().absolute()
     return LocalCluster(folder, read_settings(folder))

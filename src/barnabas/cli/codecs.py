@@ -1,8 +1,8 @@
-"""`-s value=avro -r URL` of `produce` and `consume`: JSON on this side, records with the schemas of a registry on the other.
+"""`-s value=avro -r URL` of `produce` and `consume`: converts between JSON and records with schemas of a registry.
 
-Avro is written as the JSON encoding of its specification (a value of a union stands as {"type": value}), Protobuf as its
-JSON mapping. On the way in the newest version of the subject TOPIC-value or TOPIC-key is used, or a file that is
-registered there first.
+Avro is written in the JSON encoding of its specification (a value of a union is {"type": value}), Protobuf in its
+JSON mapping. `produce` uses the newest version of the subject TOPIC-value or TOPIC-key, or a file that it registers
+there first.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ WriteAs = Annotated[
 
 
 class Undecodable(CliError):
-    """A record cannot be decoded. before: what is to be written of the records before it."""
+    """A record cannot be decoded. before: the output for the records before it."""
 
     def __init__(self, message: str, before: bytes) -> None:
         super().__init__(message)
@@ -74,7 +74,7 @@ class Undecodable(CliError):
 
 
 class Refused(CliError):
-    """A rule refuses a key or a value and names a topic for such records. headers: what goes with it there."""
+    """A rule refuses a key or a value and names a topic for such records. headers: those that are added there."""
 
     def __init__(self, message: str, topic: str, headers: list[tuple[str, bytes | None]]) -> None:
         super().__init__(message)
@@ -91,7 +91,7 @@ class Wanted(NamedTuple):
 
 
 def parse_wanted(items: Iterable[str]) -> dict[str, Wanted]:
-    """Of "key" and "value", those that have a schema. Raises UsageError."""
+    """Those of "key" and "value" that have a schema. Raises UsageError."""
     found: dict[str, Wanted] = {}
     for item in items:
         part, equals, rest = item.partition("=")
@@ -137,7 +137,7 @@ def json_of(text: str) -> Any:
 
 
 def rule_headers(error: Any, subject: str, topic: str) -> list[tuple[str, bytes | None]]:
-    """What Confluent's serializers put beside a record that a rule refuses."""
+    """The headers that Confluent's serializers give a record that a rule refuses."""
     rows = {"name": error.rule, "mode": "WRITE", "subject": subject, "topic": topic, "exception": str(error)}
     return [(f"__rule.{name}", value.encode()) for name, value in rows.items()]
 
@@ -147,7 +147,7 @@ def rule_headers(error: Any, subject: str, topic: str) -> list[tuple[str, bytes 
 
 @dataclass(slots=True)
 class Codecs:
-    """The schemas of one run. Nothing is asked of the registry before it is needed."""
+    """The schemas of one run. The registry is asked only when a schema is needed."""
 
     wanted: dict[str, Wanted]
     registry: Registry
@@ -156,7 +156,7 @@ class Codecs:
     _topic: str = ""
 
     def prepare(self, topic: str) -> None:
-        """Look up what records of a topic are written by. Raises CliError."""
+        """Look up the schemas with which records of a topic are written. Raises CliError."""
         self._topic = topic
         for part, wanted in self.wanted.items():
             schema = self._answer(partial(self._of_subject, f"{topic}-{part}", wanted))
@@ -186,7 +186,7 @@ class Codecs:
             raise CliError(f"{error} (-r {self.registry.url})" if error.code else str(error)) from None
 
     def encoded(self, part: str, text: bytes | None) -> bytes | None:
-        """A key's or value's bytes; null stays null. Raises CliError; Refused where a rule names a topic for it."""
+        """A key's or value's bytes; null stays null. Raises CliError; Refused if a rule names a topic for it."""
         writing = self._writing.get(part)
         if writing is None or text is None:
             return text
@@ -248,7 +248,7 @@ class Codecs:
 
 
 def codecs_of(items: Iterable[str], url: str) -> Codecs | None:
-    """What -s and -r ask for; None without -s. Raises UsageError."""
+    """The schemas that -s and -r ask for; None without -s. Raises UsageError."""
     wanted = parse_wanted(items)
     return Codecs(wanted, Registry(url)) if wanted else None
 

@@ -81,7 +81,7 @@ COMMANDS: Final = (
         "kafka", "barnabas.cli.kafka.main", "Kafka's own tools: kafka-topics and the others.", plain=True
     ),
     Command("debug", "barnabas.cli.debug", "Collect what is needed to find a fault."),
-    Command("recover", "barnabas.cli.recover", "Make the metadata of a broker anew after its file was lost."),
+    Command("recover", "barnabas.cli.recover", "Restore the metadata of a broker after its file was lost."),
     Command("completion", "barnabas.cli.completion", "Print the script for shell completion.", plain=True),
 )
 BY_NAME: Final = {command.name: command for command in COMMANDS}

@@ -1,4 +1,4 @@
-"""Shell completion: `eval "$(barnabas completion bash)"`, and what the shell then asks.
+"""Shell completion: `eval "$(barnabas completion bash)"`, and the answers to what the shell then asks.
 
 The shell calls `barnabas` with `_BARNABAS_COMPLETE` set and the words typed so far in the
 environment. Only the module of the command being typed is imported.
@@ -131,7 +131,7 @@ KAFKA_NAMES: Final = {"--topic": "topic", "--group": "group"}
 
 
 def name_candidates(before: Sequence[str], typed: str) -> list[str] | None:
-    """Topics, groups, profiles or topic options where one is wanted; None where something else is."""
+    """Topics, groups, profiles or topic options, if one of them is expected here; else None."""
     last = before[-1]
     if last in ("-c", "--config", "--unset") and before[0] == "topic":
         from barnabas.config.topic_options import TOPIC
@@ -160,7 +160,7 @@ def profile_names() -> list[str]:
 
 
 def names_in_cluster(kind: str, bootstrap: str | None) -> list[str]:
-    """Topics or groups; none when the cluster does not answer at once: a shell waits for us."""
+    """Topics or groups; none when the cluster does not answer at once, because the shell is waiting."""
     from barnabas.cli.direct import direct
     from barnabas.cli.errors import CliError
     from barnabas.cli.kafka.groups import all_groups
@@ -175,7 +175,7 @@ def names_in_cluster(kind: str, bootstrap: str | None) -> list[str]:
 
 
 def kafka_candidates(before: Sequence[str], typed: str) -> list[str]:
-    """Kafka's tools, then the options of the one that was typed."""
+    """Kafka's tools, then the options of the tool that was typed."""
     import importlib
 
     from barnabas.cli.kafka.main import BY_NAME, TOOLS

@@ -47,7 +47,9 @@ def entity_of(kind: str, name: str) -> configs.Entity:
 def describe(
     kind: Kind,
     name: Name,
-    everything: Annotated[bool, typer.Option("-a", "--all", help="What is not set, too.")] = False,
+    everything: Annotated[
+        bool, typer.Option("-a", "--all", help="Also show options that are not set.")
+    ] = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     json: AsJson = False,

@@ -87,8 +87,8 @@ class Connection:
     def batch_limits(self, topic: str, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[str, Any]:
         """Producer settings that keep a batch within the topic's max.message.bytes; empty when not known.
 
-        A broker refuses a batch that is too large as a whole, with the innocent records in it. Within
-        these limits a record that is too large travels alone.
+        A broker refuses a batch that is too large as a whole, with all its records. Within these limits a record that
+        is too large is sent alone.
         """
         from confluent_kafka.admin import AdminClient, ConfigResource
 
@@ -99,18 +99,18 @@ class Connection:
             future = admin.describe_configs([resource], request_timeout=timeout_seconds)[resource]
             limit_bytes = int(future.result(timeout_seconds)["max.message.bytes"].value)
         except (KafkaException, KeyError, ValueError, TypeError, TimeoutError):
-            return {}  # the topic is yet to be created, or we may not look
+            return {}  # the topic does not exist yet, or we may not describe it
         return {
             "batch.size": min(limit_bytes, BATCH_BYTES),
             "message.max.bytes": min(max(8 * limit_bytes, BATCH_BYTES), RECORD_BYTES_MAX),
         }
 
     def lacks_topic(self, topic: str) -> bool:
-        """Whether the cluster says that there is no such topic; asking so does not make it."""
+        """Whether the cluster says that there is no such topic; this request does not create it."""
         from confluent_kafka.admin import ConfigResource
 
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        admin = self.admin()  # held: a client that is collected drops what it was asked
+        admin = self.admin()  # kept in a variable: a client that is garbage-collected drops its requests
         asked = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)
         try:
             asked[resource].result(REQUEST_TIMEOUT_SECONDS)
@@ -149,7 +149,7 @@ class Connection:
         )
 
     def _look_at(self, connected: socket.socket, host: str, port: int) -> None:
-        """What was learned of the first address that accepts. Raises NotKafka."""
+        """What is known about the first address that accepts connections. Raises NotKafka."""
         protocol = self.properties.get("security.protocol", "PLAINTEXT")
         if not self.probed:
             hint = require_kafka(connected, f"{host}:{port}", protocol)

@@ -83,7 +83,7 @@ class Reader:
     stop_at_end: bool = False
     count_left: int | None = None
     subscribed: bool = False
-    """Partitions are given by a group's coordinator, not by us."""
+    """The group's coordinator assigns the partitions, not this command."""
     was_assigned: bool = False
     commits: bool = False
     records: int = 0
@@ -165,18 +165,18 @@ class Reader:
         return kept
 
     def close(self, key: Key) -> None:
-        """A partition has nothing more that is wanted: stop fetching it."""
+        """All wanted records of a partition were read: stop fetching it."""
         if key in self.open and not self.subscribed:
             self.consumer.incremental_unassign([TopicPartition(*key)])
         self.open.discard(key)
 
     def on_error(self, message: Any) -> None:
-        """An event that librdkafka puts between the records. Raises CliError for a real error."""
+        """An event that librdkafka delivers between records. Raises CliError for a real error."""
         error = message.error()
         key = (message.topic(), message.partition())
         if error.code() == KafkaError._PARTITION_EOF:
             stop = self.stops.get(key)
-            # The log may end in records that are never shown (transaction markers), so its end counts too.
+            # The log may end in records that are never shown (transaction markers), so its end counts as well.
             if self.stop_at_end or (stop is not None and message.offset() >= stop):
                 self.close(key)
             return
@@ -250,7 +250,7 @@ def partitions_of(consumer: Any, topics: Sequence[str], wanted: Sequence[int]) -
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Looks up the offsets that places resolve to."""
+    """Looks up the offsets that positions stand for."""
 
     consumer: Any
 
@@ -312,7 +312,7 @@ def assign(reader: Reader, keys: Sequence[Key], wanted: Range, stop_at_end: bool
 
 
 def is_in_log(stop: Place, bounds: Bounds) -> bool:
-    """Whether a stop is to be cut to what the log holds now; an offset beyond the end is waited for."""
+    """Whether a stop is limited to the present end of the log; for an offset beyond it, the command waits."""
     return stop.anchor is not Anchor.OFFSET or stop.number <= bounds.end
 
 
@@ -435,10 +435,19 @@ Template = Annotated[
     )
 )
 def consume(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Or ^REGEX.", show_default=False)],
+    topics: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC", help="Topics; ^REGEX for all that match.", show_default=False),
+    ],
     partition: Annotated[
         list[int] | None,
-        typer.Option("-p", "--partition", min=0, metavar="N", help="Default: all; may be repeated."),
+        typer.Option(
+            "-p",
+            "--partition",
+            min=0,
+            metavar="N",
+            help="Only this partition; may be repeated. Default: all.",
+        ),
     ] = None,
     offset: Where = None,
     count: Annotated[
@@ -459,7 +468,7 @@ def consume(
         str, typer.Option("-D", "--delimiter", metavar="TEXT", help="Written after each record.")
     ] = "\\n",
     null: Annotated[
-        str, typer.Option("-Z", "--null", metavar="TEXT", help="Stands for a null key or value.")
+        str, typer.Option("-Z", "--null", metavar="TEXT", help="Write this for a null key or value.")
     ] = "",
     schema: ReadAs = None,
     registry: Url = DEFAULT_URL,
@@ -488,10 +497,10 @@ def consume(
         try:
             reader.run(progress)
         except BrokenPipeError:
-            # The reader has what it wanted (`| head`); what it did not take is not committed.
+            # The reader has what it wanted (`| head`); records that it did not read are not committed.
             os.dup2(os.open(os.devnull, os.O_WRONLY), reader.descriptor)
         finally:
-            # Whatever ended the reading: what was written is committed, and the group is left.
+            # Whatever ended the reading: commit what was written, and leave the group.
             try:
                 if reader.commits:
                     reader.commit()

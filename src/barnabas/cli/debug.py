@@ -57,10 +57,9 @@ def bundle(
     properties: Properties = None,
     json: AsJson = False,
 ) -> int:
-    """Write one zip for whoever looks for a fault: versions, options, metadata, the end of the log, statistics and stacks.
-
-    Works without a broker too: it takes what is there and says what is missing. Records are never taken, and passwords
-    are left out; names of topics, groups, clients and hosts are in it.
+    """Write a zip file with what is needed to find a fault: versions, options, metadata, the end of the log,
+    statistics and stacks. It works without a broker too: it takes what is available and says what is missing. It
+    contains names of topics, groups, clients and hosts, but no records and no passwords.
     """
     from barnabas.cli.bundle import Bundle
 

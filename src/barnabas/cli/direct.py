@@ -1,4 +1,6 @@
-"""For what librdkafka cannot ask: our own client behind the same -b and -X, with the same one-line errors."""
+"""Barnabas's own client, for requests that librdkafka cannot send: with the same -b and -X, and the same one-line
+errors.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def show_requests() -> None:
 
 
 def plain(text: str) -> str:
-    """A message without the name of Java's exception, and with what to do where that is known."""
+    """A message without the name of Java's exception, and with what to do if that is known."""
     said = re.sub(r"org\.apache\.kafka\.common\.errors\.(\w+): ", "", text)
     if "UnknownTopicOrPartitionException" in text:
         return "no such topic; `barnabas topic list` shows what is there"

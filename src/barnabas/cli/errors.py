@@ -1,4 +1,4 @@
-"""What a command ends with: exit codes, and errors that are one line and say what to do."""
+"""How a command ends: exit codes, and errors in one line that says what to do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class UsageError(CliError):
 
 
 def discard_output() -> None:
-    """Let what is still to be written to standard output go nowhere: the interpreter flushes it at its end."""
+    """Discard what is still to be written to standard output, which the interpreter would flush at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

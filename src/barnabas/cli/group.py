@@ -155,7 +155,7 @@ def offsets_of(admin: Any, group: str, assigned: set[tuple[str, int]]) -> list[d
     if not keys:
         return []
     end_of = positions(admin, keys, OffsetSpec.latest())
-    # What a group has never committed in a partition is not lag, and not nothing either.
+    # Records in partitions without a commit are not lag, but they are not nothing either.
     start_of = positions(admin, [key for key in keys if key not in committed], OffsetSpec.earliest())
     return [offset_row(key, committed.get(key), start_of.get(key), end_of.get(key)) for key in keys]
 
@@ -179,7 +179,7 @@ def offset_row(
 ) -> dict[str, Any]:
     """One partition of a group; lag counts records, None when either side is not known.
 
-    never_read: the records of a partition that nobody of the group has committed in.
+    never_read: the records of a partition in which the group has committed nothing.
     """
     records = None if committed is None or end is None else max(end - committed, 0)
     return {
@@ -194,7 +194,7 @@ def offset_row(
 
 
 def shown_row(row: dict[str, Any]) -> dict[str, Any]:
-    """A partition's row without the column that only counts into the total."""
+    """A partition's row without the column that is needed for the total only."""
     return {name: value for name, value in row.items() if name != "never_read"}
 
 

@@ -52,7 +52,7 @@ def reset(
             "-t",
             "--topic",
             metavar="TOPIC[:0,1]",
-            help="Only this; default all that the group has offsets of. May be repeated.",
+            help="Only this topic; default: all in which the group has offsets. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -97,7 +97,7 @@ def apply_to_shares(
     execute: bool,
     json: bool,
 ) -> int:
-    """As `apply`, for a share group: what moves is where it begins. Raises CliError."""
+    """As `apply`, for a share group, whose start offsets are moved. Raises CliError."""
     if execute:
         alter_shares(bootstrap, properties, group, wanted)
     return show(group, wanted, current, execute, json)
@@ -122,7 +122,7 @@ def apply(
 
 
 def show(group: str, wanted: dict[Key, int], current: dict[Key, int], executed: bool, json: bool) -> int:
-    """Say what was, or would be, changed; the exit code."""
+    """Say what was or would be changed; the exit code."""
     rows = [
         {"topic": key[0], "partition": key[1], "before": current.get(key), "after": wanted[key]}
         for key in sorted(wanted)

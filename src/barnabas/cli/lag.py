@@ -1,9 +1,9 @@
 """How far behind a group is in time: the age of the first record that it has not read.
 
 A partition that is read to its end has no lag: 0. Otherwise the lag is now minus the timestamp of the first
-record at or after the committed offset: how long the record that is next has been waiting. With producers' own
-timestamps (CreateTime) it is as right as their clocks. A stopped producer does not make it 0, and a burst does not
-make it large, which is what a count of records gets wrong.
+record at or after the committed offset: how long the next record has been waiting. With timestamps of producers
+(CreateTime) it is as accurate as their clocks. Unlike a count of records, it does not become 0 when producers stop,
+and not large after a burst.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from barnabas.records.batch import CorruptBatch, batches, records_of
 ONE_BATCH: Final = 1
 """A fetch of one byte: the broker sends the first batch whole all the same."""
 TRIES_MAX: Final = 20
-"""Batches looked at for a record: transaction markers and what compaction emptied hold none."""
+"""At most so many batches are searched for a record: transaction markers and batches that compaction emptied have
+none.
+"""
 
 
 def first_timestamp(client: BlockingClient, topic: str, partition: int, offset: int) -> int | None:
@@ -31,7 +33,7 @@ def first_timestamp(client: BlockingClient, topic: str, partition: int, offset: 
             start = client.list_offsets({(topic, partition): EARLIEST})[topic, partition].offset
             if offset >= start:
                 return None
-            offset = start  # retention took what the group had not read
+            offset = start  # retention has deleted what the group had not read
             continue
         except (BrokerError, UnknownTopic):
             return None

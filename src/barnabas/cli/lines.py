@@ -14,11 +14,11 @@ POLL_SECONDS: Final = 0.5
 def chunks(
     descriptor: int, is_stopped: Callable[[], bool], while_idle: Callable[[], object]
 ) -> Iterator[bytes]:
-    """What the descriptor has, as it comes, until its end or until stopped.
+    """The descriptor's bytes as they arrive, until its end or until stopped.
 
     while_idle: called about twice a second while nothing comes.
     """
-    # A signal does not end `select` (Python starts it again), so its time-out bounds how late a stop is seen.
+    # A signal does not end `select` (Python starts it again), so its time-out limits how late a stop is noticed.
     while not is_stopped():
         ready, _, _ = select.select([descriptor], [], [], POLL_SECONDS)
         if not ready:

@@ -1,4 +1,4 @@
-"""The brokers of this machine and user, by their processes."""
+"""The brokers that this user runs on this machine, found by their processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LocalBroker(NamedTuple):
 
 
 def brokers_here() -> list[LocalBroker]:
-    """The running brokers, those that have ended and wait for their parent left out."""
+    """The running brokers, without those that have ended and only wait for their parent."""
     return [
         LocalBroker(pid, node_of(words), " ".join(words)) for pid, words in processes() if is_broker(words)
     ]

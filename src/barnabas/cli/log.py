@@ -1,4 +1,4 @@
-"""`barnabas log`: what lies on the brokers' disks."""
+"""`barnabas log`: what is stored on the brokers' disks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def dirs(
     properties: Properties = None,
     json: AsJson = False,
 ) -> int:
-    """Show the size of each partition in each broker's log dirs, and how far those are that are being moved."""
+    """Show the size of each partition in each broker's log dirs, and the progress of partitions that are being moved."""
     from barnabas.cli.log_move import partitions_of, placed
 
     rows: list[dict[str, Any]] = []
@@ -66,13 +66,14 @@ def move(
         int | None,
         typer.Option("--broker", metavar="ID", help="On this broker only. Default: all.", show_default=False),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Return when the partitions have arrived.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the partitions are moved.")] = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     json: AsJson = False,
 ) -> int:
     """Move partitions to another log dir of their broker, while they are served. Naming the dir that they are in
-    calls a move off."""
+    cancels a move.
+    """
     from barnabas.cli.log_move import begin, follow
 
     with direct(bootstrap, properties) as admin:
@@ -97,19 +98,20 @@ def move(
 )
 def dump(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", show_default=False)],
-    deep: Annotated[bool, typer.Option("--deep", help="The records of each batch, too.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Print the records of each batch, too.")] = False,
     print_data: Annotated[
         bool,
-        typer.Option("-r", "--print-data", "--records", help="Their keys and payloads, too."),
+        typer.Option("-r", "--print-data", "--records", help="Print keys and payloads, too."),
     ] = False,
     payload_only: Annotated[
-        bool, typer.Option("--skip-record-metadata", help="Keys and payloads alone.")
+        bool, typer.Option("--skip-record-metadata", help="Print keys and payloads alone.")
     ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare indexes with their logs; print no entries.")
     ] = False,
     sanity: Annotated[
-        bool, typer.Option("--sanity", help="Whether a start would rebuild the indexes; print no entries.")
+        bool,
+        typer.Option("--sanity", help="Check whether a start would rebuild the indexes; print no entries."),
     ] = False,
     max_bytes: Annotated[
         int | None,
@@ -126,7 +128,7 @@ def dump(
     ] = None,
     json: AsJson = False,
 ) -> int:
-    """Print .log, .index, .timeindex, .txnindex and .snapshot files, ours or Kafka's, as Kafka's tool does."""
+    """Print .log, .index, .timeindex, .txnindex and .snapshot files, of Barnabas or Kafka, as Kafka's tool does."""
     from barnabas.cli.kafka import dump_log
     from barnabas.cli.kafka.common import ToolError
 
@@ -146,7 +148,7 @@ def dump(
     except ToolError as error:
         raise CliError(str(error)) from None
     except BrokenPipeError:
-        raise  # the reader of our output has seen enough
+        raise  # the reader of the output has stopped reading
     except OSError as error:
         raise CliError(f"cannot read {error.filename}: {error.strerror}") from None
 
@@ -170,8 +172,9 @@ def repair(
     ] = False,
     json: AsJson = False,
 ) -> int:
-    """Show what is damaged in the segments of a log dir, and mend it. Nothing that may be whole is deleted: it is stepped
-    over, or set aside in a file that ends in `.damaged`."""
+    """Show what is damaged in the segments of a log dir, and repair it. Nothing that may be intact is deleted: it is
+    skipped, or set aside in a file whose name ends in `.damaged`.
+    """
     import time
 
     from barnabas.cli import log_repair

@@ -20,7 +20,7 @@ def rows(dump: Dump, file: Path, options: DumpOptions) -> Iterator[str]:
     data: list[dict[str, str | None]] = []
 
     def keep(record: Record) -> tuple[str | None, str | None]:
-        # Keys and payloads hold whatever they hold: they do not go through the text of the line.
+        # Keys and payloads may hold anything, so they are not taken from the text of the line.
         key, payload = options.decoder(record)
         data.append({"key": key, "payload": payload})
         return None, None
@@ -34,7 +34,7 @@ def rows(dump: Dump, file: Path, options: DumpOptions) -> Iterator[str]:
 
 
 def row_of(line: str) -> dict[str, Any]:
-    """The names and values of a line; a line that has none is a remark."""
+    """The names and values in a line; a line without any is a remark."""
     text = line.removeprefix("|").strip()
     found = PAIR.findall(text)
     if not found and text:

@@ -1,4 +1,4 @@
-"""`barnabas log move`: partitions to another log dir of the brokers that have them."""
+"""`barnabas log move`: moves partitions to another log dir of the brokers that have them."""
 
 from __future__ import annotations
 

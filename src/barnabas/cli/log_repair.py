@@ -1,6 +1,5 @@
-"""What is damaged in the log dir of a broker that does not run, and mending it as its next start would.
-
-The partitions' folders are only read, unless they are to be repaired.
+"""Shows what is damaged in the log dir of a stopped broker, and repairs it as the broker's next start would. Unless
+it is to repair them, it only reads the partitions' folders.
 """
 
 from __future__ import annotations
@@ -20,12 +19,14 @@ from barnabas.storage.segment import LOG_SUFFIX, OFFSET_MAX
 DAMAGED_SUFFIX: Final = ".damaged"
 RESULTS: Final = {DAMAGED: "not served", MISPLACED: "base offset repaired"}
 
-# Topics' options are not known here; only gaps depend on them, which compaction may have made.
+# Topics' options are not known here; they only matter for gaps, which compaction may have made.
 CONFIG: Final = LogConfig(cleanup_policy=("compact", "delete"))
 
 
 def partitions_in(log_dir: str, wanted: Iterable[str]) -> list[TopicPartition]:
-    """The partitions whose folders lie in a log dir, those that are `wanted` by topic or by `topic-0`. Raises OSError."""
+    """The partitions whose folders are in a log dir, or those that `wanted` names as `topic` or `topic-0`. Raises
+    OSError.
+    """
     names = set(wanted)
     found = [parse_folder_name(entry.name) for entry in os.scandir(log_dir) if entry.is_dir()]
     chosen = [name for name in found if name and (not names or {name.topic, str(name)} & names)]
@@ -47,7 +48,7 @@ def findings(log_dir: str, name: TopicPartition) -> Iterator[dict[str, Any]]:
             row = _row(name, path, place.position, place.size_bytes, RESULTS[place.kind], place.reason)
             if (
                 following < OFFSET_MAX or place.position + place.size_bytes < size
-            ):  # else nobody knows their end
+            ):  # otherwise their end is unknown
                 row |= {"first_offset": place.first_offset, "last_offset": place.last_offset}
             yield row
     for file in files:
@@ -63,7 +64,7 @@ def _row(name: TopicPartition, path: str, position: int, size: int, what: str, r
 
 
 def mend(log_dir: str, names: Iterable[TopicPartition], now_ms: int) -> None:
-    """Does to the partitions what a start after an unclean stop would do. Raises StorageError, OSError."""
+    """Do to the partitions what a start after an unclean stop would do. Raises StorageError, OSError."""
     locked = LogDir(os.path.abspath(log_dir))
     locked.lock()
     try:

@@ -1,7 +1,7 @@
-"""The entry point `barnabas`: picks one command and imports nothing that it does not need.
+"""The entry point `barnabas`: runs one command and imports only what that needs.
 
-`barnabas start` must answer in under half a second and pipes are started hundreds of times by
-scripts, so the table of `commands.py` is plain data: the overview is printed from it, and only the module of
+`barnabas start` must be ready in under half a second, and scripts run commands hundreds of times, so the table of
+`commands.py` is plain data: the overview is printed from it, and only the module of
 the chosen command is imported (typer, librdkafka and rich come with the modules that use them).
 """
 
@@ -52,7 +52,7 @@ def overview() -> str:
 
 
 def nearest(name: str) -> str:
-    """A hint for a mistyped command; empty when nothing is near."""
+    """A hint for a mistyped command; empty when no command is similar."""
     from difflib import get_close_matches
 
     found = get_close_matches(name, BY_NAME, n=1)
@@ -93,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def run_with_profile(arguments: Sequence[str]) -> int:
-    """`barnabas --profile NAME COMMAND ...`: for this process and what it starts."""
+    """`barnabas --profile NAME COMMAND ...`: the profile of this process and its children."""
     option, equals, name = arguments[0].partition("=")
     rest = list(arguments[1:])
     if not equals and rest:
@@ -127,7 +127,7 @@ def end_process(program: str, work: Callable[[], int]) -> NoReturn:
 
         if MANNER.verbose or {"-v", "--verbose"} & set(sys.argv):
             raise
-        # What is still buffered cannot be written either when that is what failed.
+        # If writing has failed, the rest of the buffer cannot be written either.
         discard_output()
         print(f"{program}: {describe_failure(error)}", file=sys.stderr)
         code = EXIT_FAILED

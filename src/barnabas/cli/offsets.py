@@ -1,4 +1,4 @@
-"""The language of `consume -o`: where to begin and where to end.
+"""The values of `consume -o`: where to begin and where to end.
 
     beginning  end  stored     also start, earliest, latest
     500        -10             that offset; ten before the end (of each partition)
@@ -34,7 +34,7 @@ class Anchor(Enum):
 
 
 class Place(NamedTuple):
-    """One place in a partition: `number` is an offset, a distance from the end, or ms since the epoch."""
+    """A position in a partition: `number` is an offset, a distance from the end, or ms since the epoch."""
 
     anchor: Anchor
     number: int = 0
@@ -121,8 +121,8 @@ def parse_stop(text: str, start: Place, clock: Clock) -> Place | None:
 def parse_range(text: str, clock: Clock) -> Range:
     """One -o value. Raises UsageError.
 
-    Times hold colons too, so every colon is tried as the one that separates, from the left, after
-    the whole text was tried as one place.
+    Times contain colons too: first the whole text is tried as one position, then every colon, from the left, as the
+    separator.
     """
     whole = parse_place(text, clock)
     if whole is not None:

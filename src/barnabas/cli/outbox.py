@@ -1,8 +1,8 @@
-"""A producer that does not take the error of a batch for an error of its records.
+"""A producer that does not mistake the error of a batch for an error of its records.
 
-A broker refuses a batch that is larger than the topic's max.message.bytes as a whole, with the innocent records in
-it, and the limit may be changed while we send. So what was refused as too large is sent again: in batches that fit
-the limit as it is now, then alone. Only a record that is refused alone is too large itself.
+A broker refuses a batch that is larger than the topic's max.message.bytes as a whole, with all its records, and the
+limit may change during the run. So records that were refused as too large are sent again, first in batches that fit
+the present limit, then alone. Only a record that is refused alone is too large itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.cli.connection import RECORD_BYTES_MAX, Connection
 TOO_LARGE: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE)
 ALONE: Final = {"batch.num.messages": 1, "linger.ms": 0, "message.max.bytes": RECORD_BYTES_MAX}
 LOOK_SECONDS: Final = 1.0
-"""How often the topic's limit is asked for at most: many records may be too large."""
+"""How often the topic's limit is looked up at most, since many records may be too large."""
 LOOK_TIMEOUT_SECONDS: Final = 5.0
 REST_SECONDS: Final = 0.01
 
@@ -65,14 +65,14 @@ class Outbox:
         self.stages.append(Stage(self.connection.producer({**self.settings, **limits}), limits))
 
     def failed(self, error: KafkaError, stage: Stage, record: Any) -> None:
-        """A record was not delivered: to be called in its delivery callback."""
+        """To be called in the delivery callback of a record that was not delivered."""
         if error.code() in TOO_LARGE and not stage.sends_alone:
             self._refused.append((error, stage, record))
         else:
             self.give_up(error, record)
 
     def send_again(self) -> None:
-        """Send what was refused as part of a batch; to be called outside of callbacks."""
+        """Send records again that were refused as part of a batch; not to be called in a callback."""
         while self._refused:
             _error, stage, record = self._refused.popleft()
             self.again(self._next(stage), record)
@@ -104,7 +104,8 @@ class Outbox:
     def rest(self, seconds: float) -> None:
         """As `poll`, but waits by the monotonic clock, and ends early when there were callbacks.
 
-        librdkafka waits until a time of the wall clock: when that is set back by an hour, so long (its issue 2145).
+        librdkafka waits until a time of the wall clock, so it waits an hour longer when that is set back by an hour
+        (its issue 2145).
         """
         deadline = time.monotonic() + seconds
         while not sum(producer.poll(0) for producer in self._producers()) and time.monotonic() < deadline:
@@ -112,7 +113,7 @@ class Outbox:
         self.send_again()
 
     def flush(self, seconds: float) -> int:
-        """Wait until everything is delivered or has failed, at most so long; how many records are left."""
+        """Wait until everything is delivered or has failed, with a time limit; how many records are left."""
         deadline = time.monotonic() + seconds
         while True:
             for producer in self._producers():

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 @dataclass(slots=True)
 class Manner:
-    """How the command that runs in this process talks to its user: what -q and -v say, and the progress line."""
+    """How the command in this process writes to its user: the values of -q and -v, and the progress line."""
 
     quiet: bool = False
     verbose: bool = False
     clear_line: Callable[[], None] = lambda: None
-    """Takes a progress line off the terminal before something else is written there."""
+    """Removes the progress line from the terminal before something else is written there."""
 
 
 MANNER: Final = Manner()
@@ -29,7 +29,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table with its columns aligned: rich on a terminal, plain text in a pipe. Numbers stand right."""
+    """A table with its columns aligned: rich on a terminal, plain text in a pipe. Numbers are aligned to the right."""
     if sys.stdout.isatty():
         _print_rich(heads, rows)
         return
@@ -61,7 +61,7 @@ def _print_rich(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 def show_details(
     details: Sequence[dict[str, Any]], json: bool, print_one: Callable[[dict[str, Any]], None]
 ) -> None:
-    """What `describe` found: JSON, or one text after the other with an empty line between."""
+    """Print what `describe` found: as JSON, or as texts with an empty line between them."""
     if json:
         print_json(details)
         return
@@ -72,7 +72,7 @@ def show_details(
 
 
 def is_number(value: Any) -> bool:
-    """Whether a cell stands right: a number, or the dash of a missing one."""
+    """Whether a cell is aligned to the right: a number, or the dash of a missing number."""
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
@@ -105,7 +105,7 @@ def note(message: str) -> None:
     """One line on standard error that matters with -q too."""
     MANNER.clear_line()
     with contextlib.suppress(BrokenPipeError):
-        sys.stdout.flush()  # what was printed before comes before, also where both go to one file
+        sys.stdout.flush()  # keeps the order of what was printed, also when both go to one file
     print(message, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""`barnabas perf`: how fast a cluster takes and gives records, and how long one is on its way."""
+"""`barnabas perf`: how fast a cluster accepts and delivers records, and how long a record takes from send to receive."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def produce(
     settings: dict[str, Any] = {**PRODUCER, "delivery.report.only.error": False, "compression.type": codec}
     producer = connect(bootstrap, properties, verbose).producer(settings)
     require_topic(producer, topic)
-    for _ in range(
-        3
-    ):  # so that the first batch does not wait for the producer id: it is not what is measured
+    for _ in range(3):  # get the producer id before the measurement begins
         producer.poll(0.03)
         hasten_producer_id(producer, topic)
     payloads = [random.Random(i).randbytes(size) for i in range(16)]
@@ -76,7 +74,8 @@ def consume(
         int, typer.Option("-n", "--count", min=1, metavar="N", help="Records to read.")
     ] = 1_000_000,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="Stop when nothing comes for so long.")
+        float,
+        typer.Option("--timeout", metavar="SECONDS", help="Stop when no record has arrived for so long."),
     ] = 5.0,
     bootstrap: Bootstrap = None,
     properties: Properties = None,

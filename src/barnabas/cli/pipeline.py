@@ -26,7 +26,7 @@ def pipeline() -> None:
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", show_default=False)],
     once: Annotated[
-        bool, typer.Option("--once", help="Stop when everything that is there was processed.")
+        bool, typer.Option("--once", help="Stop when all present records are processed.")
     ] = False,
     bootstrap: Annotated[
         str | None,
@@ -35,7 +35,7 @@ def run(
             "--bootstrap",
             envvar="BARNABAS_BOOTSTRAP",
             metavar="HOST:PORT,...",
-            help="The cluster to talk to; wins over the file's.",
+            help="The cluster to talk to; takes precedence over the file's.",
             show_default=False,
         ),
     ] = None,
@@ -60,7 +60,7 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="A setting of Spark; again for more. Wins over the file's.",
+            help="A setting of Spark; may be repeated. Takes precedence over the file's.",
             show_default=False,
         ),
     ] = None,

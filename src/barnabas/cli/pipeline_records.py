@@ -1,4 +1,6 @@
-"""`barnabas pipeline check`, `schema`, `preview` and `replay-dead-letters`: looking at a pipeline and its records."""
+"""`barnabas pipeline check`, `schema`, `preview` and `replay-dead-letters`: checks of a pipeline, and work on its
+records.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ Bootstrap = Annotated[
         "--bootstrap",
         envvar="BARNABAS_BOOTSTRAP",
         metavar="HOST:PORT,...",
-        help="The cluster to talk to; wins over the file's.",
+        help="The cluster to talk to; takes precedence over the file's.",
         show_default=False,
     ),
 ]
@@ -39,7 +41,7 @@ Bootstrap = Annotated[
 
 @contextmanager
 def opened(file: Path) -> Iterator[PipelineSpec]:
-    """The checked pipeline of a file; what goes wrong inside ends the command with one line."""
+    """The checked pipeline of a file; an error in the block ends the command with one line."""
     if not file.is_file():
         raise CliError(f"{file}: no such file")
     try:
@@ -163,22 +165,23 @@ def replay_dead_letters(
         str | None,
         typer.Option(
             metavar="SQL",
-            help="Which: over value, key, reason, step, output, topic, partition, offset, attempts, timestamp.",
+            help="Only these dead letters: a condition on value, key, reason, step, output, topic, partition, offset, "
+            "attempts, timestamp.",
             show_default=False,
         ),
     ] = None,
     repair: Annotated[
         str | None,
-        typer.Option(metavar="SQL", help="The new value, out of the same names.", show_default=False),
+        typer.Option(metavar="SQL", help="The new value, computed from the same names.", show_default=False),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Also those that an earlier replay has taken.")
+        bool, typer.Option("--from-beginning", help="Include letters that an earlier replay has processed.")
     ] = False,
     bootstrap: Bootstrap = None,
     json: AsJson = False,
 ) -> int:
-    """Put dead letters through again: what the pipeline can handle now goes to the outputs that failed.
+    """Process dead letters again: what the pipeline can handle now goes to the outputs that lack it.
 
     Those that fail again go to the end of the dead-letter topic, with their newest reason. All others stay where they are.
     """

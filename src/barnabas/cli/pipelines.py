@@ -58,7 +58,8 @@ def serve(
         list[Path] | None, typer.Argument(metavar="FILE.yaml", help="Pipelines to add.", show_default=False)
     ] = None,
     folder: Annotated[
-        Path, typer.Option("--dir", metavar="DIR", help="What is known of pipelines, and their checkpoints.")
+        Path,
+        typer.Option("--dir", metavar="DIR", help="Folder of the pipelines' files, states and checkpoints."),
     ] = Path("data/pipelines"),
     checkpoints: Annotated[
         str | None,
@@ -83,13 +84,13 @@ def serve(
             "--bootstrap",
             envvar="BARNABAS_BOOTSTRAP",
             metavar="HOST:PORT,...",
-            help="The cluster of pipelines that name none.",
+            help="The Kafka cluster of pipelines that name none.",
             show_default=False,
         ),
     ] = None,
     conf: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A setting of Spark; again for more.", show_default=False),
+        typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may be repeated.", show_default=False),
     ] = None,
     secure: Secure = None,
     tls_cert: TlsCert = None,
@@ -101,7 +102,7 @@ def serve(
     audience: Audience = None,
     is_open: Open = False,
 ) -> int:
-    """Run a server in the foreground. It goes on with everything that an earlier one in DIR ran."""
+    """Run a server in the foreground. It continues with all pipelines that an earlier server in DIR ran."""
     for file in files or []:
         if not file.is_file():
             raise CliError(f"{file}: no such file")
@@ -168,7 +169,7 @@ def call(server: str, method: str, path: str, body: bytes | None = None) -> Any:
 
 
 def show(rows: list[dict[str, Any]], as_json: bool) -> int:
-    """Statuses as a table with a line per query; exit code 1 when one has failed."""
+    """Statuses as a table with a line per query; exit code 1 when a pipeline has failed."""
     if as_json:
         print_json(rows)
     else:
@@ -224,7 +225,7 @@ def add(
 
 
 def say_state(row: dict[str, Any], as_json: bool) -> int:
-    """What a pipeline does now; the exit code."""
+    """Print the state of a pipeline; the exit code."""
     if as_json:
         print_json(row)
     else:
@@ -239,7 +240,7 @@ def act(name: str, action: str, server: str, as_json: bool, body: bytes | None =
 
 @app.command(epilog=example("barnabas pipelines start access-log"))
 def start(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
-    """Start a stopped pipeline from where it stands."""
+    """Start a stopped pipeline where it left off."""
     return act(name, "start", server, json)
 
 
@@ -257,7 +258,7 @@ def pause(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> 
 
 @app.command(epilog=example("barnabas pipelines resume access-log"))
 def resume(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
-    """Go on with a paused pipeline."""
+    """Continue a paused pipeline."""
     return act(name, "resume", server, json)
 
 
@@ -282,9 +283,8 @@ def restart(
     server: Server = DEFAULT_SERVER,
     json: AsJson = False,
 ) -> int:
-    """Start a pipeline again, from where it stands or from elsewhere.
-
-    From elsewhere it has new checkpoints: aggregates count anew.
+    """Start a pipeline again, where it left off or at another position. At another position it gets new checkpoints:
+    aggregates start from zero.
     """
     given = {} if place is None else {"from": parse_place(place)}
     return act(name, "restart", server, json, encode_json(given).encode())

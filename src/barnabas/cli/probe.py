@@ -1,7 +1,7 @@
-"""What speaks at an address: asked before a client library retries for half a minute and blames the broker.
+"""Finds out what answers at an address, before a client library retries for half a minute and blames the broker.
 
-A Kafka listener answers an ApiVersions request of the first version whatever its security protocol wants later, and it
-closes the connection on a Metadata request when SASL must come first. Only the standard library is used here, and
+A Kafka listener answers an ApiVersions request of the first version whatever its security protocol demands later; it
+closes the connection on a Metadata request if SASL must come first. Only the standard library is used here, and
 one round trip when all is well.
 """
 
@@ -18,9 +18,9 @@ from collections.abc import Callable
 from typing import Final
 
 PATIENCE_SECONDS: Final = 0.6
-"""How long a Kafka broker may take before we look whether it is something else."""
+"""How long a Kafka broker may take before other protocols are tried."""
 OTHER_SECONDS: Final = 1.4
-"""How long everything else that may be there has for its answer, and a busy broker for a late one."""
+"""How long other servers have for their answer, and a busy broker for a late one."""
 LOOK_SECONDS: Final = 0.02
 SILENCE_SECONDS: Final = 8.0
 """How long a listener that accepts connections may say nothing: a broker may be busy recovering its log."""
@@ -28,7 +28,7 @@ CLIENT_ID: Final = b"barnabas-probe"
 
 
 class NotKafka(Exception):
-    """Something else answers, or something else is wanted first; the message says what."""
+    """Something other than Kafka answers, or the listener demands TLS or SASL; the message says what."""
 
 
 def _request(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
@@ -43,8 +43,8 @@ QUESTION: Final = _request(18, 0, 1, b"") + _request(3, 1, 2, struct.pack(">i", 
 def require_kafka(connected: socket.socket, where: str, protocol: str) -> str | None:
     """Find out what speaks on a fresh connection. Raises NotKafka within two seconds when it is no Kafka broker.
 
-    protocol: the client's security.protocol. Returns None when all is well, else a note for the user: nothing was
-    said yet, and the caller may go on and wait.
+    protocol: the client's security.protocol. Returns None when all is well, else a note for the user: no answer has
+    come yet, and the caller may go on and wait.
     """
     address = connected.getpeername()[:2]
     wants_tls, wants_sasl = protocol.upper().endswith("SSL"), protocol.upper().startswith("SASL")
@@ -58,7 +58,7 @@ def require_kafka(connected: socket.socket, where: str, protocol: str) -> str | 
     try:
         connected.sendall(QUESTION)
     except OSError:
-        pass  # what it sent before it closed the connection can be read still
+        pass  # what it sent before it closed the connection can still be read
     if not has_spoken(connected, PATIENCE_SECONDS):
         require_nothing_else(address, where, busy=connected)
         if not has_spoken(connected):
@@ -79,7 +79,7 @@ def require_kafka(connected: socket.socket, where: str, protocol: str) -> str | 
     require_nothing_else(address, where, head)
     if head:
         raise NotKafka(f"{where} is not a Kafka broker: it answers {head!r}")
-    return None  # it closed the connection: a very old broker does, and the client library says more
+    return None  # it closed the connection, as very old brokers do; the client library's error says more
 
 
 def closes_after(connected: socket.socket, size_bytes: int) -> bool:
@@ -115,7 +115,9 @@ def first_of(
     address: tuple[str, int],
     busy: socket.socket | None,
 ) -> str | None:
-    """The name of the first of `others` that is spoken there; None for none of them, and when `busy` can be read."""
+    """The name of the first of the protocols `others` that is spoken there; None if there is none, or `busy` can be
+    read.
+    """
     verdicts: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
 
     def ask(name: str, speaks: Callable[[tuple[str, int], float], bool]) -> None:
@@ -138,7 +140,7 @@ def first_of(
 
 
 def has_spoken(connected: socket.socket, seconds: float = 0) -> bool:
-    """Whether the peer has sent something that was not read yet, or closed the connection; waits so long for it."""
+    """Whether the peer has sent unread bytes or closed the connection; waits for that, with a time limit."""
     return bool(select.select([connected], [], [], seconds)[0])
 
 

@@ -1,4 +1,4 @@
-"""What can be learned of a running broker's process from outside: its folders, its log, its stacks."""
+"""What other processes can find out about a running broker: its folders, its log, its stacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOK_SECONDS: Final = 0.02
 
 
 def open_files(pid: int) -> list[Path]:
-    """The files that a process has open; none where the system does not say (macOS)."""
+    """The files that a process has open; none if the system does not say (macOS)."""
     found = []
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):

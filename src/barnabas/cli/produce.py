@@ -1,8 +1,7 @@
 """`barnabas produce`: lines of standard input or of files become records.
 
-The fast way: a chunk is read, cut at the delimiter, and handed to librdkafka as one batch. Only
-failed deliveries call back; what was handed over, did not fail and is no longer queued was
-acknowledged.
+The fast path: a chunk is read, cut at the delimiter, and passed to librdkafka as one batch. Only failed deliveries
+call back; records that were passed on, did not fail and are no longer queued were acknowledged.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ POLL_SECONDS: Final = 0.5
 NUDGES: Final = 10
 NUDGE_SECONDS: Final = 0.02
 TOPIC_PATIENCE_SECONDS: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART: 1.0, KafkaError.LEADER_NOT_AVAILABLE: 5.0}
-"""How long a topic is waited for: one that is being made has no leader yet, an unknown one may never be made."""
+"""How long to wait for a topic: a new one has no leader yet, and an unknown one may never be created."""
 
 # Measured against a local broker: large batches with a short linger reach the most records/s while
 # a line typed by hand still leaves within 5 ms.
@@ -71,7 +70,7 @@ class Record:
     partition: int | None = None
     timestamp_ms: int | None = None
     topic: str | None = None
-    """Another one than the run's: that of dead letters."""
+    """A topic other than the run's: that of dead letters."""
 
 
 @dataclass(slots=True)
@@ -104,9 +103,8 @@ class Sender:
         self.first_error = self.first_error or explain(error)
 
     def send_batch(self, records: list[dict[str, Any]]) -> None:
-        """Send dicts with value and key in order; the fast way, without headers.
-
-        librdkafka refuses the tail of a batch when its queue is full, so what is sent again keeps its order.
+        """Send dicts with value and key in order: the fast path, without headers. librdkafka refuses the tail of a
+        batch when its queue is full, so sending the tail again keeps the order.
         """
         stage = self.outbox.stage
 
@@ -136,13 +134,13 @@ class Sender:
         return found if found is not None and found >= 0 else None if self.partition < 0 else self.partition
 
     def send(self, record: Record) -> None:
-        """Send one record with everything that a record can have."""
+        """Send one record, with headers, partition and time if it has them."""
         self.sent += 1
         self.sent_bytes += len(record.value or b"") + len(record.key or b"")
         self.hand_over(self.outbox.stage, record)
 
     def send_dead_letter(self, refused: Refused, where: str) -> None:
-        """Send what a rule refuses to the topic that the rule names, as it was given, and count it."""
+        """Send a record that a rule refuses, unchanged, to the topic that the rule names, and count it."""
         self.dead_letters += 1
         self.first_dead_letter = self.first_dead_letter or f"{where}: {refused}; sent to {refused.topic}"
         self.hand_over(
@@ -306,7 +304,9 @@ def json_bytes(read: dict[str, Any], name: str) -> bytes | None:
 
 
 def require_topic(producer: Any, topic: str) -> None:
-    """Wait until the topic is there: asking for it creates it where the broker does that. Raises CliError."""
+    """Wait until the topic exists: the request creates it if the broker creates topics automatically. Raises
+    CliError.
+    """
     began = time.monotonic()
     while True:
         try:
@@ -363,7 +363,7 @@ def ship(
 
 @dataclass(slots=True)
 class Watch:
-    """Says on the terminal how far the sending is. total_bytes: of all the files, where all are files."""
+    """Shows the progress of the sending on the terminal. total_bytes: of all sources, if all are files."""
 
     progress: Progress
     total_bytes: int | None
@@ -377,7 +377,7 @@ class Watch:
             yield part
 
     def show(self, sender: Sender) -> None:
-        """How much has arrived, and how much of the files was read."""
+        """Show how much has arrived, and how much of the files was read."""
         waiting = len(sender.outbox)
         self.progress.update(
             sender.sent - sender.failed - waiting,
@@ -398,7 +398,7 @@ def open_files(names: list[str]) -> list[BinaryIO]:
     opened: list[BinaryIO] = []
     for name in names or ["-"]:
         try:
-            # Closed by the process's end: each is read until there is no more.
+            # Not closed before the process ends: each is read to its end.
             source = sys.stdin.buffer if name == "-" else Path(name).open("rb")  # noqa: SIM115
             opened.append(source)
         except OSError as error:
@@ -430,11 +430,13 @@ CodecName = Annotated[
 ]
 Partition = Annotated[
     int | None,
-    typer.Option("-p", "--partition", min=0, help="Default: by key, else spread.", metavar="N"),
+    typer.Option(
+        "-p", "--partition", min=0, help="Send to this partition; default: by key, or spread.", metavar="N"
+    ),
 ]
 Delimiter = Annotated[str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What ends a record.")]
 Count = Annotated[int | None, typer.Option("-c", "--count", min=1, metavar="N", help="Stop after N records.")]
-EmptyIsNull = Annotated[bool, typer.Option("-Z", "--null", help="An empty key or value is null.")]
+EmptyIsNull = Annotated[bool, typer.Option("-Z", "--null", help="Send an empty key or value as null.")]
 AsEnvelope = Annotated[
     bool, typer.Option("-J", "--json-lines", help="Lines are JSON as `consume -J` writes them.")
 ]
@@ -455,7 +457,7 @@ def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE", help="Default, and -: standard input.", show_default=False),
+        typer.Argument(metavar="FILE", help="Files; default, and -: standard input.", show_default=False),
     ] = None,
     key_separator: KeySeparator = None,
     key: FixedKey = None,
@@ -475,7 +477,7 @@ def produce(
     verbose: Verbose = False,
     json: AsJson = False,
 ) -> int:
-    """Send records to a topic: each line of standard input, or of the files, is one.
+    """Send records to a topic: each line of standard input, or of the files, is a record.
 
     Exit code 3 means that some records were not acknowledged.
     """
@@ -500,7 +502,7 @@ def produce(
     if shape.codecs is not None:
         shape.codecs.prepare(topic)
     connection = connect(bootstrap, properties, verbose)
-    # The topic first: until it is there, its limit cannot be asked for.
+    # The topic first: until it exists, its limit cannot be looked up.
     is_new = not quiet and connection.lacks_topic(topic)
     require_topic(connection.producer({}), topic)
     if is_new:
@@ -521,7 +523,7 @@ def produce(
         except KeyboardInterrupt:
             pass
         except CliError as error:
-            # What was read before stays sent; the summary and the exit code report the rest.
+            # Records that were read before are sent; the summary and the exit code report the rest.
             refused = str(error)
         sender.finish(lambda: watch.show(sender))
     return conclude(sender, time.monotonic() - began, refused, quiet, json)

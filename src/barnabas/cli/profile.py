@@ -20,7 +20,7 @@ def profile() -> None:
 
 @app.command("list", epilog=example("barnabas profile list", "barnabas --profile production topic list"))
 def list_profiles(json: AsJson = False) -> int:
-    """List the profiles and which one is in force."""
+    """List the profiles, and show which one is used."""
     default, found = profiles.read()
     name = os.environ.get(profiles.VARIABLE) or default
     rows = [

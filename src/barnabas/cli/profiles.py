@@ -10,8 +10,8 @@
     bootstrap = "kafka1:9093,kafka2:9093"
     properties = { "security.protocol" = "SASL_SSL", "sasl.username" = "me" }
 
-Which one: `barnabas --profile NAME ...`, else BARNABAS_PROFILE, else the file's `default`. What is
-typed (-b, -X) and BARNABAS_BOOTSTRAP win over the profile.
+Which one: `barnabas --profile NAME ...`, else BARNABAS_PROFILE, else the file's `default`. Options (-b, -X) and
+BARNABAS_BOOTSTRAP take precedence over the profile.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Profile:
 
 
 def path() -> Path:
-    """Where the file is looked for."""
+    """The path of the file."""
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(base) / "barnabas" / "profiles.toml"
 
@@ -75,7 +75,7 @@ def parse(file: Path, name: str, table: Any) -> Profile:
 
 
 def chosen() -> Profile | None:
-    """The profile in force; None without one. Raises UsageError for a name that is not there."""
+    """The profile to use; None without one. Raises UsageError for an unknown name."""
     wanted = os.environ.get(VARIABLE)
     if not wanted and not path().exists():
         return None

@@ -1,6 +1,5 @@
-"""One line on the terminal that says how far a long piece of work is: how much, how fast, what is left.
-
-Nothing is written where standard error is no terminal, with -q, or in the first second.
+"""One line on the terminal that shows the progress of long work: how much is done, how fast, how much is left.
+Nothing is written if standard error is no terminal, with -q, or in the first second.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from typing import Final, TextIO
 from barnabas.cli.output import MANNER, count_of, size_text
 
 PATIENCE_SECONDS: Final = 1.0
-"""Work that is done by then shows no line."""
+"""Work that is done sooner shows no line."""
 BETWEEN_SECONDS: Final = 0.2
 WINDOW_SECONDS: Final = 5.0
-"""The rate is that of so many last seconds."""
+"""The rate is that of the last so many seconds."""
 CLEAR: Final = "\r\x1b[K"
 
 
@@ -33,7 +32,7 @@ def time_left_text(seconds: float) -> str:
 
 
 class Progress:
-    """The line of one piece of work; a context manager that takes it away at the end.
+    """The progress line of one piece of work; a context manager that removes the line at the end.
 
     what: begins the line. noun: what is counted, in the singular. total: how many there are, where it is known.
     """
@@ -47,7 +46,7 @@ class Progress:
         shown: bool = True,
         stream: TextIO | None = None,
     ) -> None:
-        """shown: False where the line would get into what a command writes to the same terminal."""
+        """shown: False if the command writes its output to the same terminal."""
         self.what = what
         self.noun = noun
         self.total = total
@@ -74,9 +73,8 @@ class Progress:
     def update(
         self, count: int, *, size_bytes: int | None = None, fraction: float | None = None, more: str = ""
     ) -> None:
-        """Say how far the work is; returns at once when nothing is due to be written.
-
-        fraction: of the whole, where something else than `count` says it. more: words for the end of the line.
+        """Report progress; returns at once when no update of the line is due. fraction: of the whole, if `count` does
+        not determine it. more: words for the end of the line.
         """
         if not self._active:
             return
@@ -116,7 +114,7 @@ class Progress:
         return f"{self.what}: {', '.join(parts)}"
 
     def clear(self) -> None:
-        """Take the line off the terminal."""
+        """Remove the line from the terminal."""
         if self._is_on_screen:
             self._stream.write(CLEAR)
             self._stream.flush()

@@ -1,4 +1,4 @@
-"""`barnabas recover`: makes the metadata of a broker anew when its file was lost or damaged."""
+"""`barnabas recover`: restores the metadata of a broker when the file was lost or damaged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.cli.options import AsJson
 from barnabas.cli.output import print_json
 from barnabas.cli.runner import example, new_app
 
-app = new_app("Make the metadata of a broker anew when its file was lost or damaged.")
+app = new_app("Restore the metadata of a broker when the file was lost or damaged.")
 
 
 @app.command(
@@ -29,10 +29,10 @@ def recover(
             show_default=False,
         ),
     ],
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; else only say what would be done.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also when the file that is there is whole.")
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do it; without this, only say what would be done.")
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Restore even if the file is intact.")] = False,
     json: AsJson = False,
 ) -> int:
     """Restore znodes.sqlite from its copy in the log dirs, or from the partitions' folders. The broker must not run."""

@@ -11,7 +11,7 @@ SECRET: Final = re.compile(
     r"password|passphrase|secret|token|credential|jaas|api[._-]?key|private|keystore\.key|ssl\.key\b|ssl_key\b|user\.?info",
     re.IGNORECASE,
 )
-"""Names of options whose values nobody but the owner may see; file names of keys are no secrets, but hidden with them."""
+"""Names of options whose values must stay secret. File names of keys are no secrets, but are hidden as well."""
 IN_URL: Final = re.compile(r"(\w+://[^/\s:@]*:)[^@/\s]+@")
 
 
@@ -41,7 +41,7 @@ def line_without_secrets(line: str) -> str:
     """A line `name=value` (or `name: value`) with a secret value hidden; any other line as it is."""
     found = re.match(r"\s*([\w.\-]+)\s*[=:]\s*(?=\S)", line)
     if found is None or line.lstrip().startswith(("#", "!")):
-        # A comment may be an option that was put out of use, with its password.
+        # A comment may be a disabled option with its password.
         commented = re.match(r"\s*[#!]+\s*([\w.\-]+)\s*[=:]\s*(?=\S)", line)
         found = commented
     if found is not None and is_secret(found[1]):
@@ -50,7 +50,7 @@ def line_without_secrets(line: str) -> str:
 
 
 def text_without_secrets(text: str) -> str:
-    """A property file with its secrets hidden. A value that goes on in the next line (a backslash) is hidden whole."""
+    """A property file with its secrets hidden, also if a value continues in the next line (after a backslash)."""
     lines, hiding = [], False
     for line in text.splitlines():
         if hiding:

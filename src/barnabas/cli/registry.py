@@ -63,10 +63,14 @@ def start(
     ] = "schema-registry",
     topic: Annotated[str, typer.Option(metavar="TOPIC", help="Where the schemas are kept.")] = "_schemas",
     replication: Annotated[
-        int, typer.Option(metavar="N", help="Replicas of the topic when it is made; -1: as the brokers say.")
+        int,
+        typer.Option(metavar="N", help="Replicas of the topic when it is created; -1: the brokers' default."),
     ] = -1,
     session_timeout_ms: Annotated[
-        int, typer.Option(metavar="MS", help="After how long without a sign of life another instance writes.")
+        int,
+        typer.Option(
+            metavar="MS", help="Time without a heartbeat after which another instance becomes the writer."
+        ),
     ] = 10_000,
     cors: Cors = None,
     body_mb: BodyMb = 16,

@@ -70,10 +70,10 @@ def start(
         ),
     ] = None,
     consumers_max: Annotated[
-        int, typer.Option(metavar="N", help="So many consumer instances at a time.")
+        int, typer.Option(metavar="N", help="How many consumer instances may exist at a time.")
     ] = 100,
     consumer_idle_s: Annotated[
-        float, typer.Option(metavar="S", help="A consumer instance that nobody uses so long is closed.")
+        float, typer.Option(metavar="S", help="Close a consumer instance that is not used for so long.")
     ] = 300.0,
     cors: Cors = None,
     body_mb: BodyMb = 16,

@@ -1,4 +1,4 @@
-"""Runs a typer app with our own way of ending: one-line errors and exit codes of `errors.py`."""
+"""Runs a typer app so that it ends with one-line errors and the exit codes of `errors.py`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str]) -> int:
     except typer.Abort:
         return EXIT_INTERRUPTED
     except SystemExit as leave:
-        # click ends the process with 1 when the reader of our output is gone; that is the normal end of a pipe.
+        # click ends the process with 1 when the reader of the output is gone; that is the normal end of a pipe.
         if isinstance(leave.__context__, BrokenPipeError):
             raise leave.__context__ from None
         raise
@@ -67,7 +67,7 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str]) -> int:
 
 
 EVERYWHERE: Final = {"quiet": Quiet, "verbose": Verbose}
-"""Options of every command: those that do not declare them get them here."""
+"""Options of every command; they are added to commands that do not declare them."""
 
 
 def command_of(app: typer.Typer) -> Any:
@@ -79,7 +79,7 @@ def command_of(app: typer.Typer) -> Any:
 
 
 def with_manner(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with -q and -v, which it is handed only where it declares them; `MANNER` knows them in any case."""
+    """The command with -q and -v. They are passed to it only if it declares them; `MANNER` has them in any case."""
     hints = get_type_hints(command, include_extras=True)
     signature = inspect.signature(command)
     declared = {
@@ -109,7 +109,7 @@ SUGGESTION: Final = re.compile(r" Did you mean ([^?]*)\?")
 
 
 def expand_alias(arguments: list[str], commands: Collection[str]) -> list[str]:
-    """What people type of habit: `rm` for `delete`, `ls` for `list`, where the command has that subcommand."""
+    """What people type out of habit: `rm` for `delete`, `ls` for `list`, if the command has that subcommand."""
     meant = ALIASES.get(arguments[0]) if arguments else None
     if meant is None or meant not in commands or arguments[0] in commands:
         return arguments
@@ -130,7 +130,7 @@ def say_error(program: str, message: str) -> None:
 
 
 def say_missing(program: str, noun: str, names: Iterable[str]) -> int:
-    """Tell of each thing that was asked for and is not there; the exit code."""
+    """Report everything that was asked for and does not exist; the exit code."""
     missing = list(dict.fromkeys(names))
     for name in missing:
         say_error(program, f"{name}: no such {noun}; `barnabas {noun} list` shows what is there")

@@ -60,10 +60,11 @@ def check(
         Path | None, typer.Option("--config", metavar="FILE", help="The broker's server.properties.")
     ] = None,
     secure: Annotated[
-        Path | None, typer.Option("--secure", metavar="DIR", help="As given to `barnabas start --secure`.")
+        Path | None,
+        typer.Option("--secure", metavar="DIR", help="The folder, as for `barnabas start --secure`."),
     ] = None,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="As given to `barnabas start`.")
+        str, typer.Option("--listen", metavar="HOST:PORT", help="The file, as for `barnabas start`.")
     ] = "localhost:9092",
     json: AsJson = False,
 ) -> int:

@@ -47,7 +47,7 @@ Open = Annotated[bool, typer.Option("--open", help=OPEN_HELP)]
 
 @contextmanager
 def services_extra(who: str) -> Iterator[None]:
-    """Around the imports of a service; who: what needs them, for the CliError where they are not installed."""
+    """To be put around the imports of a service; who: what needs them, for the CliError when they are not installed."""
     try:
         yield
     except ImportError as error:
@@ -65,9 +65,9 @@ def http_options(
     *,
     has_own_login: bool = False,
 ) -> HttpOptions:
-    """The options of the command line, as the server takes them. Raises UsageError.
+    """The command line's options as the server's settings. Raises UsageError.
 
-    has_own_login: the service asks for one that its API has.
+    has_own_login: the service's API has a login of its own.
     """
     from barnabas.http.guard import Limits
     from barnabas.http.server import HttpOptions
@@ -80,7 +80,7 @@ def http_options(
 
 
 def serve(server: HttpServer, ready: Callable[[], str]) -> int:
-    """Serve until a signal; the exit code. ready: the line that says that it answers. Raises CliError."""
+    """Serve until a signal; the exit code. ready: the line to print when the service answers. Raises CliError."""
     from barnabas.http.listening import ServiceError
     from barnabas.http.server import run, say
 

@@ -1,4 +1,4 @@
-"""Share groups for `barnabas group`: librdkafka's admin client does not know them, so our own client asks."""
+"""Share groups for `barnabas group`: librdkafka's admin client does not know them, so Barnabas's own client is used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def share_group_rows(bootstrap: str | None, properties: Iterable[str] | None) ->
 def share_group_details(
     bootstrap: str | None, properties: Iterable[str] | None, names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """What `group describe` shows of those names that are share groups. Raises CliError."""
+    """What `group describe` shows about those of the names that are share groups. Raises CliError."""
     with direct(bootstrap, properties) as admin:
         try:
             found = [find_share_group(admin, name) for name in names]

@@ -1,4 +1,4 @@
-"""How commands end when they are asked to: Ctrl-C, SIGTERM and SIGHUP (a closed terminal) do the same."""
+"""How commands end by a signal: Ctrl-C, SIGTERM and SIGHUP (a closed terminal) do the same."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Ended(KeyboardInterrupt):
 def interrupt_on_signals() -> None:
     """Raise `Ended` on SIGTERM and SIGHUP, as Python raises KeyboardInterrupt on Ctrl-C.
 
-    So whatever a command does at its end (flush, commit, leave its group) is done for all of them.
+    So a command ends in the same way (flush, commit, leave the group) for all of them.
     """
 
     def end(number: int, _frame: Any) -> None:
         raise Ended(number)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # A process under nohup ignores SIGHUP and must go on doing so.
+        # A process under nohup ignores SIGHUP, and must continue to do so.
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, end)
 

@@ -28,12 +28,12 @@ Example:
   barnabas start --config server.properties -o log.retention.hours=24
 
 The broker prints one line that begins with `ready` once it accepts connections. SIGTERM or Ctrl-C
-stops it cleanly. Options given here win over the file.
+stops it cleanly. Options given here take precedence over the file.
 """
 
 
 def default_data_dir() -> Path:
-    """Where a broker keeps its log when nobody says: the same place from whatever folder it is started."""
+    """Where a broker keeps its log by default: the same place, from whatever folder it is started."""
     base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(base) / "barnabas"
 
@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
         "--secure",
         metavar="DIR",
         type=Path,
-        help="listen with TLS and logins only, with what `barnabas security init DIR` has written",
+        help="listen with TLS and logins only, with the files that `barnabas security init DIR` has written",
     )
     made.add_argument("--config", metavar="FILE", type=Path, help="a server.properties with Kafka's names")
     made.add_argument(
@@ -89,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
         "--log-file",
         type=Path,
         metavar="FILE",
-        help="write the log there instead of standard error; five files of 10 MB",
+        help="write the log there instead of standard error; at most five files of 10 MB",
     )
     made.add_argument(
         "--log-format", default="text", choices=("text", "json"), help="one line or one JSON object each"
@@ -99,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=1,
         metavar="N",
-        help="run so many brokers on this machine, one for each core: the next node ids and ports; default 1",
+        help="run N brokers on this machine, with consecutive node ids and ports; default 1",
     )
     made.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return made
@@ -112,7 +112,7 @@ def properties_name(line: str) -> str:
 
 
 def overrides_from(options: argparse.Namespace) -> dict[str, str]:
-    """Broker options that the command line sets. Raises ValueError for one that cannot be read."""
+    """Broker options that the command line sets. Raises ValueError for an option that cannot be read."""
     overrides: dict[str, str] = {}
     for item in options.option:
         name, equals, value = item.partition("=")
@@ -133,7 +133,7 @@ def overrides_from(options: argparse.Namespace) -> dict[str, str]:
     if options.config is not None and options.config.is_file():
         given |= {properties_name(line) for line in options.config.read_text("utf-8", "replace").splitlines()}
     if (options.config is None or options.secure is not None) and not given & ADDRESS_OPTIONS:
-        # Without a password everybody who reaches the port may read and write: nobody does unless it is opened.
+        # Without passwords everybody who can reach the port may read and write, so by default only this machine can.
         overrides["listeners"] = f"{protocol}://localhost:{DEFAULT_PORT}"
     if options.secure is not None and not given & {
         "inter.broker.listener.name",
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str]) -> int:
         companion = companion_of(options)
     except ValueError as error:
         print(f"barnabas start: {error}", file=sys.stderr)
-        # What cannot be read is no mistake in the words of the command.
+        # A file that cannot be read is no mistake in the command line.
         return EXIT_USAGE if options.secure is None or type(error) is ValueError else EXIT_FAILED
     from barnabas.config.loader import load
     from barnabas.config.option import ConfigError

@@ -24,7 +24,7 @@ SERVICES: Final = ("registry", "rest", "reporting")
 PORTS: Final = {"registry": 8081, "rest": 8082, "reporting": 8086}
 PREFIX: Final = "--services-"
 NOT_GIVEN: Final = "secure"
-"""What the services have with the broker: its --secure is theirs."""
+"""What the services share with the broker: its --secure."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -82,9 +82,8 @@ def access_of(options: argparse.Namespace) -> Access:
 
 
 def companion_of(options: argparse.Namespace) -> Callable[[Callable[[str], str]], Companion] | None:
-    """What makes the services of --with, from the addresses at which the broker answers; None without any.
-
-    Raises ValueError for a service that is not known or not installed, and for what its options cannot mean.
+    """A function that makes the services of --with from the broker's addresses; None without services. Raises
+    ValueError for a service that is unknown or not installed, and for wrong options.
     """
     names = [name.strip() for name in options.services.split(",") if name.strip()]
     for name in names:
@@ -108,7 +107,7 @@ def companion_of(options: argparse.Namespace) -> Callable[[Callable[[str], str]]
 def registry_option(options: argparse.Namespace) -> dict[str, str]:
     """Where the broker's other workers find the registry of --with.
 
-    Nothing where its port is chosen at the start, or where it wants a login, which is this process's own.
+    Nothing if its port is chosen at the start, or if it requires a login, which only this process has.
     """
     address: str = options.registry_listen
     if "registry" not in service_names(options) or address.endswith(":0"):
@@ -122,8 +121,9 @@ def registry_option(options: argparse.Namespace) -> dict[str, str]:
 
 
 def warnings_of(options: argparse.Namespace, *, knows_registry: bool) -> Iterator[str]:
-    """What a start says of a registry that others will not find, or not be let in by. knows_registry: whether the broker's
-    configuration names one. Raises UsageError."""
+    """The warnings about a registry that others cannot find or log in to. knows_registry: whether the broker's
+    configuration names a registry. Raises UsageError.
+    """
     if "registry" not in service_names(options) or options.worker:
         return
     from barnabas.http.listening import parse_listen
@@ -172,7 +172,7 @@ class _Offered:
 
 
 class Made:
-    """The services of one command line, checked as far as that goes before the broker runs. Raises UsageError."""
+    """The services of one command line, checked as far as possible before the broker runs. Raises UsageError."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         from barnabas.http.server import HttpOptions

@@ -52,8 +52,9 @@ def status(
 
 
 def _damaged(bootstrap: str | None, properties: list[str] | None) -> dict[str, int]:
-    """How many records of which partitions cannot be read, as far as the brokers have noticed; nothing where they
-    are not Barnabas's."""
+    """How many records of which partitions cannot be read, as far as the brokers know; nothing for brokers other than
+    Barnabas.
+    """
     from barnabas.cli.direct import direct
     from barnabas.cli.verify_log import known
 

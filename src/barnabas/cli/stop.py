@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Send SIGTERM and wait; 1 when there was no broker, or one that has not ended in time."""
+    """Send SIGTERM and wait; 1 when there was no broker, or a broker has not ended in time."""
     try:
         options = parser().parse_args(arguments)
     except SystemExit as leave:

@@ -48,9 +48,11 @@ def create(
     ] = None,
     config: Configs = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that is there already is no error.")
+        bool, typer.Option("--if-not-exists", help="Do not fail if the topic exists already.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker check, create nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Let the broker check the request, and create nothing.")
+    ] = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     verbose: Verbose = False,
@@ -74,7 +76,11 @@ def create(
 def list_topics(
     pattern: Annotated[
         str | None,
-        typer.Argument(metavar="[REGEX]", help="Only topics whose name holds this.", show_default=False),
+        typer.Argument(
+            metavar="[REGEX]",
+            help="Only topics whose name matches this regular expression.",
+            show_default=False,
+        ),
     ] = None,
     internal: Annotated[bool, typer.Option("-i", "--internal", help="Show internal topics too.")] = False,
     names: Annotated[bool, typer.Option("-n", "--names", help="Only the names, one per line.")] = False,
@@ -104,7 +110,7 @@ def list_topics(
 
 
 def is_internal(name: str) -> bool:
-    """Whether a topic is the broker's own (`__consumer_offsets` and its like)."""
+    """Whether a topic is an internal topic of the broker (such as `__consumer_offsets`)."""
     return name.startswith("__")
 
 
@@ -215,7 +221,7 @@ def alter(
     admin = connect(bootstrap, properties, verbose).admin()
     if name not in all_topics(admin).topics:
         raise CliError(f"{name}: no such topic; `barnabas topic list` shows what is there")
-    # Options first: they are checked as a whole, and partitions cannot be taken back.
+    # Options first: they are checked as a whole, and added partitions cannot be removed.
     if settings or unset:
         alter_configs(admin, name, settings, unset or [])
     if partitions is not None:
@@ -251,7 +257,7 @@ def alter_configs(admin: Any, name: str, settings: dict[str, str], unset: list[s
 def delete(
     names: Names,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="A topic that is not there is no error.")
+        bool, typer.Option("--if-exists", help="Do not fail if the topic does not exist.")
     ] = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,

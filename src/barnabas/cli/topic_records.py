@@ -1,4 +1,4 @@
-"""`barnabas topic offsets` and `topic trim`: where logs begin and end, and cutting their beginning off."""
+"""`barnabas topic offsets` and `topic trim`: show where logs begin and end, and delete their beginning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TopicItems = Annotated[list[str], typer.Argument(metavar="TOPIC[:0,1]", show_def
 
 
 def place_of(text: str, option: str) -> Place:
-    """A place of the -o language. Raises UsageError."""
+    """A position, as in `consume -o`. Raises UsageError."""
     place = parse_place(text, Clock(time.time_ns() // 1_000_000))
     if place is None:
         raise UsageError(
@@ -36,7 +36,10 @@ def offsets(
     at: Annotated[
         str | None,
         typer.Option(
-            "--at", metavar="WHERE", help="Also the offset of this place: @TIME, -N ...", show_default=False
+            "--at",
+            metavar="WHERE",
+            help="Also show the offset of this position: @TIME, -N ...",
+            show_default=False,
         ),
     ] = None,
     bootstrap: Bootstrap = None,
@@ -79,7 +82,7 @@ def trim(
     verbose: Verbose = False,
     json: AsJson = False,
 ) -> int:
-    """Delete the records before a place; shows what would go unless --execute is given."""
+    """Delete the records before a position; shows what would be deleted unless --execute is given."""
     place = place_of(before, "--before")
     admin = connect(bootstrap, properties, verbose).admin()
     keys = keys_of(admin, topics, {})

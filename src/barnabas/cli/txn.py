@@ -28,7 +28,8 @@ def list_transactions(
         typer.Option("--state", metavar="STATE", help="Only this state, as `list` shows it."),
     ] = None,
     longer_ms: Annotated[
-        int, typer.Option("--longer-than", metavar="MS", help="Only what runs longer than this.")
+        int,
+        typer.Option("--longer-than", metavar="MS", help="Only transactions that have been open for longer."),
     ] = -1,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
@@ -57,7 +58,7 @@ def describe(
     properties: Properties = None,
     json: AsJson = False,
 ) -> int:
-    """Show what a transactional id has under way."""
+    """Show the open transaction of a transactional id."""
     with direct(bootstrap, properties) as admin:
         rows = [_row(transactions.described(admin, name)) for name in ids]
     if json:
@@ -83,12 +84,16 @@ def _row(state: Any) -> dict[str, Any]:
 @app.command("abort", epilog=example("barnabas txn abort orders-1"))
 def abort(
     name: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Abort what this transactional id has under way.")
+        str | None,
+        typer.Argument(metavar="[ID]", help="Abort the open transaction of this transactional id."),
     ] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="Where a transaction hangs.")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="The topic in which a transaction hangs.")
+    ] = None,
     partition: Annotated[int, typer.Option("--partition", help="Its partition.")] = 0,
     start: Annotated[
-        int | None, typer.Option("--start-offset", help="Where it begins, as find-hanging shows it.")
+        int | None,
+        typer.Option("--start-offset", help="The offset at which it begins, as find-hanging shows it."),
     ] = None,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
@@ -101,7 +106,7 @@ def abort(
         )
     with direct(bootstrap, properties) as admin:
         if name is not None:
-            transactions.described(admin, name)  # one that does not exist would be made
+            transactions.described(admin, name)  # InitProducerId would create an unknown id
             admin.client.init_producer_id(name)
             if json:
                 print_json({"transactional_id": name, "result": "aborted"})
@@ -138,7 +143,7 @@ def find_hanging(
     properties: Properties = None,
     json: AsJson = False,
 ) -> int:
-    """Find transactions that hold readers up and that no coordinator will end; exit code 1 where there are any."""
+    """Find transactions that hold up readers and that no coordinator will end; exit code 1 if there are any."""
     with direct(bootstrap, properties) as admin:
         topics = admin.topics()
         if topic is not None and topic not in topics:

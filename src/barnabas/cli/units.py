@@ -1,4 +1,4 @@
-"""`7d` and `1GiB` where an option wants milliseconds or bytes, and the nearest name of one that is mistyped."""
+"""Turns `7d` and `1GiB` into milliseconds and bytes for options, and suggests the right name of a mistyped option."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)")
 
 
 def plain_value(name: str, text: str) -> str:
-    """A value as the broker wants it: a time of an option in ms, a size of one in bytes, as a number. Raises UsageError."""
+    """A value as the broker expects it: a time in ms, a size in bytes. Raises UsageError."""
     found = NUMBER.fullmatch(text.strip())
     units = TIMES_MS if name.endswith(".ms") else SIZES if name.endswith(".bytes") else None
     if found is None or units is None:

@@ -1,8 +1,7 @@
-"""`barnabas verify`: a producer and a consumer that say, in a line of JSON each, all that happens to them; transactions that
-are judged by what is read of them; and a look at every batch that the brokers hold, for damage.
-
-What the producer says was acknowledged must be what the consumer says it read: that is how losses and repeats are found
-while brokers are stopped and started. The lines are those of Kafka's VerifiableProducer and VerifiableConsumer.
+"""`barnabas verify`: a producer and a consumer that write a line of JSON for each event; transactions that are
+checked by reading them; and a check of every batch on the brokers' disks for damage. The records that the producer
+reports as acknowledged must be those that the consumer reports as read: so losses and repeats are found while brokers
+are stopped and started. The lines are those of Kafka's VerifiableProducer and VerifiableConsumer.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ app = new_app("Find losses, repeats, and damage on the brokers' disks.")
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 Count = Annotated[
-    int, typer.Option("-n", "--count", metavar="N", help="Records; -1 (default) until it is stopped.")
+    int,
+    typer.Option("-n", "--count", metavar="N", help="How many records; -1 (default): until it is stopped."),
 ]
 
 
@@ -42,7 +42,7 @@ def produce(
     ] = -1.0,
     acks: Annotated[str, typer.Option("-a", "--acks", metavar="N", help="0, 1 or all.")] = "all",
     prefix: Annotated[
-        str | None, typer.Option("--prefix", metavar="TEXT", help="Before each value, with a dot.")
+        str | None, typer.Option("--prefix", metavar="TEXT", help="Text before each value, with a dot.")
     ] = None,
     keys: Annotated[
         int, typer.Option("--keys", min=0, metavar="N", help="Keys 0 to N-1, over and over; 0: none.")
@@ -52,7 +52,7 @@ def produce(
     verbose: Verbose = False,
     json: AsJsonAlready = False,
 ) -> int:
-    """Send 0, 1, 2 ... and report each acknowledgement. Exit code 3 when some did not come."""
+    """Send 0, 1, 2 ... and report each acknowledgement. Exit code 3 when some are missing."""
     producer = connect(bootstrap, properties, verbose).producer({"linger.ms": 0, "acks": acks})
     require_topic(producer, topic)
     report = Report()
@@ -76,7 +76,7 @@ def consume(
         str, typer.Option("-g", "--group", metavar="GROUP", help="The group to be a member of.")
     ],
     count: Count = -1,
-    records: Annotated[bool, typer.Option("--records", help="A line for each record as well.")] = False,
+    records: Annotated[bool, typer.Option("--records", help="Print a line for each record as well.")] = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     verbose: Verbose = False,
@@ -98,20 +98,26 @@ def consume(
 def transactions(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)],
     seconds: Annotated[
-        float, typer.Option("--for", min=0.1, metavar="SECONDS", help="How long transactions are written.")
+        float, typer.Option("--for", min=0.1, metavar="SECONDS", help="How long to write transactions.")
     ] = 30.0,
     writers: Annotated[
-        int, typer.Option("--writers", min=1, metavar="N", help="Transactional ids that write at a time.")
+        int,
+        typer.Option(
+            "--writers", min=1, metavar="N", help="How many transactional ids write at the same time."
+        ),
     ] = 4,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of what writers do by chance.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Seed of the writers' random choices.")
+    ] = 0,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     verbose: Verbose = False,
     json: AsJson = False,
 ) -> int:
-    """Write transactions to topics of yours, read them as committed, and look for what may not be: records lost, doubled,
-    out of order or of aborted transactions, transactions read in part or without their offsets, a last stable offset that
-    goes back, a producer that commits though it is fenced. Stop and start brokers meanwhile. The records stay in the topics.
+    """Write transactions to topics of yours, read the committed records, and look for errors: records that are lost,
+    doubled, out of order or from aborted transactions, transactions that are read in part or without their offsets, a
+    last stable offset that goes back, a fenced producer that commits. Stop and start brokers meanwhile. The records
+    stay in the topics.
     Exit code 1 when a rule is broken."""
     from barnabas.cli.verify_transactions import Run
 
@@ -141,15 +147,17 @@ def log(
     is_known: Annotated[
         bool,
         typer.Option(
-            "--known", help="Read nothing: show what brokers and consumers have met since the start."
+            "--known",
+            help="Read nothing: show the damage that brokers and consumers have met since the start.",
         ),
     ] = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     json: AsJson = False,
 ) -> int:
-    """Have the brokers verify every batch on their disks, and name the records that cannot be read. Exit code 1 when
-    there are some."""
+    """Have the brokers verify every batch on their disks, and name the records that cannot be read. Exit code 1 if
+    there are any.
+    """
     from barnabas.cli.direct import direct
     from barnabas.cli.log_move import partitions_of
     from barnabas.cli.verify_log import Checked, check, known, line_of

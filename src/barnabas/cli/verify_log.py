@@ -51,7 +51,9 @@ class Checked:
 
 
 def known(admin: Admin) -> list[Row]:
-    """What the brokers have met since they were started; nothing for brokers that do not answer that. Raises ClientError."""
+    """The damage that brokers have met since they were started; nothing for brokers that do not support the request.
+    Raises ClientError.
+    """
     rows: list[Row] = []
     for broker in sorted(admin.nodes()):
         answer = admin.node(broker, DescribeDamageRequest(), DescribeDamageResponse)
@@ -95,7 +97,7 @@ def _check_partition(admin: Admin, leader: int, topic: str, index: int, done: Ch
 
 
 def row_of(broker: int, place: DamagedPlace) -> Row:
-    """A place as JSON shows it."""
+    """A damaged place, as a JSON object."""
     lost = place.last_offset - place.first_offset + 1 if place.kind != MISPLACED else 0
     return {
         "broker": broker,
@@ -113,7 +115,7 @@ def row_of(broker: int, place: DamagedPlace) -> Row:
 
 
 def line_of(row: Row) -> str:
-    """A place in words."""
+    """A damaged place in words."""
     name, file = f"{row['topic']}-{row['partition']}", os.path.basename(row["file"])
     first, last = row["first_offset"], row["last_offset"]
     offsets = f"offset {first}" if first == last else f"offsets {first} to {last}"

@@ -1,9 +1,10 @@
-"""`barnabas verify transactions`: writes transactions, reads what was committed, and judges whether it may be so.
+"""`barnabas verify transactions`: writes transactions, reads the committed records, and checks them against the
+rules.
 
-Each writer has a thread and a transactional id: it commits and aborts, is overtaken by another producer of its id now and
-then, and goes on over restarts of the brokers. A reader follows the topics meanwhile, and at the end everything is read once
-more. The rules are those of `barnabas.sim.transactions`, which judge the simulation of the broker as well. Records that are
-not of this run are left out.
+Each writer has a thread and a transactional id: it commits and aborts, is sometimes replaced by another producer with
+the same id, and continues when brokers restart. A reader follows the topics meanwhile, and at the end everything is
+read once more. The rules are those of `barnabas.sim.transactions`, which also check the simulation of the broker.
+Records of other programs are ignored.
 """
 
 from __future__ import annotations
@@ -39,24 +40,27 @@ CALL_S: Final = 15.0
 PAUSE_S: Final = 0.2
 LOOK_S: Final = 1.0
 COMMIT_S: Final = 60.0
-"""How long a commit is tried. What became of it then is unknown, and the next producer of the id ends it."""
+"""How long a commit is tried. After that its outcome is unknown, and the next producer of the id ends the
+transaction.
+"""
 GRACE_S: Final = 5.0
-"""How much longer a worker has to say by itself what it waited for."""
+"""How much longer a worker has to report by itself what it waited for."""
 END_S: Final = 300.0
 """How long everything may take after the writing: the last transactions, reading all records, reading all offsets."""
 
 QUIET: Final = logging.getLogger("barnabas.verify.librdkafka")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
-"""Producers that are overtaken on purpose would fill the screen with it, whatever their log_level."""
+"""Producers that are replaced on purpose would fill the screen with this message, whatever their log_level."""
 
 Place = tuple[str, int]
 T = TypeVar("T")
 
 
 class Worker(threading.Thread):
-    """A thread that says what it waits for. librdkafka bounds none of its ends (a consumer's close, a producer's
-    destruction): so nothing but the process itself waits for a worker without a limit, and it is a daemon."""
+    """A thread that records what it waits for. librdkafka may hang when a consumer is closed or a producer is
+    destroyed; therefore a worker is a daemon thread, and every wait for it has a limit.
+    """
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
         super().__init__(name=name, daemon=True)
@@ -113,7 +117,7 @@ class Run:
         self.lock = threading.Lock()
         self.over = threading.Event()
         self.give_up = math.inf
-        """When everything has to be at its end, by time.monotonic; known once the writing is over."""
+        """When everything must have ended, by time.monotonic; known once the writing is over."""
         self.places = self._places(list(topics))
         self.index = {place: number for number, place in enumerate(self.places)}
         """The history knows partitions by number."""
@@ -139,11 +143,11 @@ class Run:
 
     @property
     def is_late(self) -> bool:
-        """Whether everything had to be at its end by now."""
+        """Whether everything should have ended by now."""
         return time.monotonic() > self.give_up
 
     def consumer(self, group: str = "") -> Consumer:
-        """One that reads committed records alone."""
+        """A consumer that reads committed records only."""
         return self.connection.consumer(
             {
                 "group.id": group or self.name,
@@ -155,7 +159,7 @@ class Run:
         )
 
     def producer(self, name: str) -> Producer:
-        # Having found its brokers anew, librdkafka 2.15 would wait for a coordinator that it has given up.
+        # After it has found its brokers again, librdkafka 2.15 would wait for a coordinator that it no longer knows.
         settings = {
             "transactional.id": f"{self.name}-{name}",
             "transaction.timeout.ms": TIMEOUT_MS,
@@ -184,7 +188,9 @@ class Run:
             worker.start()
 
     def finish(self) -> Verified:
-        """Stops writing, reads everything once more, and judges. Raises CliError that says what was waited for in vain."""
+        """Stop writing, read everything once more, and check the rules. Raises CliError, which says what did not
+        happen in time.
+        """
         self.give_up = time.monotonic() + END_S
         self.over.set()
         for worker in (*self.writers, self.reader):
@@ -197,7 +203,7 @@ class Run:
         return Verified(counts, sum(map(len, content.values())), self.history.violations)
 
     def _of_worker(self, name: str, call: Callable[[Worker], T]) -> T:
-        """What a call returns that itself may not return."""
+        """The result of a call that may hang."""
         found: list[T] = []
         worker = Worker(name, lambda: found.append(call(worker)))
         worker.start()
@@ -206,7 +212,7 @@ class Run:
 
     @contextmanager
     def _closing_consumer(self, worker: Worker, group: str = "") -> Iterator[Consumer]:
-        """A consumer of a worker; a broker that is starting is waited for."""
+        """A consumer of a worker; waits for a broker that is starting."""
         worker.doing = "a broker that answers"
         while True:
             try:
@@ -282,7 +288,7 @@ class Writer(Worker):
         self.group = f"{run.name}-{self.name.replace(' ', '-')}"
         self.number = 0
         self.positions = run.consumer(self.group)
-        """Never reads: its group is what the offsets of transactions are committed for."""
+        """Never reads; the offsets of transactions are committed for its group."""
 
     def _write(self) -> None:
         producer = None
@@ -292,7 +298,7 @@ class Writer(Worker):
                     producer = self._producer()
                 self._transaction(producer)
             except UsageError:
-                self.verify.over.set()  # it never gets better: say so now
+                self.verify.over.set()  # this error does not go away: report it now
                 raise
             except (KafkaException, BufferError, CliError):
                 producer = None
@@ -311,7 +317,7 @@ class Writer(Worker):
         return producer
 
     def _end_hanging(self) -> None:
-        """What the last producer may have left under way is aborted, so that readers need not wait for its time-out.
+        """Abort what the last producer may have left open, so that readers need not wait for its time-out.
 
         Raises CliError when the cluster does not do so in time.
         """
@@ -390,7 +396,7 @@ class Writer(Worker):
                 return
 
     def _be_overtaken(self, producer: Producer, txn: Txn) -> None:
-        """Another producer of the same id begins: this one may commit nothing any more."""
+        """Another producer with the same id begins: this one must not be able to commit any more."""
         self._producer()
         self.doing = "the refusal of a commit that was overtaken"
         try:
@@ -440,7 +446,7 @@ class Reader(Worker):
                 verify.history.on_read(verify.index[place], message.offset(), message.value(), "the reader")
 
     def _look_at_ends(self, consumer: Consumer) -> None:
-        """The ends of what may be read: they never go back."""
+        """The last stable offsets, which never go back."""
         self.doing = "the ends of what is stable"
         for place, number in self.verify.index.items():
             if self.verify.over.is_set():

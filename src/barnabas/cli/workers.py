@@ -1,4 +1,4 @@
-"""`barnabas start --workers N`: what the options of each worker are, made of those of the first."""
+"""`barnabas start --workers N`: derives the options of each worker from those of the first."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ALONE: Final = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
-"""Where all brokers are on one machine, replicas of the internal topics would protect from nothing."""
+"""If all brokers are on one machine, more replicas of the internal topics would not protect from anything."""
 
 
 def shared_options(config: BrokerConfig) -> dict[str, str]:
-    """Options that all workers need and that are not set: the machine's rack, and on a machine alone one replica."""
+    """Options that all workers need, unless they are set: the machine's rack and, without ZooKeeper, one replica."""
     wanted = {"broker.rack": socket.gethostname()}
     if not config.get(broker_zookeeper.ZOOKEEPER_CONNECT):
         wanted |= ALONE
@@ -35,7 +35,7 @@ def shared_options(config: BrokerConfig) -> dict[str, str]:
 
 
 def first_options(config: BrokerConfig) -> dict[str, str]:
-    """Options of the first worker: it serves the metadata where there is no ZooKeeper."""
+    """Options of the first worker: it serves the metadata if there is no ZooKeeper."""
     if config.get(broker_zookeeper.ZOOKEEPER_CONNECT):
         return {}
     return {broker_zookeeper.ZNODES_SERVE.name: str(config.log_dirs[0] / SOCKET_FILE)}
@@ -58,7 +58,7 @@ def other_options(config: BrokerConfig, number: int) -> dict[str, str]:
 
 
 def moved(listeners: tuple[Listener, ...], distance: int) -> str:
-    """Listeners with the ports that are so far above; port 0 stays, the system chooses."""
+    """Listeners with their ports raised by so much; port 0 is kept, since the system chooses the port."""
     return ",".join(
         str(listener._replace(port=listener.port and listener.port + distance)) for listener in listeners
     )

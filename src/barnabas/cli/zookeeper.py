@@ -22,7 +22,7 @@ app = new_app("Run ZooKeeper on this machine.")
 
 @app.callback()
 def zookeeper() -> None:
-    """Run ZooKeeper on this machine, from the jars that PySpark carries."""
+    """Run ZooKeeper on this machine, from the JAR files that PySpark includes."""
 
 
 @app.command(
@@ -34,7 +34,7 @@ def zookeeper() -> None:
 def start(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The folder of the servers.")],
     port: Annotated[
-        int, typer.Option(metavar="P", help="Of the first server; others have the next ones.")
+        int, typer.Option(metavar="P", help="Port of the first server; others have the next ones.")
     ] = 2181,
     count: Annotated[
         int, typer.Option("--servers", metavar="N", help="Servers of the ensemble: 1, 3 or 5.")

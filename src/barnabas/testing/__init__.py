@@ -1,4 +1,4 @@
-"""A real broker inside a test: started in this process on a free port, gone when the block ends.
+"""A real broker inside a test: started in this process on a free port, and stopped when the block ends.
 
     from barnabas.testing import Broker
 
@@ -20,7 +20,7 @@ __all__ = ["Broker", "Faults", "Snapshot"]
 
 
 def __getattr__(name: str) -> Any:
-    """The broker is imported when it is first used: pytest loads the plugin of this package in everybody's runs."""
+    """The broker is imported when it is first used, since pytest loads this package's plugin in every run."""
     if name == "Faults":
         from barnabas.testing.faults import Faults
 

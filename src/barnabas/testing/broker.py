@@ -27,12 +27,14 @@ from barnabas.testing.faults import Faults
 T = TypeVar("T")
 
 DEFAULTS: Final[Mapping[str, str]] = {"offsets.topic.num.partitions": "1"}
-"""What differs from a broker outside of tests: one partition for groups makes the first group start faster."""
+"""Defaults that differ from those of a broker outside tests: with one partition for groups, the first group starts
+faster.
+"""
 CALL_TIMEOUT_S: Final = 60
 
 
 def checked(options: Mapping[str, str]) -> dict[str, str]:
-    """The options. Raises TypeError for a value that is no text, ConfigError for a name that has no effect."""
+    """The options. Raises TypeError for a value that is no string, ConfigError for a name that has no effect."""
     for name, value in options.items():
         if not isinstance(value, str):
             raise TypeError(f"{name}: {value!r} is not a text; write {str(value)!r}")
@@ -57,7 +59,7 @@ async def compact(server: BrokerServer) -> None:
 
 
 class Snapshot:
-    """A copy of a broker's data directory; it lives as long as the broker that it was taken of."""
+    """A copy of a broker's data directory; it exists as long as that broker object."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -66,10 +68,11 @@ class Snapshot:
 class Broker:
     """A broker on a free port of 127.0.0.1, for the length of a `with` or `async with` block.
 
-    options: Kafka's option names and texts, {"num.partitions": "3"}. data_dir: kept afterwards when given, else a
-    temporary folder. manual_clock: the broker's clock begins now and moves by `advance` only, so sessions and
-    retention never end by themselves. Raises ConfigError for an option that is not known or has a bad value, TypeError
-    for a value that is no text; the start raises StartError.
+    options: Kafka's option names, with values as strings: {"num.partitions": "3"}. data_dir: a folder that is kept;
+    by default a temporary one. manual_clock: the broker's clock begins now and moves by `advance` only, so sessions
+    and
+    retention never end by themselves. Raises ConfigError for an option that is not known or has a bad value,
+    TypeError for a value that is no string; the start raises StartError.
     """
 
     def __init__(
@@ -122,7 +125,7 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as bootstrap.servers; the same after `stop` and `start`."""
+        """The value of bootstrap.servers for clients; the same after `stop` and `start`."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -139,7 +142,7 @@ class Broker:
     def _scratch_dir(self) -> Path:
         if self._scratch is None:
             self._scratch = Path(tempfile.mkdtemp(prefix="barnabas-"))
-            # Who calls start and stop alone leaves no folder behind either.
+            # Callers of start and stop that never call close leave no folder behind either.
             weakref.finalize(self, remove_scratch, self._scratch, self._process_id)
         return self._scratch
 
@@ -169,7 +172,7 @@ class Broker:
         self.faults.attach(server, self._call)
 
     def stop(self) -> None:
-        """Stop in order; the data stays for another `start`."""
+        """Stop cleanly; the data is kept for another `start`."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -190,7 +193,7 @@ class Broker:
     def _end_thread(self) -> None:
         assert self._loop is not None
         assert self._thread is not None
-        # On the broker's own thread: the caller's may be running a loop of its own.
+        # On the broker's own thread, because the caller's thread may run a loop of its own.
         with contextlib.suppress(TimeoutError):
             self._await(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -220,8 +223,9 @@ class Broker:
     # --- time ------------------------------------------------------------------------------------------
 
     def advance(self, by_ms: int) -> None:
-        """Move the manual clock: sessions end, retention deletes, topics are compacted and offsets expire before this
-        returns. Raises ValueError for a step back."""
+        """Move the manual clock: sessions have ended, retention has deleted, topics are compacted and offsets have
+        expired when this returns. Raises ValueError for a step back.
+        """
         if by_ms < 0:
             raise ValueError(f"the clock cannot be moved back, by_ms is {by_ms}")
         clock = self.clock

@@ -1,7 +1,7 @@
 """Faults on demand: lost acknowledgements, late answers, refused connections, fenced producers.
 
-They sit in a dispatcher of their own that takes the place of the broker's, so a broker outside of tests knows
-nothing of them. Every method may be called from any thread, before or while clients are at work.
+They are part of a dispatcher that replaces the broker's own, so a broker outside tests has no code for them. Every
+method may be called from any thread, before or while clients are at work.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ KEYS: Final = {api.name: api.key for api in APIS}
 
 @dataclass(slots=True)
 class _Planned:
-    """A fault that is yet to happen `times` times; delay_ms None loses the answer."""
+    """A fault that is still to happen `times` times; delay_ms None: the answer is lost."""
 
     times: int
     delay_ms: int | None
 
 
 class Faults:
-    """What shall go wrong next. Obtained as `broker.faults`."""
+    """Plans what goes wrong next; `broker.faults` is an instance."""
 
     def __init__(self) -> None:
         self.happened = 0
-        """How many planned faults have come about."""
+        """How many planned faults have happened."""
         self._lock = threading.Lock()
         self._planned: dict[int, list[_Planned]] = {}
         self._refusals = 0
@@ -58,14 +58,13 @@ class Faults:
     def drop_answers(self, api: str = "Produce", times: int = 1) -> None:
         """Carry out the next requests of an API, but close the connection instead of answering.
 
-        api: Kafka's name, "Produce", "OffsetCommit" and so on. Raises ValueError for one that is not served.
+        api: Kafka's name, "Produce", "OffsetCommit" and so on. Raises ValueError for an API that is not served.
         """
         self._plan(api, _Planned(times, None))
 
     def delay(self, api: str, delay_ms: int, times: int = 1) -> None:
-        """Let the next requests of an API lie for a while before they are looked at.
-
-        With a manual clock they lie until `Broker.advance` has moved it so far.
+        """Make the next requests of an API wait before they are handled. With a manual clock they wait until
+        `Broker.advance` has moved it that far.
         """
         self._plan(api, _Planned(times, delay_ms))
 
@@ -77,12 +76,12 @@ class Faults:
     def fence_producers(self) -> None:
         """Raise the epoch of every producer id that a partition remembers, as a newer producer would.
 
-        Producers of before are refused with INVALID_PRODUCER_EPOCH from now on.
+        From then on existing producers are refused with INVALID_PRODUCER_EPOCH.
         """
         self._call(self._fence)
 
     def clear(self) -> None:
-        """Forget all that was planned and has not happened."""
+        """Cancel all planned faults that have not happened yet."""
         with self._lock:
             self._planned.clear()
             self._refusals = 0
@@ -139,7 +138,7 @@ class Faults:
             self._server.services.loop.call_later(delay_ms / 1000, work)
 
     def on_time_moved(self, now_ms: int) -> None:
-        """Do what was to be done by now; called when a manual clock was moved."""
+        """Do everything that is due; called when a manual clock was moved."""
         due = [work for due_ms, work in self._lying if due_ms <= now_ms]
         self._lying = [(due_ms, work) for due_ms, work in self._lying if due_ms > now_ms]
         for work in due:

@@ -1,15 +1,15 @@
-"""Hosts in zones on one machine, and links between them that can be cut: for trying what a cluster does then.
+"""Hosts in zones on one machine, and links between them that can be cut, to test what a cluster does then.
 
-Each host is a network namespace of Linux, each zone a bridge, and one switch joins the zones. What is sent over a link that
-is cut vanishes without a word, as between data centres: nobody gets a "connection refused" from it.
+Each host is a network namespace of Linux, each zone a bridge, and one switch joins the zones. Packets that are sent
+over a cut link vanish silently, as between data centres: there is no "connection refused".
 
     with Network(["a", "b", "c"]) as network:
         address = network.add_host("broker1", "a")
         subprocess.Popen(network.command("broker1", ["barnabas", "start", ...]))
         network.cut_zone("a")
 
-Needs `ip` and `nsenter` and root's rights over the network, which `unshare --net --mount` gives for one program (for any
-user with `--user --map-root-user` as well).
+Needs `ip`, `nsenter` and the right to change the network. `unshare --net --mount` gives a program a network of its
+own; with `--user --map-root-user` every user may do that.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 NOBODY: Final = "02:00:00:00:ff:ff"
-"""The hardware address that frames are sent to which nobody shall receive."""
+"""The hardware address for frames that no host is to receive."""
 FOLDER: Final = Path("/run/netns")
 HOSTS_MAX: Final = 200
 MADE: Final = itertools.count()
-"""The networks that this process has made: each has names of its own."""
+"""Numbers the networks of this process, so that each has names of its own."""
 NAME_MAX: Final = 6
 """Characters of the name of a zone: names of interfaces have at most 15."""
 
 
 class NetworkError(Exception):
-    """Linux did not do what was asked: one sentence."""
+    """Linux refused a change of the network; one sentence says why."""
 
 
 class Host(NamedTuple):
@@ -45,11 +45,14 @@ class Host(NamedTuple):
 
 
 class Network:
-    """Zones, hosts in them, and what is cut. `close` removes it all; the programs on the hosts are the caller's to end."""
+    """Zones with hosts, and the links that are cut. `close` removes everything; the caller has to end the programs on
+    the hosts.
+    """
 
     def __init__(self, zones: Iterable[str], subnet: str = "") -> None:
-        """subnet: the first three numbers of all addresses; by default from 198.18.0.0/16, which is kept for tests. The
-        machine itself has number 254 in it. Raises NetworkError."""
+        """subnet: the first three numbers of all addresses; by default from 198.18.0.0/16, which is reserved for
+        tests. The machine itself has number 254. Raises NetworkError.
+        """
         number = next(MADE)
         self._mark = f"{os.getpid() & 0xFFFF:x}{number}"
         self.subnet = subnet or f"198.18.{(os.getpid() + number) % 256}"
@@ -105,7 +108,7 @@ class Network:
             f"link set {port} master {self._bridge(zone)} up",
         )
         _ip("link set lo up", f"addr add {host.address}/24 dev eth0", "link set eth0 up", inside=host)
-        # Hardware addresses never need to be asked for: a question without an answer would be told as "no route to host".
+        # Fixed hardware addresses: an ARP request without an answer would be reported as "no route to host".
         own = f"neigh replace {self.own_address} lladdr 02:00:00:00:00:fe nud permanent dev eth0"
         _ip(own, *(_hears(other, other.hardware) for other in self.hosts.values()), inside=host)
         _ip(f"neigh replace {host.address} lladdr {host.hardware} nud permanent dev {self._switch}")
@@ -118,7 +121,7 @@ class Network:
         return ["nsenter", f"--net={FOLDER / self.hosts[name].namespace}", *words]
 
     def cut_zone(self, zone: str) -> None:
-        """From now on nothing passes between the zone and the rest of the world. Raises NetworkError."""
+        """From now on nothing passes between the zone and the other zones. Raises NetworkError."""
         _ip(f"link set u{self._mark}{zone} down")
 
     def join_zone(self, zone: str) -> None:
@@ -126,7 +129,9 @@ class Network:
         _ip(f"link set u{self._mark}{zone} up")
 
     def part(self, some: Iterable[str], others: Iterable[str]) -> None:
-        """From now on these hosts do not hear those, nor those these; all still hear everybody else. Raises NetworkError."""
+        """From now on the hosts of one list cannot reach those of the other list; all can still reach every other
+        host. Raises NetworkError.
+        """
         self._set(some, others, lambda _: NOBODY)
 
     def mend(self, some: Iterable[str], others: Iterable[str]) -> None:
@@ -134,10 +139,10 @@ class Network:
         self._set(some, others, lambda host: host.hardware)
 
     def _set(self, some: Iterable[str], others: Iterable[str], hardware: Callable[[Host], str]) -> None:
-        pairs = [(self.hosts[one], self.hosts[other]) for one in some for other in others]
-        for one, other in pairs:
-            _ip(_hears(other, hardware(other)), inside=one)
-            _ip(_hears(one, hardware(one)), inside=other)
+        for name, other_name in itertools.product(some, others):
+            host, other = self.hosts[name], self.hosts[other_name]
+            _ip(_hears(other, hardware(other)), inside=host)
+            _ip(_hears(host, hardware(host)), inside=other)
 
     def in_zone(self, zone: str) -> list[str]:
         """The names of the hosts of a zone."""

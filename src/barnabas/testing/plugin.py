@@ -28,7 +28,7 @@ def kafka_broker(kafka_broker_options: Mapping[str, str]) -> Iterator[Broker]:
 
 @pytest.fixture
 def fresh_kafka_broker(kafka_broker_options: Mapping[str, str]) -> Iterator[Broker]:
-    """A broker for this test alone, whose clock the test may move."""
+    """A broker for this test alone, with a clock that the test can move."""
     from barnabas.testing.broker import Broker
 
     with Broker(kafka_broker_options, manual_clock=True) as broker:

@@ -1,1 +1,1 @@
-"""The tail agent: ships the lines of growing files into a topic, each once."""
+"""The tail agent: sends each line of growing files to a topic, once."""

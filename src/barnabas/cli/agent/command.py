@@ -36,11 +36,11 @@ SAVE_SECONDS: Final = 1.0
 PROGRESS_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 0.5
 TOPIC_SECONDS: Final = 2.0
-"""How often the agent looks whether the topic was made anew."""
+"""How often the agent checks whether the topic was created again."""
 TIMEOUT_SECONDS: Final = 30.0
 REFUSED_SECONDS: Final = 5.0
 TRIES: Final = 3
-"""How often the start fails, with a broker that answers, before the agent believes that it will always fail."""
+"""How often the start may fail with a broker that answers, before the agent gives up."""
 
 
 @app.callback()
@@ -49,7 +49,7 @@ def agent() -> None:
 
 
 class TopicMadeAnew(Exception):
-    """The topic is another one than at the start: what was shipped into the old one is gone with it."""
+    """The topic is not the one of the start any more; the lines that were sent to the old topic are gone."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Run:
     is_short_of_descriptors: bool = False
 
     def once(self) -> None:
-        """Ship everything that is there, the last line even without its newline. Raises CliError, Stopped."""
+        """Send everything that the files contain, including a last line without a newline. Raises CliError, Stopped."""
         self.watcher.holds_copies = False
         self.watcher.scan()
         while not self.stop.asked:
@@ -87,7 +87,7 @@ class Run:
             self.send_partial(key)
 
     def follow(self) -> None:
-        """Ship lines as they come, until stopped. Raises CliError, Stopped, TopicMadeAnew."""
+        """Send lines as they are written, until stopped. Raises CliError, Stopped, TopicMadeAnew."""
         while not self.stop.asked:
             if time.monotonic() - self.scanned_at > SCAN_SECONDS:
                 self.watcher.scan()
@@ -96,12 +96,12 @@ class Run:
             found = self.read_round()
             self.leave_finished()
             if not found:
-                # Acknowledgements come in here, and a line written meanwhile waits no longer than this.
+                # Acknowledgements arrive during this wait, which also limits how long a new line waits.
                 self.shipper.outbox.rest(POLL_SECONDS)
             self.housekeep()
 
     def save_new_files(self) -> bool:
-        """Write down files that are new before their first line leaves: the next run must know their ids."""
+        """Note new files in the state before their first line is sent: the next run must know their ids."""
         saved, is_new = self.shipper.state.saved, False
         for followed in self.watcher.open_files.values():
             if followed.entry.id not in saved and self.has_room(followed):
@@ -120,7 +120,7 @@ class Run:
             if self.stop.asked:
                 break
             if self.watcher.open_files.get(key) is not followed:
-                continue  # it turned out to be the rest of one that was truncated
+                continue  # the file is the rest of one that was truncated
             if followed.entry.id not in saved or self.watcher.is_held(followed):
                 continue
             if not self.has_room(followed):
@@ -146,7 +146,7 @@ class Run:
         return found
 
     def has_room(self, followed: Followed) -> bool:
-        """Whether a file is open or may be opened; the acknowledgement of others makes room."""
+        """Whether a file is open or may be opened; acknowledged lines of other files make room."""
         if self.watcher.has_room(followed):
             return True
         self.shipper.outbox.rest(0)
@@ -155,7 +155,9 @@ class Run:
         return False
 
     def on_unreadable(self, followed: Followed, error: OSError) -> None:
-        """A file cannot be opened or read. For want of descriptors others are closed, and it is tried again."""
+        """A file cannot be opened or read. If there are no descriptors left, other files are closed, and it is tried
+        again.
+        """
         if error.errno != errno.EMFILE:
             self.watcher.skip(followed.path, f"cannot read {followed.path}: {error.strerror}")
             return
@@ -177,7 +179,7 @@ class Run:
             self.shipper.send(followed, piece)
 
     def leave_finished(self) -> None:
-        """Close renamed files that nobody writes any more; their last line will not get its newline."""
+        """Close renamed files that no process writes to any more; their last line will not get a newline."""
         for key in self.watcher.finished():
             self.send_partial(key)
             if key in self.watcher.open_files:
@@ -202,7 +204,7 @@ class Run:
             self.tell_progress(now)
 
     def abandon(self) -> None:
-        """Forget what is on its way; the next run finds out what of it arrived."""
+        """Forget the lines that are being sent; the next run finds out which of them arrived."""
         self.tell_notes()
         self.shipper.save()
         self.shipper.outbox.purge()
@@ -217,7 +219,7 @@ class Run:
             notes.clear()
 
     def tell_progress(self, now: float) -> None:
-        """A line on standard error when lines arrived, or when the broker keeps us waiting."""
+        """Print a line on standard error when lines arrived, or while the broker is away."""
         arrived = self.shipper.lines_arrived
         waiting = bool(self.shipper.on_way) and arrived == self.told_lines
         if waiting and not self.told_waiting:
@@ -245,7 +247,8 @@ def tail(
         str, typer.Option("-t", "--topic", metavar="TOPIC", show_default=False, help="Where to.")
     ],
     once: Annotated[
-        bool, typer.Option("--once/--follow", help="Stop at the end of the files, or go on as they grow.")
+        bool,
+        typer.Option("--once/--follow", help="Stop at the end of the files, or follow them as they grow."),
     ] = False,
     state_folder: Annotated[
         Path | None,
@@ -264,7 +267,7 @@ def tail(
         bool,
         typer.Option(
             "--headers/--no-headers",
-            help="Each record says its file and position, which also prevents duplicates after a kill.",
+            help="Say in headers from which file and position a record comes; this also prevents duplicates after a kill.",
         ),
     ] = True,
     codec: Annotated[
@@ -324,7 +327,7 @@ class Stop:
         self.asked = True
 
     def wait(self, seconds: float) -> None:
-        """Until it is asked for, at most so long."""
+        """Wait until the end is asked for, with a time limit."""
         deadline = time.monotonic() + seconds
         while not self.asked and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -347,13 +350,14 @@ class Job:
     told_refused: str = ""
 
     def tell_refused(self, reason: str) -> None:
-        """Say once why nothing is accepted."""
+        """Report once why the broker accepts nothing."""
         if reason != self.told_refused:
             note(f"barnabas agent tail: {reason}; trying again until it is accepted")
         self.told_refused = reason
 
     def prepare_when_reachable(self, stop: Stop) -> Run | None:
-        """A run that is ready; None when it was stopped before. Following waits for a broker that is away.
+        """A run that is ready to begin; None when it was stopped before. A run that follows files waits for a broker
+        that is away.
 
         Raises CliError.
         """
@@ -364,7 +368,7 @@ class Job:
             except CliError as error:
                 if self.once or isinstance(error, UsageError):
                     raise
-                # A broker that comes back while we ask has answered nothing, and is reachable all the same.
+                # A broker that comes back during the request has not answered, although it can be reached.
                 tries = tries + 1 if self.connection.is_reachable() else 0
                 if tries == TRIES:
                     raise
@@ -490,13 +494,13 @@ def ids_of(connection: Connection, topic: str) -> tuple[str, str]:
         raise CliError(f"cannot read the metadata of {topic}: {explain(error.args[0])}") from None
     topic_id = ""
     with contextlib.suppress(Exception):
-        # Brokers before topic ids refuse this; the name alone must do there.
+        # Older brokers have no topic ids and refuse this; there the name has to do.
         topic_id = str(ask_topic_id(admin, topic).result(TIMEOUT_SECONDS).topic_id)
     return cluster, topic_id
 
 
 def ask_topic_id(admin: Any, topic: str) -> Future[Any]:
-    """What the cluster says of a topic, as a future."""
+    """The cluster's description of a topic, as a future."""
     found: Future[Any] = admin.describe_topics(TopicCollection([topic]), request_timeout=10)[topic]
     return found
 
@@ -509,7 +513,7 @@ def state_name(cluster: str, topic: str, topic_id: str) -> str:
 
 @dataclass(slots=True)
 class TopicWatch:
-    """Asks now and then, without waiting for the answer, whether the topic is still the one of the start."""
+    """Checks from time to time, without waiting for the answer, whether the topic is still the same as at the start."""
 
     connection: Connection
     topic: str
@@ -531,5 +535,5 @@ class TopicWatch:
         if not self.answer.done():
             return False
         answer, self.answer, self.asked_at = self.answer, None, now
-        # An error says nothing: the broker is away, or the topic is gone and not yet there again.
+        # An error proves nothing: the broker is away, or the topic was deleted and is not created again yet.
         return answer.exception() is None and str(answer.result().topic_id) != self.topic_id

@@ -1,8 +1,8 @@
-"""Finds the rest of a file that was cut off, in the copy that was made of it before.
+"""Finds the unread rest of a truncated file in the copy that was made of it before.
 
-logrotate's `copytruncate` copies a log and then truncates it; `compress` packs a rotated file and removes it. What was
-not read by then is in the copy or in the archive. It is recognized by its name, which begins as the log's does, and by
-the bytes at both ends of what was read.
+logrotate's `copytruncate` copies a log and then truncates it; `compress` compresses a rotated file and removes it.
+Lines that were not read by then are in the copy or in the archive. It is recognized by its name, which begins like
+that of the log, and by the bytes at both ends of what was read.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from barnabas.cli.agent.files import CHUNK_BYTES, CLOSED, Followed, joined_tail
 from barnabas.cli.agent.state import DIGEST_BYTES, Entry, digest
 
 COPYING_SECONDS: Final = 10.0
-"""How long a file that looks like a copy of another waits for the other to be truncated, from its last growth on."""
+"""How long after its last growth a file that looks like a copy waits for its original to be truncated."""
 COPYING_SECONDS_MAX: Final = 60.0
 ARCHIVES: Final[dict[str, Callable[[Path], Any]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 UNREADABLE: Final = (OSError, EOFError, lzma.LZMAError, zlib.error)
-"""What unpacking an archive may raise; OSError among them for a damaged one."""
+"""The exceptions that unpacking an archive may raise; OSError for a damaged one, too."""
 
 
 def is_named_after(name: str, log: str) -> bool:
@@ -88,7 +88,7 @@ def find_rest(
         for target in (
             folder,
             None,
-        ):  # a full disk has no room for it; there may be some where temporary files go
+        ):  # the disk is full; there may be room where temporary files are kept
             try:
                 unpacked = unpack_rest(file, entry, target)
             except UNREADABLE as error:
@@ -118,7 +118,7 @@ def unpack_rest(archive: Path, entry: Entry, folder: Path | None) -> int | None:
             if not data:
                 return None
             at, last = at + len(data), joined_tail(last, data)
-        # The first piece may reach beyond the position: what lies before it is compared, all of it is kept.
+        # The first piece may reach beyond the position: the part before it is compared, all of it is kept.
         before = first[: entry.position] if entry.position <= len(first) else last
         if entry.position and digest(before[-DIGEST_BYTES:]) != entry.tail_digest:
             return None
@@ -133,7 +133,7 @@ def unpack_rest(archive: Path, entry: Entry, folder: Path | None) -> int | None:
 
 
 def looks_copied(followed: Followed, original: Followed) -> bool:
-    """Whether a file holds what the other one does, as far as it goes: it is being copied, or was."""
+    """Whether a file has the same bytes as the other, as far as it goes: it is, or is becoming, a copy."""
     if original.descriptor == CLOSED or not original.read_position:
         return False
     size = os.fstat(followed.descriptor).st_size
@@ -146,7 +146,7 @@ def looks_copied(followed: Followed, original: Followed) -> bool:
         return False
     start = max(size - DIGEST_BYTES, 0)
     end = os.pread(followed.descriptor, size - start, start)
-    # Once the original is truncated, its beginning must do.
+    # Once the original is truncated, only the beginning can be compared.
     return os.pread(original.descriptor, len(end), start) == end or not original.begins_as_before(
         original.descriptor
     )
@@ -164,7 +164,7 @@ def originals_of(path: str, by_path: Mapping[str, Followed]) -> list[Followed]:
 def waits_for_truncation(followed: Followed, by_path: Mapping[str, Followed]) -> bool:
     """Whether a file of which nothing was read is a copy whose original is about to be truncated.
 
-    To ship it would double the original's lines. When the original stays as it is, this is a file of its own.
+    Sending it would double the original's lines. If the original is not truncated, this is a file of its own.
     """
     if followed.is_copy is False or followed.read_position or followed.descriptor == CLOSED:
         return False

@@ -1,4 +1,4 @@
-"""Files that grow: reading whole lines, noticing truncation and other bytes under the same name.
+"""Reads whole lines from growing files, and notices when a file is truncated or has other contents.
 
 Which files are followed, and until when, is decided in `watcher.py`.
 """
@@ -42,7 +42,7 @@ class Piece:
 
 
 class Truncated(Exception):
-    """The file holds other bytes than those that were read; it begins anew."""
+    """The file no longer has the bytes that were read; it is read from the beginning."""
 
 
 class Compressed(Exception):
@@ -51,7 +51,7 @@ class Compressed(Exception):
 
 @dataclass(slots=True, eq=False)
 class Followed:
-    """One file. `position` is where the next unread line begins; the entry's own lags behind."""
+    """One file. `position` is where the next unread line begins; the position of the entry lags behind."""
 
     path: str
     descriptor: int
@@ -65,24 +65,24 @@ class Followed:
     last: bytes = b""
     """The bytes before `read_position`, up to DIGEST_BYTES: they tell a regrown file from a grown one."""
     owes_newline: bool = False
-    """The last line was taken without its newline; the newline itself is no further line."""
+    """The last line was sent without its newline; the newline, when it comes, is not another line."""
     moved: bool = False
-    """The name leads elsewhere now."""
+    """The name belongs to another file now."""
     grew_at: float = field(default_factory=time.monotonic)
     seen_mtime_ns: int = 0
     outstanding: int = 0
     """Pieces that are not acknowledged yet; the descriptor stays open for them."""
     dropped: bool = False
-    """Truncated: what is acknowledged from now on says nothing about the file's present bytes."""
+    """The file was truncated: later acknowledgements do not concern its present bytes."""
     closing: bool = False
     is_copy: bool | None = None
     """Whether another followed file is being copied here (copytruncate); None when that was not looked at."""
     held_at: float = 0.0
     """Since when the copy waits for its original to be truncated."""
     is_archive: bool = False
-    """An unnamed file that holds what was unpacked of a compressed one."""
+    """An unnamed file with the unpacked contents of a compressed file."""
     cut_at: int | None = None
-    """What was read beyond this position is in no file any more: the entry stops here. See copies.py."""
+    """The bytes that were read beyond this position are in no file any more: the entry stops here. See copies.py."""
     cut_tail: bytes = b""
 
     @classmethod
@@ -100,13 +100,13 @@ class Followed:
         return self.position + self.partial_bytes
 
     def as_read(self) -> Entry:
-        """An entry that says how far the file was read, not how far it was acknowledged."""
+        """An entry for what was read, not only for what was acknowledged."""
         entry = Entry(self.path, self.entry.device, self.entry.inode, self.entry.id)
         entry.advance(self.read_position, 0, self.first, self.last)
         return entry
 
     def go_on_in(self, path: str, descriptor: int) -> Followed:
-        """The rest of this file, which another one holds: an editor or a rotation has copied it."""
+        """The rest of this file in another file, to which an editor or a rotation has copied it."""
         rest = Followed(path, descriptor, self.entry, self.position, [*self.partial], self.partial_bytes)
         rest.first, rest.last, rest.owes_newline, rest.is_copy = (
             self.first,
@@ -116,7 +116,7 @@ class Followed:
         )
         size = os.fstat(descriptor).st_size
         if size < self.read_position:
-            # The copy was made before the last lines were read here: it holds nothing new, and they are nowhere else.
+            # The copy was made before the last lines were read here: it has nothing new, and no other file has them.
             rest.partial, rest.partial_bytes, rest.position, rest.owes_newline = [], 0, size, False
             rest.first = self.first = self.first[:size]
             rest.last = self.cut_tail = bytes_before(descriptor, size)
@@ -137,8 +137,8 @@ class Followed:
     def read(self) -> Piece | None:
         """The next lines; None when there is nothing new. Raises Truncated, Compressed, OSError.
 
-        What was read before is compared in the same read that brings the new bytes, and the file's beginning after it:
-        a file that is truncated and written anew in between is noticed.
+        The read that brings the new bytes also compares bytes that were read before, and then the file's beginning is
+        compared: so a file that is truncated and rewritten in between is noticed.
         """
         if self.descriptor == CLOSED and not self.reopen():
             return None
@@ -207,7 +207,7 @@ class Followed:
         return not self.first or os.pread(descriptor, len(self.first), 0) == self.first
 
     def holds_what_was_read(self, descriptor: int) -> bool:
-        """Whether a file holds the bytes that were read of this one, judged by both ends of them."""
+        """Whether a file has the bytes that were read from this one, judged by both ends of these bytes."""
         return bytes_before(descriptor, self.read_position) == self.last and self.begins_as_before(descriptor)
 
     def take_partial(self) -> Piece | None:
@@ -225,7 +225,9 @@ class Followed:
     # --- the descriptor ----------------------------------------------------------------------------------
 
     def is_idle(self) -> bool:
-        """Whether the descriptor may be closed for a while: nothing is on its way, and the name leads here."""
+        """Whether the descriptor may be closed for a while: no lines are being sent, and the name still belongs to
+        this file.
+        """
         return self.descriptor != CLOSED and not (self.outstanding or self.moved or self.closing)
 
     def park(self) -> None:
@@ -234,7 +236,7 @@ class Followed:
         self.descriptor = CLOSED
 
     def reopen(self) -> bool:
-        """Open a parked file again when it has changed; False when it has not, or the name leads elsewhere."""
+        """Open a parked file again when it has changed; False when it has not, or the name belongs to another file."""
         try:
             status = os.stat(self.path)
             if (status.st_dev, status.st_ino) != (self.entry.device, self.entry.inode):

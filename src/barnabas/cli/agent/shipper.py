@@ -1,10 +1,10 @@
 """Sends pieces of files and moves the files' positions when the broker has acknowledged them.
 
-A position moves only past lines that are all acknowledged, in the order of the file. What was sent
-after the last written position when an agent is killed is found again in the topic itself: each
-record says in its headers which file (`file`), and where in it (`position`, as `id:byte`), so the
-next run reads the end of the topic back and leaves out what has arrived. Where that end begins is known
-by offsets, not by times: clocks step.
+A position moves only past lines that are all acknowledged, in the order of the file. When an agent is killed, the
+next run finds the lines that were sent after the last written position in the topic itself: each
+record says in its headers which file (`file`), and where in it (`position`, as `id:byte`), so it reads the end of the
+topic and leaves out the lines that have arrived. Where to begin reading is stored as offsets, not as times, because
+clocks may be set.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PRODUCER: Final = {
     "queue.buffering.max.kbytes": 192 * 1024,
     "enable.idempotence": True,
     "acks": "all",
-    # A broker that is away is waited for: nothing is given up, and the order stays.
+    # Wait for a broker that is away: no line is given up, and the order is kept.
     "message.timeout.ms": 0,
     "reconnect.backoff.max.ms": 2000,
     "partitioner": "murmur2_random",
@@ -54,16 +54,16 @@ PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 class Refused(Exception):
-    """The broker refuses what it may accept later; the argument says why. Everything is sent again by another run."""
+    """The broker refuses records that it may accept later; the argument says why. Another run sends everything again."""
 
 
 class Stopped(Exception):
-    """A signal came while the queue was full and the broker away."""
+    """A signal arrived while the queue was full and the broker was away."""
 
 
 @dataclass(slots=True)
 class Sent:
-    """One piece on its way. `left` counts its lines that are not acknowledged."""
+    """A piece that is being sent. `left` counts its lines that are not acknowledged."""
 
     shipper: Shipper
     followed: Followed
@@ -112,7 +112,7 @@ class Shipper:
     high: dict[int, int] = field(default_factory=dict)
     """By partition: the offset after the last one that was acknowledged; too low is safe, too high is not."""
     arrived: dict[str, set[int]] = field(default_factory=dict)
-    """Positions per file id that an earlier run's records already hold in the topic."""
+    """Positions, by file id, of lines that an earlier run has already brought into the topic."""
     last_arrived: dict[str, int] = field(default_factory=dict)
     lines_arrived: int = 0
     lines_refused: int = 0
@@ -123,7 +123,7 @@ class Shipper:
     topic_is_gone: bool = False
     refused_for_now: str = ""
     unwritten: str = ""
-    """Why the positions could not be written; empty when they were."""
+    """Why the positions could not be written; empty when they were written."""
     notes: list[str] = field(default_factory=list)
     refused_note: str = ""
 
@@ -143,7 +143,7 @@ class Shipper:
         followed.outstanding += 1
         self.on_way.append(sent)
         arrived = self.arrived.get(followed.entry.id, ())
-        # The loop of every line: what hand_over would look up for each is looked up once.
+        # The loop over every line: what hand_over looks up for a line is looked up once here.
         stage, key, position, headers = self.outbox.stage, self.key_of(followed), piece.start, None
         produce, delivered, topic = stage.producer.produce, sent.delivered, self.topic
         named, id_prefix = self.name_headers(followed)
@@ -169,7 +169,7 @@ class Shipper:
         self.outbox.poll(0)
 
     def name_headers(self, followed: Followed) -> tuple[tuple[str, bytes], bytes]:
-        """The header with the file's name, and the other one's text before the position."""
+        """The header with the file's name, and the other header's text before the position."""
         named = ("file", followed.path.encode("utf-8", "surrogateescape"))
         return named, followed.entry.id.encode() + b":%d"
 
@@ -198,7 +198,7 @@ class Shipper:
             self.hand_over(stage, line)
 
     def wait_for_room(self, stage: Stage) -> None:
-        """Let acknowledgements in. Raises Stopped after a signal, CliError once a line has failed for good."""
+        """Serve delivery callbacks. Raises Stopped after a signal, CliError once a line has failed for good."""
         self.outbox.rest(REST_SECONDS)
         self.settle()
         self.while_waiting()
@@ -213,7 +213,7 @@ class Shipper:
     # --- what became of it -------------------------------------------------------------------------------
 
     def give_up(self, error: KafkaError, line: Line) -> None:
-        """A line did not arrive: too large ones are counted, everything else stops the agent."""
+        """A line did not arrive: if it is too large it is counted, every other error stops the agent."""
         code = error.code()
         if code in TOO_LARGE:
             line.sent.left -= 1
@@ -227,7 +227,7 @@ class Shipper:
             self.failure = f"{line.sent.followed.path}: {explain(error)}"
 
     def refuse(self, followed: Followed, where: str, position: int, why: str) -> None:
-        """Count a line that is left out, and say so."""
+        """Count and report a line that is left out."""
         self.lines_refused += 1
         message = f"{followed.path}: {where} {position:,} {why}"
         self.refused_note = self.refused_note or message
@@ -249,7 +249,9 @@ class Shipper:
             self.changed = True
 
     def save(self, clean: bool = False, force: bool = False) -> bool:
-        """Write the state when it changed (always with `force`). clean: nothing is on its way. False when it cannot."""
+        """Write the state if it changed (always with `force`). clean: no lines are being sent. False when it cannot
+        be written.
+        """
         if not self.changed and not force and not self.unwritten:
             return True
         try:
@@ -269,8 +271,8 @@ class Shipper:
         written = {entry.id: entry.position for entry in self.state.entries}
         for file_id, positions in self.arrived.items():
             if self.last_arrived[file_id] >= written.get(file_id, self.last_arrived[file_id] + 1):
-                # An earlier run's records are still ahead of us: should we be killed too, the next
-                # run must read back as far as we did.
+                # Lines of an earlier run are still to come: if this run is killed, too, the next run
+                # must read back as far.
                 return self.state.starts
             positions.clear()
         return self.on_way[0].high if self.on_way else self.high.copy()
@@ -293,7 +295,7 @@ class Shipper:
     # --- what an earlier run has sent --------------------------------------------------------------------
 
     def find_arrived(self) -> int:
-        """Read back what an agent that was killed had sent beyond the written positions; how many records.
+        """Find the records that a killed agent had sent beyond the written positions; how many there are.
 
         Nothing is read when the last run ended cleanly. Raises CliError when the topic cannot be read.
         """
@@ -303,7 +305,7 @@ class Shipper:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
-                # What was sent lies there also behind another producer's open transaction.
+                # Read uncommitted records, since another producer's open transaction may precede the agent's records.
                 "isolation.level": "read_uncommitted",
             }
         )
@@ -354,5 +356,5 @@ class Shipper:
 FILE_KEY: Final = b"\0file"
 """Stands for `--key file`; compared by identity."""
 STOP_SECONDS: Final = 5.0
-"""How long a stopped agent waits for acknowledgements; what misses them is sent by the next run."""
+"""How long a stopped agent waits for acknowledgements; the next run sends lines that were not acknowledged."""
 NOTES_MAX: Final = 5

@@ -1,11 +1,11 @@
-"""What the agent remembers between runs: how far each file was shipped.
+"""What the agent remembers between runs: how far each file was sent.
 
 One JSON file per cluster and topic, replaced atomically and fsynced. A file is known by (device, inode), and what
 was read of it is verified by two digests: of its first bytes and of the bytes just before the position. So a reused
-inode or a truncated file begins anew. Another inode under the same name is the same file when it holds the bytes
-that were read: an editor replaced it, or it was restored. The topic's id is part of the state's name: a topic that
-was deleted and created again is shipped into from the start, under the same file ids, so that what the new topic
-already holds is recognized.
+inode or a truncated file is read from the beginning. Another inode under the same name is the same file if it has the
+bytes that were read: an editor replaced it, or it was restored. The topic's id is part of the state's name: a topic
+that was deleted and created again is filled from the start, under the same file ids, so that lines that the new topic
+already has are recognized.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Any, Final
 from barnabas.cli.errors import CliError
 
 DIGEST_BYTES: Final = 1024
-"""How much of a file's head, and of what lies before the position, identifies it."""
+"""How many bytes of a file's beginning, and before the position, identify it."""
 FORMAT: Final = 3
 EDITOR_BACKUPS: Final = ("~", ".bak", ".orig")
-"""Under such a name an editor keeps a file that it has replaced. Under every other name the file was rotated."""
+"""Names under which editors keep a file that they have replaced. Under every other name the file was rotated."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Entry:
     device: int
     inode: int
     id: str = field(default_factory=lambda: secrets.token_hex(4))
-    """Tells this file's records from those of others in the topic; stays when the file is renamed."""
+    """Distinguishes this file's records from those of others in the topic; is kept when the file is renamed."""
     position: int = 0
     lines: int = 0
     head_bytes: int = 0
@@ -57,7 +57,7 @@ class Entry:
     def advance(self, position: int, lines: int, first: bytes, tail: bytes) -> None:
         """Everything before `position` is acknowledged, `lines` more lines; `tail` are the bytes before it.
 
-        All of them are bytes that were read, not what the file holds by now: it may have been truncated meanwhile.
+        These are the bytes that were read, not the file's present contents: it may have been truncated meanwhile.
         """
         self.position = position
         self.lines += lines
@@ -95,18 +95,21 @@ class State:
     lock: int
     entries: list[Entry] = field(default_factory=list)
     clean: bool = False
-    """Whether the last run ended with everything it sent acknowledged and written down."""
+    """Whether the last run ended with all its lines acknowledged and noted in the state."""
     starts: dict[int, int] = field(default_factory=dict)
     """By partition: no record beyond the positions lies before this offset. A partition that is missing: 0."""
     topic: str = ""
     cluster: str = ""
     saved: set[str] = field(default_factory=set)
-    """Ids of the entries that are on the disk with the first bytes of their files. No line of a file leaves before:
-    the next run must know which file it belongs to."""
+    """Ids of the entries that are on the disk with the first bytes of their files. No line of a file is sent before
+    that: the next run must know to which file a record belongs.
+    """
 
     @property
     def marker(self) -> Path:
-        """An empty file that says: the last run ended cleanly. The next one removes it, which a full disk allows."""
+        """An empty file that means: the last run ended cleanly. The next run removes it, which is possible on a full
+        disk.
+        """
         return self.path.with_suffix(".clean")
 
     def claim(self, path: str, descriptor: int, taken: set[str]) -> Entry:
@@ -121,7 +124,7 @@ class State:
         for entry in free:
             if entry.path == path and entry.position and entry.verifies(descriptor, status.st_size):
                 kept = find_inode(Path(path).parent, (entry.device, entry.inode))
-                # Files that only look alike are distinguished by the old one, which rotation leaves in the folder.
+                # If two files only look alike, rotation has left the old one in the folder.
                 if kept is None or kept.name.endswith(EDITOR_BACKUPS):
                     entry.device, entry.inode = status.st_dev, status.st_ino
                     return entry
@@ -147,7 +150,7 @@ class State:
                 os.fsync(out.fileno())
         except OSError:
             with contextlib.suppress(OSError):
-                temporary.unlink()  # half a file only fills the disk further
+                temporary.unlink()  # an incomplete file would only fill the disk
             raise
         temporary.replace(self.path)
         self.saved = {entry.id for entry in self.entries if entry.head_bytes}
@@ -156,25 +159,25 @@ class State:
         sync_folder(self.path.parent)
 
     def begin(self) -> None:
-        """Note that a run has begun: until it ends cleanly, nobody knows what it has sent. Raises OSError."""
+        """Note that a run has begun: until it ends cleanly, it is not known what it has sent. Raises OSError."""
         self.clean = self.marker.exists()
         if self.clean:
             self.marker.unlink()
             sync_folder(self.path.parent)
 
     def forget_gone(self, open_ids: set[str], open_paths: set[str]) -> None:
-        """Drop the entries of files that are no more, so that the state does not grow for ever."""
+        """Drop the entries of files that no longer exist, so that the state does not grow for ever."""
         self.entries = [
             entry for entry in self.entries if entry.id in open_ids or is_needed(entry, open_paths)
         ]
 
     def close(self) -> None:
-        """Let another agent have the state."""
+        """Release the state for another agent."""
         os.close(self.lock)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make what was created, renamed and removed in a folder last. Raises OSError."""
+    """Sync what was created, renamed and removed in a folder. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -197,13 +200,13 @@ def find_inode(folder: Path, key: tuple[int, int]) -> Path | None:
 
 
 def is_needed(entry: Entry, open_paths: set[str]) -> bool:
-    """Whether the file of an entry that is not open may be shipped from again."""
+    """Whether the file of an entry that is not open may be continued later."""
     folder = Path(entry.path).parent
     if not folder.is_dir():
         return True  # not mounted at the moment, perhaps
     if find_inode(folder, (entry.device, entry.inode)) is not None:
         return True
-    # The name leads to another file. When that one is followed, it has its own entry.
+    # The name belongs to another file. If that file is followed, it has its own entry.
     return os.path.exists(entry.path) and entry.path not in open_paths
 
 
@@ -254,8 +257,8 @@ def lock_state(path: Path) -> int:
 def take_over(state: State) -> None:
     """Begin with the file ids of a topic of the same name that is gone, at position 0, and remove its state.
 
-    An agent that was at work while the topic was made anew has shipped lines into the new one under these ids.
-    Reading the topic back finds them.
+    An agent that was running when the topic was created again has sent lines to the new topic under these ids;
+    reading the end of the topic finds them.
     """
     for path in state.path.parent.glob(f"{glob.escape(state.topic)}-????????????.json"):
         try:
@@ -286,7 +289,7 @@ def fill(state: State, path: Path) -> None:
         if read["format"] not in (1, 2, FORMAT):
             raise ValueError(f"format {read['format']}")
         state.entries = [Entry(**entry) for entry in read["files"]]
-        # Format 1 knew a time instead of offsets; without these the whole topic is read back once.
+        # Format 1 had a time instead of offsets; without offsets the whole topic is read once.
         starts = read.get("starts", {})
         state.starts = {int(part): offset for part, offset in starts.items()}
         state.topic, state.cluster = read.get("topic", state.topic), read.get("cluster", state.cluster)

@@ -1,7 +1,7 @@
-"""Which files are followed: those that the patterns match, and those that were renamed since, to their end.
+"""Decides which files are followed: those that the patterns match, and those that were renamed since, to their end.
 
-A file stays open while it is followed, so lines written to it after a rename still arrive. It is left when its name
-leads to another file, it has been silent for a while, and no process has it open for writing any more.
+A file stays open while it is followed, so lines written to it after a rename still arrive. It is closed when its name
+belongs to another file, it has not grown for a while, and no process has it open for writing any more.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from barnabas.cli.agent.state import EDITOR_BACKUPS, Entry, State, find_inode
 from barnabas.cli.errors import CliError
 
 SILENT_SECONDS: Final = 10.0
-"""How long a renamed or deleted file is watched at least: its writer may not have reopened yet."""
+"""How long a renamed or deleted file is watched at least: its writer may not have reopened the log yet."""
 UNKNOWN_SECONDS: Final = 3600.0
 UNKNOWN_DELETED_SECONDS: Final = 300.0
-"""How long a silent one is watched when we may not see who has it open; a deleted one takes room on the disk."""
+"""How long a file that does not grow is watched if its writers cannot be seen; a deleted file takes room on the disk.
+"""
 SPARE_DESCRIPTORS: Final = 128
-"""For connections to brokers and everything else."""
+"""Descriptors for connections to brokers and everything else."""
 DESCRIPTORS_MAX: Final = 8192
 FORGET_SECONDS: Final = 60.0
 HEAD_BYTES_MIN: Final = 16
-"""Fewer first bytes do not tell one file from another."""
+"""Fewer first bytes do not distinguish files."""
 PARKED_AT_ONCE: Final = 64
 INITIAL_PID_NAMESPACE: Final = "pid:[4026531836]"
 
@@ -51,7 +52,7 @@ class Watcher:
     """Paths that were not followed, so that each is reported once."""
     notes: list[str] = field(default_factory=list)
     left_out: dict[FileKey, int] = field(default_factory=dict)
-    """Files that hold no text, and when they were written last: another file may get the inode."""
+    """Files without text, and when they were last written: another file may get the inode."""
     open_max: int = field(default_factory=lambda: raise_descriptor_limit() - SPARE_DESCRIPTORS)
     room: int = 0
     """How many more files may be opened."""
@@ -59,12 +60,12 @@ class Watcher:
     forgot_at: float = field(default_factory=time.monotonic)
     resumed: bool = False
     holds_copies: bool = True
-    """Whether what looks like a copy waits for its original to be truncated; not when we do not stay that long."""
+    """Whether a file that looks like a copy waits for its original to be truncated; not if the run ends sooner."""
     by_path: dict[str, Followed] = field(default_factory=dict)
     """The files that are where the patterns look, as of the last scan."""
 
     def scan(self) -> None:
-        """Open files that are new, and mark those whose name leads elsewhere."""
+        """Open new files, and mark those whose name belongs to another file now."""
         found: dict[FileKey, str] = {}
         for path in self.matching():
             try:
@@ -102,7 +103,7 @@ class Watcher:
         """Absolute paths of the regular files that the patterns match, in a stable order."""
         found: dict[str, None] = {}
         for pattern in self.patterns:
-            # A name with brackets in it is taken as it stands when there is such a file.
+            # A name with brackets is taken literally if such a file exists.
             is_name = not glob.has_magic(pattern) or os.path.exists(pattern)
             for name in [pattern] if is_name else sorted(glob.glob(pattern, recursive=True)):
                 path = os.path.abspath(name)
@@ -117,7 +118,7 @@ class Watcher:
         return list(found)
 
     def on_moved(self, key: FileKey, followed: Followed) -> None:
-        """The name leads elsewhere: what was not read yet must be read from where the file is now."""
+        """The name belongs to another file: the unread part must be read from where the file is now."""
         if followed.descriptor != CLOSED:
             return
         renamed = find_inode(Path(followed.path).parent, key)
@@ -128,7 +129,7 @@ class Watcher:
             self.notes.append(f"cannot read {renamed} to its end: {error.strerror}")
 
     def follow(self, key: FileKey, path: str) -> None:
-        """Open one file where the state says that it goes on."""
+        """Open a file at the position in the state."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
@@ -145,7 +146,7 @@ class Watcher:
         self.open_files[key] = Followed.at_entry(path, descriptor, entry)
 
     def replace(self, key: FileKey, path: str, descriptor: int) -> bool:
-        """Whether this file is a followed one that an editor wrote anew; it then goes on where that one was."""
+        """Whether this file is a followed file that an editor rewrote; if so, it is continued at the same position."""
         for old_key, old in self.open_files.items():
             if not old.moved or old.path != path or old.descriptor == CLOSED or not old.read_position:
                 continue
@@ -153,7 +154,7 @@ class Watcher:
                 continue
             kept = find_inode(Path(path).parent, old_key)
             if kept is not None and not kept.name.endswith(EDITOR_BACKUPS):
-                continue  # a rotation, and the lines only look alike
+                continue  # this is a rotation, and the lines only look alike
             old.entry.device, old.entry.inode = key
             del self.open_files[old_key]
             self.open_files[key] = old.go_on_in(path, descriptor)
@@ -205,7 +206,7 @@ class Watcher:
         """Follow the rest of a file that was rotated to where the patterns do not look."""
         status = os.fstat(rest.descriptor)
         rest.moved, rest.is_archive = True, is_archive
-        # An archive is found by its content, and the file that was packed is gone.
+        # An archive is found by its content; the file that was compressed is gone.
         rest.entry.device, rest.entry.inode = (0, 0) if is_archive else (status.st_dev, status.st_ino)
         self.open_files[(status.st_dev, status.st_ino)] = rest
 
@@ -219,7 +220,7 @@ class Watcher:
         )
 
     def hand_over(self, key: FileKey, rest: Followed) -> None:
-        """A followed file of which nothing was read turns out to be the rest of another."""
+        """A followed file of which nothing was read is in fact the rest of another."""
         copy = self.open_files[key]
         self.state.entries.remove(copy.entry)
         rest.moved, rest.entry.path = copy.moved, copy.path
@@ -232,13 +233,13 @@ class Watcher:
         return any(path == pattern or fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
 
     def skip(self, path: str, message: str) -> None:
-        """Leave a file out, saying so once."""
+        """Leave out a file, and report that once."""
         if path not in self.skipped:
             self.skipped.add(path)
             self.notes.append(message)
 
     def leave_out(self, key: FileKey, command: str) -> None:
-        """A file holds no text: forget it."""
+        """A file is not text: forget it."""
         followed = self.open_files[key]
         self.skip(
             followed.path,
@@ -250,7 +251,9 @@ class Watcher:
         self.close(key)
 
     def restart(self, key: FileKey) -> None:
-        """A truncated file begins anew, as another file in the state. What it held may go on in a copy."""
+        """A truncated file is read from the beginning, as another file in the state. A copy may have the rest of what
+        it held.
+        """
         old = self.open_files[key]
         entry = Entry(old.path, *key)
         fresh = Followed(old.path, os.dup(old.descriptor), entry, 0)
@@ -266,7 +269,9 @@ class Watcher:
         old.close()
 
     def go_on_in_copy(self, old: Followed) -> str:
-        """Read what a truncated file held to its end in the copy that was made before; where that is, or nothing."""
+        """Read the rest of what a truncated file held from the copy that was made before; a description of it, or
+        nothing.
+        """
         if not old.read_position or old.is_archive:
             return ""
         for key, copy in self.open_files.items():
@@ -285,7 +290,7 @@ class Watcher:
         self.open_files.pop(key).close()
 
     def close_all(self) -> None:
-        """Stop following; what is still on its way says nothing any more."""
+        """Stop following; acknowledgements that are still to come have no meaning any more."""
         for followed in self.open_files.values():
             followed.dropped, followed.outstanding = True, 0
             followed.close()
@@ -296,7 +301,7 @@ class Watcher:
         return self.holds_copies and waits_for_truncation(followed, self.by_path)
 
     def finished(self) -> list[FileKey]:
-        """Renamed files that were silent for a while and that no process writes any more."""
+        """Renamed files that have not grown for a while and that no process writes to any more."""
         now = time.monotonic()
         silent = {
             key: followed
@@ -315,7 +320,7 @@ class Watcher:
         ]
 
     def park_idle(self, at_least: int = 0) -> None:
-        """Close descriptors of files that were silent longest when there are too many."""
+        """If there are too many open files, close those that have not grown for longest."""
         self.room = self.open_max - sum(file.descriptor != CLOSED for file in self.open_files.values())
         excess = max(-self.room, at_least)
         if excess <= 0:
@@ -336,14 +341,14 @@ class Watcher:
         return self.room > 0
 
     def forget_gone(self) -> None:
-        """Drop what the state knows of files that are no more."""
+        """Drop the state of files that no longer exist."""
         self.forgot_at = time.monotonic()
         followed = self.open_files.values()
         self.state.forget_gone({file.entry.id for file in followed}, {file.path for file in followed})
 
 
 def patience_of(followed: Followed) -> float:
-    """How long a silent file is kept when its writers cannot be seen."""
+    """How long a file that does not grow is kept if its writers cannot be seen."""
     if followed.descriptor == CLOSED:
         return SILENT_SECONDS
     return UNKNOWN_SECONDS if os.fstat(followed.descriptor).st_nlink else UNKNOWN_DELETED_SECONDS
@@ -384,7 +389,7 @@ def is_writing(info: Path) -> bool:
 
 
 def raise_descriptor_limit() -> int:
-    """Let this process open as many files as it may; how many."""
+    """Raise the limit of open files of this process as far as allowed; the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -394,12 +399,14 @@ def raise_descriptor_limit() -> int:
 
 
 def kind_of(mode: int) -> str:
-    """What a path leads to that is neither file nor folder."""
+    """What a path is that is neither a file nor a folder."""
     return "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
 def require_files(patterns: Iterable[str], may_come: bool = False) -> list[str]:
-    """The plain names that are not there. Raises CliError for one that is no file, or not there unless it may come."""
+    """The plain names that do not exist. Raises CliError for a name that is no file, or that does not exist and may
+    not be waited for.
+    """
     missing = []
     for pattern in patterns:
         if not os.path.exists(pattern):

@@ -1,1 +1,1 @@
-"""The tools that the field knows by name (`kafka-topics` and the others), with Kafka's options and output."""
+"""Kafka's own tools (`kafka-topics` and the others), with Kafka's options and output."""

@@ -17,7 +17,7 @@ TOOL: Final = Tool("This tool helps to retrieve broker version information.", CO
 NOT_READ: Final = {
     80: "AddRaftVoter", 81: "RemoveRaftVoter", 88: "StreamsGroupHeartbeat", 89: "StreamsGroupDescribe",
 }  # fmt: skip
-"""Kafka's requests of which only the name is known here."""
+"""Kafka's requests that are known here by name only."""
 
 
 def main(arguments: Sequence[str]) -> int:

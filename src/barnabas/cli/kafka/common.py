@@ -23,7 +23,7 @@ from barnabas.wire.errors import ErrorCode
 from barnabas.wire.schema import Message
 
 CONTACT_SECONDS: Final = 2.0
-"""How long a server that refuses is tried: it may have been started a moment ago."""
+"""How long to try a server that refuses connections: it may be starting."""
 
 
 class ToolError(Exception):
@@ -84,7 +84,7 @@ def checked(tool: Tool, check: Callable[[Parsed], None], parsed: Parsed) -> None
 
 
 def say_ignored(parsed: Parsed, names: Sequence[str]) -> None:
-    """Say of options that were given and do nothing here that they do nothing."""
+    """Report options that were given and have no effect here."""
     for name in names:
         if name in parsed:
             print(
@@ -95,8 +95,8 @@ def say_ignored(parsed: Parsed, names: Sequence[str]) -> None:
 def servers(parsed: Parsed) -> str:
     """The bootstrap servers that the options name. Raises Refused when there are none.
 
-    A tool of the ZooKeeper age was given ZooKeeper's address. The broker is then the one that the
-    environment names, or port 9092 of the same host: where a book's session has it.
+    Tools of the ZooKeeper era take ZooKeeper's address. The broker is then the one that the environment names, or
+    port 9092 of the same host, as in the examples of books.
     """
     given = parsed.get("bootstrap-server") or parsed.get("broker-list")
     if given:
@@ -123,7 +123,7 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def client_properties(parsed: Parsed, files: Sequence[str], pairs: Sequence[str]) -> dict[str, str]:
-    """Client properties of the file options `files` and the name=value options `pairs`; the latter win."""
+    """Client properties of the file options `files` and the name=value options `pairs`; the latter take precedence."""
     found: dict[str, str] = {}
     for name in files:
         path = parsed.get(name)
@@ -138,7 +138,7 @@ def client_properties(parsed: Parsed, files: Sequence[str], pairs: Sequence[str]
 
 @dataclass(slots=True)
 class Admin:
-    """Asks a cluster, with the errors of the answer left to the caller."""
+    """Sends requests to a cluster; errors in an answer are left to the caller."""
 
     client: BlockingClient
 
@@ -166,7 +166,7 @@ class Admin:
         return self.client.cluster.node(node_id)
 
     def controller(self, request: Message, response: type[Message]) -> Any:
-        """Ask the controller, or the broker that passes requests on to it."""
+        """Ask the controller, or a broker that forwards requests to it."""
 
         def attempt() -> Any:
             self.client.cluster.refresh()
@@ -193,7 +193,7 @@ class Admin:
 
 
 def require_broker(options: ClientOptions, protocol: str) -> None:
-    """Raises ToolError at once when the first address that accepts connections speaks something else than Kafka."""
+    """Raises ToolError at once when the first address that accepts connections does not speak Kafka's protocol."""
     for host, port in options.bootstrap:
         try:
             with socket.create_connection((host, port), CONTACT_SECONDS) as connected:
@@ -202,7 +202,7 @@ def require_broker(options: ClientOptions, protocol: str) -> None:
         except NotKafka as error:
             raise ToolError(str(error)) from None
         except OSError:
-            continue  # the client tries again and says more
+            continue  # the client tries again, and its error says more
 
 
 def check_code(code: int, message: str | None, doing: str) -> None:
@@ -236,7 +236,7 @@ JAVA_NAMES: Final[Mapping[int, str]] = {
 
 
 def error_text(code: int, message: str | None = None) -> str:
-    """An error code in words: the broker's own if it sent some."""
+    """An error code in words: the broker's message if it sent one."""
     return message or TEXTS.get(code) or BrokerError(code, "").args[0].strip(": ")
 
 
@@ -250,7 +250,7 @@ def java_error(code: int, message: str | None = None) -> str:
 
 
 def unsupported_text(error: UnsupportedByBroker) -> str:
-    """What Kafka's clients say of a request that the broker does not serve: its name is in capitals."""
+    """The message of Kafka's clients about a request that the broker does not serve, with its name in capitals."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", error.api).upper()
     return f"The node does not support {name}"
 

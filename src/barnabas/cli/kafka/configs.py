@@ -224,7 +224,7 @@ def all_names(admin: Admin, kind: str) -> list[str]:
 
 
 def listed(admin: Admin, kind: str) -> list[str]:
-    """Resources that have options of their own, where the broker can list them."""
+    """Resources that have options of their own, if the broker can list them."""
     from barnabas.client.errors import UnsupportedByBroker
     from barnabas.wire.messages.list_config_resources import (
         ListConfigResourcesRequest,
@@ -244,7 +244,7 @@ def describe_one(admin: Admin, entity: Entity, name: str, everything: bool) -> N
     entries = read_configs(admin, entity, name)
     mine = [entry for entry in entries if entry.config_source in own_sources(entity.kind, name)]
     if entity.kind in ("groups", "client-metrics") and not mine and not is_known(admin, entity.kind, name):
-        # The broker describes whatever group it is asked for.
+        # The broker describes any group, whether it exists or not.
         print(f"The {entity.kind.removesuffix('s')} '{name}' doesn't exist and doesn't have dynamic config.")
         return
     single = entity.kind.removesuffix("s")
@@ -261,7 +261,7 @@ def describe_one(admin: Admin, entity: Entity, name: str, everything: bool) -> N
 
 
 def is_known(admin: Admin, kind: str, name: str) -> bool:
-    """Whether a resource that has no options of its own is there."""
+    """Whether a resource without options of its own exists."""
     return name in all_names(admin, kind)
 
 
@@ -282,14 +282,14 @@ def null(value: str | None) -> str:
 
 
 def alter(admin: Admin, entity: Entity, add: Mapping[str, str], remove: Sequence[str]) -> None:
-    """Set and remove options of one resource, and say so. Raises ToolError."""
+    """Set and remove options of one resource, and report that. Raises ToolError."""
     require_known(admin, entity, remove)
     change(admin, entity, add, remove)
     say_done(entity)
 
 
 def require_known(admin: Admin, entity: Entity, options: Sequence[str]) -> None:
-    """Raises Refused for options to remove that there are none of."""
+    """Raises Refused for options to remove that are not set."""
     if not options or entity.kind not in ("topics", "groups"):
         return
     known = {entry.name for entry in read_configs(admin, entity, entity.name or "")}

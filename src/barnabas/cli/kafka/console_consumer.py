@@ -218,7 +218,7 @@ def begin(consumer: Any, parsed: Parsed, group: str | None) -> None:
         text = parsed.text("offset", "earliest" if "from-beginning" in parsed else "latest")
         consumer.assign([TopicPartition(topic, parsed.number("partition", 0), words.get(text) or int(text))])
     elif group is None and topic:
-        # Nobody else reads in this group, so the partitions can be taken without waiting for a rebalance.
+        # The group has no other members, so the partitions can be assigned without waiting for a rebalance.
         partitions = wait_for_topic(consumer, topic)
         start = EARLIEST if "from-beginning" in parsed else LATEST
         consumer.assign([TopicPartition(topic, partition, start) for partition in partitions])
@@ -228,7 +228,7 @@ def begin(consumer: Any, parsed: Parsed, group: str | None) -> None:
 
 
 def wait_for_topic(consumer: Any, topic: str) -> list[int]:
-    """The topic's partitions; while it is not there, Kafka's tool waits for it, and so does this."""
+    """The topic's partitions; like Kafka's tool, this waits for a topic that does not exist."""
     warned = False
     while True:
         found = consumer.list_topics(topic, timeout=30).topics[topic]
@@ -263,7 +263,7 @@ class Loop:
         except KeyboardInterrupt:
             code = EXIT_OK
         finally:
-            # Commits what was printed, when a group was named, and leaves the group.
+            # If a group was named, commits what was printed and leaves the group.
             self.consumer.close()
             print(f"Processed a total of {self.shown} messages", file=sys.stderr)
         return code
@@ -298,12 +298,12 @@ class Loop:
         from confluent_kafka import KafkaException, TopicPartition
 
         ends = {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
-        # Fails for a partition that another member has by now: it prints those messages again.
+        # Fails for a partition that another member has by now, which prints these messages again.
         with contextlib.suppress(KafkaException):
             self.consumer.store_offsets(offsets=[TopicPartition(*key, end) for key, end in ends.items()])
 
     def print(self, messages: Sequence[Any]) -> None:
-        """Write messages with one call. Raises ToolError for one that cannot be shown."""
+        """Write messages with one call. Raises ToolError for a message that cannot be shown."""
         lines = []
         for message in messages:
             try:

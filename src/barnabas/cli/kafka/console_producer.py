@@ -103,9 +103,9 @@ class LineReader:
         }
         pairs = [("headers.delimiter", "headers.separator"), ("headers.delimiter", "headers.key.separator"),
                  ("headers.separator", "headers.key.separator")]  # fmt: skip
-        for one, other in pairs if self.parse_headers else []:
-            if separators[one] == separators[other]:
-                raise ToolError(f"{one} and {other} may not be equal")
+        for first, second in pairs if self.parse_headers else []:
+            if separators[first] == separators[second]:
+                raise ToolError(f"{first} and {second} may not be equal")
         if self.null_marker is None:
             return
         for name, separator in {"key.separator": self.key_separator, **separators}.items():
@@ -113,7 +113,7 @@ class LineReader:
                 raise ToolError(f"null.marker and {name} may not be equal")
 
     def read(self, line: bytes) -> dict[str, Any]:
-        """A line as arguments of produce(). Raises ToolError for one that lacks a separator."""
+        """A line as arguments of produce(). Raises ToolError for a line without a separator."""
         self.line_number += 1
         rest, headers, key = line, None, None
         if self.parse_headers:
@@ -127,7 +127,7 @@ class LineReader:
         return record
 
     def cut(self, line: bytes, separator: bytes, what: str) -> tuple[bytes | None, bytes]:
-        """What is before the separator and after it. Raises ToolError when it is not there."""
+        """The text before and after the separator. Raises ToolError when there is no separator."""
         before, found, after = line.partition(separator)
         if found:
             return before, after
@@ -190,7 +190,7 @@ def settings(parsed: Parsed) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Sending:
-    """One run: reads lines, hands them over, and says of each record that is refused that it is."""
+    """One run: reads lines, passes them to librdkafka, and reports each record that is refused."""
 
     topic: str
     outbox: Outbox = field(init=False)
@@ -224,7 +224,7 @@ class Sending:
         return EXIT_FAILED if self.failures else EXIT_OK
 
     def ask(self, prompt: bool) -> None:
-        """Show that a line may be typed."""
+        """Show the prompt for a line."""
         if prompt:
             print(">", end="", flush=True)
 
@@ -244,7 +244,7 @@ class Sending:
         )
 
     def produce(self, stage: Stage, record: dict[str, Any]) -> None:
-        """Hand one record over, waiting while the queue is full."""
+        """Pass one record to librdkafka, waiting while the queue is full."""
 
         def delivered(error: Any, _message: Any) -> None:
             if error is not None:
@@ -264,7 +264,7 @@ class Sending:
 
 
 def shown_size(data: bytes | None) -> str:
-    """A key or value by its size, as Kafka's tool shows it."""
+    """A key or value as Kafka's tool shows it: by its size."""
     return "null" if data is None else f"{len(data)} bytes"
 
 

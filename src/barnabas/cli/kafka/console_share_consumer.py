@@ -138,9 +138,8 @@ def run(consumer: Any, formatter: Formatter, parsed: Parsed) -> int:
 
 
 def settle(consumer: Any, message: Any, formatter: Formatter, parsed: Parsed, *, keep: bool) -> int:
-    """Print and accept a message, or give it back once enough were shown; how many were shown.
-
-    Raises ToolError for one that cannot be shown, unless such messages are to be rejected.
+    """Print and accept a message, or release it once enough were shown; how many were shown. Raises ToolError for a
+    message that cannot be shown, unless such messages are to be rejected.
     """
     from confluent_kafka import AcknowledgeType
 

@@ -1,4 +1,4 @@
-"""kafka-consumer-groups: the command line; what it asks and prints is in group_views and group_offsets."""
+"""kafka-consumer-groups: the command line. Requests and output are in group_views and group_offsets."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ TOOL: Final = Tool(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool; its exit code is 0 even when a group is not there, as Kafka's is."""
+    """Run the tool; as with Kafka, its exit code is 0 even when a group does not exist."""
     parsed = parse(TOOL, arguments)
     checked(TOOL, check, parsed)
     action = next(action for action in ACTIONS if action in parsed)

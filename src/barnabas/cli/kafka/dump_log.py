@@ -52,7 +52,7 @@ DECODERS: Final = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the files; the exit code, which is 0 whatever the files hold, as Kafka's is."""
+    """Print the files; the exit code, which as with Kafka is 0 whatever the files hold."""
     parsed = parse(TOOL, arguments)
     checked(TOOL, lambda parsed: TOOL.need(parsed, "files"), parsed)
     topics = [topic for option, topic in DECODERS.items() if option in parsed]
@@ -86,7 +86,7 @@ def dump(
     by_folder: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Print the files, then on standard error what does not fit together; 1 when something does not.
+    """Print the files, then on standard error what is inconsistent; 1 when anything is.
 
     topic: the internal topic whose records these are; by_folder: found by each file's folder. Raises ToolError.
     """

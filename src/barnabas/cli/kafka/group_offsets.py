@@ -93,7 +93,7 @@ def reset(admin: Admin, parsed: Parsed, groups: Sequence[str]) -> None:
 
 
 def state_of(admin: Admin, group: str) -> str:
-    """A group's state; a group that is not there can be given offsets as well."""
+    """A group's state; a group that does not exist can be given offsets as well."""
     try:
         return read_group(admin, group).state
     except ToolError:
@@ -277,5 +277,5 @@ def delete(admin: Admin, parsed: Parsed) -> None:
 
 
 def status_text(code: int) -> str:
-    """What became of one partition."""
+    """The result for one partition."""
     return f"Error: {java_error(code)}" if code else "Successful"

@@ -175,7 +175,7 @@ def end_offsets(admin: Admin, keys: Iterable[Key]) -> dict[Key, int]:
 
 
 def say_state(group: GroupView) -> None:
-    """The line before the table of a group that nobody reads."""
+    """The line before the table of a group without members."""
     match group.state:
         case "Empty":
             print(f"\nConsumer group '{group.name}' has no active members.")
@@ -295,7 +295,7 @@ def print_table(heads: list[str], widths: list[int], rows: list[list[str]], trai
 
 
 def validate_regex(text: str) -> None:
-    """Whether a regular expression can be read."""
+    """Whether a regular expression is valid."""
     try:
         re.compile(text)
     except re.error as error:

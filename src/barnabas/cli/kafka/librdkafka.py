@@ -1,4 +1,4 @@
-"""Java's client properties as librdkafka's: most have the same name, some mean nothing there."""
+"""Java's client properties as librdkafka's: most have the same name, some have no meaning there."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def connection(servers: str, properties: Mapping[str, str], producing: bool) -> 
 
 
 def consumer_defaults(group: str) -> dict[str, Any]:
-    """What every consumer of these tools starts from: fast, and it creates no topics by asking."""
+    """The settings of every consumer of these tools: fast, and without creating topics."""
     return {
         "group.id": group,
         "fetch.queue.backoff.ms": 5,

@@ -1,4 +1,4 @@
-"""Picks the tool: by the name it was started under, or as `barnabas kafka TOOL`, or by its Java class.
+"""Chooses the tool: by the name under which it was started, by `barnabas kafka TOOL`, or by its Java class.
 
 kafka-topics --list ...           kafka-topics.sh --list ...
 barnabas kafka topics --list ...
@@ -162,7 +162,7 @@ BY_NAME: Final = {
         "kafka-preferred-replica-election", "operations.preferred_election", ""
     ),
 }
-"""The tools, and two names that books use and that Kafka has given up."""
+"""The tools, and two names that books use and that Kafka no longer has."""
 
 OF_CLASSES: Final = {
     **{name: tool.module for tool in TOOLS for name in tool.classes},

@@ -1,7 +1,7 @@
 """Options as Kafka's tools read them (the rules of its option library, joptsimple).
 
-`--name value` and `--name=value`; one dash is as good as two; a unique beginning of a name is
-enough; an option with an optional value takes the next word unless that is an option. Messages are
+`--name value` and `--name=value`; one dash is the same as two; an unambiguous beginning of a name is enough; an
+option with an optional value takes the next word unless that is an option. Messages are
 Kafka's.
 """
 

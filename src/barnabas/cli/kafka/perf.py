@@ -14,7 +14,7 @@ WINDOW_SECONDS: Final = 5.0
 
 @dataclass(slots=True)
 class Latencies:
-    """Milliseconds from send to acknowledgement; one in `keep_every` is kept."""
+    """Milliseconds from send to acknowledgement; of `keep_every` values one is kept."""
 
     keep_every: int = 1
     count: int = 0
@@ -23,7 +23,7 @@ class Latencies:
     kept: list[float] = field(default_factory=list)
 
     def add(self, latency_ms: float) -> None:
-        """Note one."""
+        """Note a latency."""
         if self.count % self.keep_every == 0:
             self.kept.append(latency_ms)
         self.count += 1
@@ -82,7 +82,7 @@ class ProduceRun:
         return time.perf_counter() - self.began
 
     def allowance(self, sent: int) -> int:
-        """How many records may be sent now."""
+        """How many records the rate allows to send now."""
         if self.rate <= 0:
             return BATCH_RECORDS
         return max(0, int((time.perf_counter() - self.began) * self.rate) + 1 - sent)

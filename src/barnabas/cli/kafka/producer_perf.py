@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     properties = client_properties(
         parsed, ["producer.config", "command-config"], ["producer-props", "command-property"]
     )
-    # --producer-props takes several words; the parser hands on those after the first.
+    # --producer-props takes several words; the parser leaves all but the first to the tool.
     properties |= dict(word.split("=", 1) for word in parsed.words if "=" in word)
     servers = parsed.get("bootstrap-server") or properties.pop("bootstrap.servers", None)
     if servers is None:

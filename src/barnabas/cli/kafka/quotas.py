@@ -35,7 +35,9 @@ Entity = dict[str, str | None]
 
 
 def read(admin: Admin, wanted: Mapping[str, str | None]) -> list[tuple[Entity, dict[str, float]]]:
-    """Quotas of the entities that have just these kinds. A name of None is any, "" the default. Raises ToolError."""
+    """Quotas of the entities of exactly these kinds. The name None stands for all, "" for the default. Raises
+    ToolError.
+    """
     components = [
         ComponentData(
             entity_type=kind,

@@ -45,8 +45,8 @@ def main(arguments: Sequence[str]) -> int:
 def start_daemon(options: Sequence[str]) -> int:
     """Start the broker in the background, in a session of its own; 0 once it says that it is ready.
 
-    Its output goes to kafkaServer.out in $LOG_DIR, as Kafka's does: a terminal or an ssh session that is kept open by a
-    daemon never ends.
+    As with Kafka, its output goes to kafkaServer.out in $LOG_DIR: a daemon that kept a terminal or an ssh session
+    open would keep the session from ending.
     """
     import subprocess
 

@@ -175,7 +175,7 @@ def describe(admin: Admin, parsed: Parsed) -> None:
 
 
 def say_empty(group: ShareView) -> None:
-    """A line for a group without members, where Kafka's tool writes it."""
+    """A line for a group without members, written to the same stream as by Kafka's tool."""
     if group.state == "Empty":
         print(f"\nShare group '{group.name}' has no active members.", file=sys.stderr)
 

@@ -50,7 +50,7 @@ class ShareView(NamedTuple):
 
 
 class ShareOffset(NamedTuple):
-    """Where a group begins in a partition; None where it has not begun, or the broker does not say."""
+    """A group's start offset in a partition; None if it has not begun there, or the broker does not report it."""
 
     start: int | None
     leader_epoch: int
@@ -88,7 +88,7 @@ def read_share_group(admin: Admin, name: str) -> ShareView:
 
 
 def share_offsets(admin: Admin, name: str) -> dict[Key, ShareOffset]:
-    """All partitions that a group has a state of. Raises ToolError."""
+    """All partitions of which a group has a state. Raises ToolError."""
     asked = DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None)
     answer: Any = admin.coordinator(
         name, DescribeShareGroupOffsetsRequest(groups=[asked]), DescribeShareGroupOffsetsResponse
@@ -128,7 +128,7 @@ def alter_share_offsets(admin: Admin, name: str, plan: Mapping[Key, int]) -> Non
 
 
 def delete_share_offsets(admin: Admin, name: str, topics: Sequence[str]) -> dict[str, str | None]:
-    """Let a group without members forget topics; of each topic what went wrong. Raises ToolError."""
+    """Delete topics from a group without members; for each topic what went wrong. Raises ToolError."""
     request = DeleteShareGroupOffsetsRequest(
         group_id=name, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics]
     )

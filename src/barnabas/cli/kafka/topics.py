@@ -220,7 +220,7 @@ def delete(admin: Admin, parsed: Parsed) -> None:
 
 
 def alter(admin: Admin, parsed: Parsed) -> None:
-    """Add partitions; in a session of the ZooKeeper age change options, too. Raises ToolError."""
+    """Add partitions; with --zookeeper, change options, too. Raises ToolError."""
     if {"config", "delete-config"} & parsed.values.keys():
         alter_configs(admin, parsed)
         if "partitions" not in parsed:
@@ -322,7 +322,7 @@ def print_partition(name: str, part: Any) -> None:
 
 
 def is_wanted(part: Any, only: set[str], minimum: int, live: set[int]) -> bool:
-    """Whether a partition is of one of the kinds that were asked for."""
+    """Whether a partition is of one of the requested kinds."""
     in_sync = len(part.isr_nodes)
     kinds = {
         "under-replicated-partitions": in_sync < len(part.replica_nodes),

@@ -1,4 +1,4 @@
-"""kafka-verifiable-consumer: reads, and prints a line of JSON for whatever happens to a group's member."""
+"""kafka-verifiable-consumer: reads as a member of a group, and prints a line of JSON for each event."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ def main(arguments: Sequence[str]) -> int:
 
 @dataclass(slots=True)
 class Run:
-    """One member of a group, watched. left: how many records are still wanted; below zero: without end."""
+    """A member of a group that reports what happens to it. left: how many records are still wanted; below zero: no
+    limit.
+    """
 
     consumer: Any
     topic: str
@@ -116,11 +118,11 @@ class Run:
         return True
 
     def assigned(self, _consumer: Any, parts: Sequence[Any]) -> None:
-        """The group gave partitions."""
+        """The group assigned partitions."""
         say("partitions_assigned", partitions=rows((part.topic, part.partition) for part in parts))
 
     def revoked(self, _consumer: Any, parts: Sequence[Any]) -> None:
-        """The group took partitions."""
+        """The group revoked partitions."""
         say("partitions_revoked", partitions=rows((part.topic, part.partition) for part in parts))
 
     def received(self, messages: Sequence[Any]) -> None:

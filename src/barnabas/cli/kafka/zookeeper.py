@@ -1,7 +1,6 @@
-"""zookeeper-server-start, zookeeper-server-stop and zkServer.sh: what a book's session types before it starts a broker.
-
-With Java and PySpark's jars, zookeeper-server-start runs the real server with the book's zookeeper.properties. Without
-them it says that one broker needs none, and the session goes on.
+"""zookeeper-server-start, zookeeper-server-stop and zkServer.sh: the commands that books use before they start a
+broker. With Java and PySpark's JAR files, zookeeper-server-start runs a real server with the given
+zookeeper.properties. Without them it says that a single broker needs none, and ends successfully.
 """
 
 from __future__ import annotations

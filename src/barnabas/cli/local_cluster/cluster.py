@@ -43,7 +43,7 @@ min.insync.replicas={min_in_sync}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the options of `cluster start` say."""
+    """The options of `cluster start`."""
 
     brokers: int
     port: int
@@ -171,13 +171,15 @@ class LocalCluster:
         return Started(member, [sys.executable, "-m", "barnabas", "start", "--config", str(member.config)])
 
     def broker(self, number: int) -> Member:
-        """Raises CliError when there is none of this number."""
+        """Raises CliError when there is no broker with this number."""
         if not 1 <= number <= len(self.brokers):
             raise CliError(f"there is no broker {number}: this cluster has brokers 1 to {len(self.brokers)}")
         return self.brokers[number - 1]
 
     def stop(self) -> Iterator[str]:
-        """Stop the brokers one after the other, so that each hands its partitions over, then ZooKeeper; how each ended."""
+        """Stop the brokers one after the other, so that each can hand over its partitions, then ZooKeeper; how each
+        ended.
+        """
         for members in (self.brokers, self.zookeepers):
             for member in members:
                 pid = running([member]).get(member.name)

@@ -1,5 +1,5 @@
-"""The processes over a cluster's folder. They are found by the path of their configuration in their command line, so that
-nothing can be stale: no file of process ids outlives a crash, and every command finds what another one started.
+"""The processes over a cluster's folder. They are found by the path of their configuration in their command line, not
+by a file of process ids, which could outlive a crash; every command finds what another command has started.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Member(NamedTuple):
 
 
 def running(members: Sequence[Member]) -> dict[str, int]:
-    """Process ids by the members' names, of those that run."""
+    """The process ids of the members that run, by name."""
     found: dict[str, int] = {}
     for pid, words in processes():
         line = f" {' '.join(words)} "  # whole: a folder's name may hold spaces
@@ -43,7 +43,7 @@ def running(members: Sequence[Member]) -> dict[str, int]:
 
 
 class Started:
-    """A process that was started just now, in a session of its own: Ctrl-C in the terminal does not reach it."""
+    """A newly started process, in a session of its own, so that Ctrl-C in the terminal does not reach it."""
 
     def __init__(self, member: Member, command: Sequence[str]) -> None:
         """Raises CliError."""
@@ -56,7 +56,7 @@ class Started:
             )
 
     def output(self) -> list[str]:
-        """The lines that it has written since it was started."""
+        """The lines that the process has written since it was started."""
         with self.member.log.open("rb") as log:
             log.seek(self._begin)
             return log.read().decode(errors="replace").splitlines()
@@ -76,12 +76,12 @@ class Started:
             time.sleep(LOOK_SECONDS)
 
     def says_ready(self) -> bool:
-        """Whether it has printed a broker's line."""
+        """Whether the process has printed the line of a broker that is ready."""
         return any(line.startswith("ready") for line in self.output())
 
 
 def stop(member: Member, pid: int, timeout_s: float) -> str:
-    """SIGTERM, and SIGKILL when that does not help in time. How it ended, in a word."""
+    """Send SIGTERM, and SIGKILL if the process does not end in time; how it ended, in a word."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     if await_end(member, pid, timeout_s):
@@ -98,13 +98,13 @@ def await_end(member: Member, pid: int, timeout_s: float) -> bool:
     looks = 0
     while time.monotonic() < deadline:
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)  # our own child would stay as a zombie
+            os.waitpid(pid, os.WNOHANG)  # a child of this process would stay a zombie
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
             return True
         looks += 1
         if looks % LOOKS_PER_LIST == 0 and running([member]).get(member.name) != pid:
-            return True  # a zombie of another parent, or a number that was given anew
+            return True  # a zombie of another parent, or a reused process id
         time.sleep(LOOK_SECONDS)
     return False

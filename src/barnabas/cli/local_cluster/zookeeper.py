@@ -1,4 +1,4 @@
-"""ZooKeeper servers on this machine, run from the jars that PySpark carries."""
+"""ZooKeeper servers on this machine, run from the JAR files that PySpark includes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ autopurge.purgeInterval=1
 
 
 def command_for(config: Path) -> list[str]:
-    """What runs a server with this configuration file. Raises CliError when Java or the jars are missing."""
+    """The command that runs a server with this configuration file. Raises CliError when Java or the JAR files are
+    missing.
+    """
     java = shutil.which("java")
     if java is None:
         raise CliError(
@@ -93,7 +95,7 @@ def start(ensemble: Sequence[Member], port: int) -> list[Started]:
 
 
 def serves(port: int, host: str = HOST) -> bool:
-    """Whether a ZooKeeper server answers there, and has a leader where it is one of several."""
+    """Whether a ZooKeeper server answers there and, in an ensemble, has a leader."""
     try:
         with socket.create_connection((host, port), timeout=1) as connection:
             connection.sendall(b"srvr")

@@ -1,1 +1,1 @@
-"""Kafka's tools for those who run a cluster: access rules, transactions, replicas, features, storage."""
+"""Kafka's tools for operators of a cluster: access rules, transactions, replicas, features, storage."""

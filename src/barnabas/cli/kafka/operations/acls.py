@@ -78,7 +78,7 @@ TOOL: Final = Tool(
 
 
 class Resource(NamedTuple):
-    """What a rule concerns."""
+    """The resource of a rule."""
 
     kind: str
     name: str
@@ -289,7 +289,7 @@ def optional(items: Sequence[T]) -> list[T | None]:
 
 
 def confirmed(question: str) -> bool:
-    """Whether the answer is yes."""
+    """Whether the user's answer is yes."""
     print(question, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -171,7 +171,7 @@ def hmac_of(parsed: Parsed) -> bytes:
 
 
 def renew(admin: Admin, parsed: Parsed) -> None:
-    """Let a token live longer. Raises ToolError."""
+    """Extend the life of a token. Raises ToolError."""
     hmac, period_ms = hmac_of(parsed), parsed.number("renew-time-period", -1)
     print(f"Calling renew token operation with hmac :{parsed.text('hmac')} , renew-time-period :{period_ms}")
     request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms)

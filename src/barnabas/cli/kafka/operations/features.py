@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def describe(admin: Admin) -> None:
-    """What the brokers support and what is in force."""
+    """The levels that the brokers support and those in force."""
     answer = admin.any(
         ApiVersionsRequest(client_software_name="barnabas", client_software_version="0"), ApiVersionsResponse
     )
@@ -107,7 +107,7 @@ def describe(admin: Admin) -> None:
 
 
 def level_text(feature: str, level: int) -> str:
-    """A level; that of metadata.version by the name of its release."""
+    """A level as text; for metadata.version the name of its release."""
     return NAMES.get(level, f"UNKNOWN [{level}]") if feature == METADATA else str(level)
 
 

@@ -1,4 +1,4 @@
-"""kafka-leader-election: the preferred leader, or any replica when all in sync are gone."""
+"""kafka-leader-election: elects the preferred leader, or any replica if no in-sync replica is left."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Key = tuple[str, int]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Elect and say what became of each partition; the exit code."""
+    """Elect leaders and print the result for each partition; the exit code."""
     parsed = parse(TOOL, arguments)
     kind = check(parsed)
     if "admin.config" in parsed:

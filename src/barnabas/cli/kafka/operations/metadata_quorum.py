@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def print_status(cluster_id: str, answer: Any, quorum: Any) -> None:
-    """Leader, epoch, how far the followers are behind, who votes."""
+    """Leader, epoch, the followers' lag, the voters."""
     leader = next(replica for replica in quorum.current_voters if replica.replica_id == quorum.leader_id)
     others = [replica for replica in quorum.current_voters if replica.replica_id != quorum.leader_id]
     slowest = min(others, key=lambda replica: int(replica.log_end_offset), default=None)

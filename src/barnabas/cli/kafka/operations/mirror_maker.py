@@ -91,7 +91,7 @@ def bootstrap(properties: dict[str, str]) -> str:
 
 @dataclass(slots=True)
 class Mirror:
-    """One copy under way. next_offsets: of what was handed to the producer and is not committed."""
+    """A copy in progress. next_offsets: of records that were passed to the producer and are not committed."""
 
     consumer: Any
     producer: Any
@@ -109,7 +109,7 @@ class Mirror:
             raise KeyboardInterrupt
 
         signal.signal(signal.SIGTERM, stop)
-        # What a partition's next owner gets must begin after what this one has copied.
+        # The next owner of a partition must begin after the records that this process has copied.
         self.consumer.subscribe(list(topics), on_revoke=lambda *_: self.commit())
         try:
             while not (self.failure and self.aborts):

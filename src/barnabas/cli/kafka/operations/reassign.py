@@ -90,7 +90,7 @@ def topics_of(admin: Admin) -> dict[str, Any]:
 
 
 def current_plan(admin: Admin, keys: Sequence[Key]) -> Plan:
-    """Where partitions lie now. Raises ToolError for one that is not there."""
+    """Where partitions are now. Raises ToolError for a partition that does not exist."""
     topics = topics_of(admin)
     found: Plan = {}
     for name, partition in keys:
@@ -105,7 +105,7 @@ def current_plan(admin: Admin, keys: Sequence[Key]) -> Plan:
 
 
 def generate(admin: Admin, parsed: Parsed) -> None:
-    """Print where topics lie, and where they could lie on the brokers of --broker-list. Raises ToolError."""
+    """Print where topics are, and where they could be on the brokers of --broker-list. Raises ToolError."""
     names = plans.read_topics(parsed.text("topics-to-move-json-file"))
     brokers = plans.broker_ids(parsed.text("broker-list"))
     topics = topics_of(admin)

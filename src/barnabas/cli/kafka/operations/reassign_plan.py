@@ -1,4 +1,4 @@
-"""Where replicas are to lie: the JSON files of kafka-reassign-partitions, and a proposal."""
+"""Assignments of replicas: the JSON files of kafka-reassign-partitions, and a proposal."""
 
 from __future__ import annotations
 

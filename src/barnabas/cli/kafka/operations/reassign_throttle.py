@@ -18,7 +18,7 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 
 def limit_replication(admin: Admin, current: Plan, wanted: Plan, rate: int) -> None:
-    """Throttle what leaves the brokers that have the partitions and what reaches those that get them. Raises ToolError."""
+    """Throttle the traffic from the brokers that have the partitions to those that receive them. Raises ToolError."""
     leaders: dict[str, list[str]] = defaultdict(list)
     followers: dict[str, list[str]] = defaultdict(list)
     brokers: set[int] = set()

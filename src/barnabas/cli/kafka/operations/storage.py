@@ -1,7 +1,7 @@
 """kafka-storage: marks log dirs as those of a node before its first start.
 
-A broker of Barnabas does this by itself at its first start; formatting beforehand gives it a cluster id of
-one's own choice, and lets a script that was written for Kafka run as it stands.
+A broker of Barnabas does this by itself at its first start; formatting before that lets you choose the cluster id,
+and makes scripts work that were written for Kafka.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def log_dirs(properties: dict[str, str]) -> list[str]:
 
 
 def info(names: Sequence[str]) -> int:
-    """Which dirs there are and whose they are; the exit code, which is 1 where there are problems."""
+    """Print the dirs and the nodes that they belong to; the exit code, which is 1 if there are problems."""
     from barnabas.storage import checkpoints
     from barnabas.storage.errors import CorruptCheckpoint
 

@@ -1,4 +1,6 @@
-"""kafka-streams-application-reset: a Kafka Streams application begins anew: offsets back, its own topics deleted."""
+"""kafka-streams-application-reset: resets a Kafka Streams application: its offsets go back, and its own topics are
+deleted.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def names(parsed: Parsed, option: str) -> list[str]:
 
 
 def require_stopped(admin: Admin, group: str, force: bool) -> None:
-    """No member may be left; with --force they are removed. Raises ToolError."""
+    """Check that no member is left; with --force members are removed. Raises ToolError."""
     try:
         members = read_group(admin, group).members
     except ToolError:

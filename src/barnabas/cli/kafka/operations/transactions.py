@@ -1,4 +1,4 @@
-"""kafka-transactions: what transactions are under way, and the end of those that hang."""
+"""kafka-transactions: shows open transactions, and ends those that hang."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Open(NamedTuple):
 
     @property
     def age_ms(self) -> int:
-        """Since the producer's last record."""
+        """Time since the producer's last record."""
         return time.time_ns() // 1_000_000 - int(self.producer.last_timestamp)
 
 
@@ -250,7 +250,9 @@ def find_hanging(parsed: Parsed) -> None:
 
 
 def find_open(admin: Admin, keys: Iterable[Key], oldest_ms: int) -> list[Open]:
-    """What is open in partitions for longer than `oldest_ms` without its coordinator. Raises ToolError."""
+    """Transactions that have been open in partitions for longer than `oldest_ms` and that their coordinator does not
+    know. Raises ToolError.
+    """
     found = [
         Open(key, row)
         for key, rows in producers(admin, keys).items()
@@ -339,6 +341,6 @@ def write_abort(
 
 
 def terminate(parsed: Parsed) -> None:
-    """Abort what a transactional id has under way, as a new producer of that id would. Raises ClientError."""
+    """Abort the open transaction of a transactional id, as a new producer with that id would. Raises ClientError."""
     need(PROGRAM, parsed, "transactional-id")
     Admin.connect(parsed).client.init_producer_id(parsed.text("transactional-id"))

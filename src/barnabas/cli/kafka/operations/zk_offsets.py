@@ -1,8 +1,9 @@
-"""kafka.tools.ExportZkOffsets and ImportZkOffsets: committed offsets as the text of the ZooKeeper age.
+"""kafka.tools.ExportZkOffsets and ImportZkOffsets: committed offsets in the text format of the ZooKeeper era.
 
     /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET
 
-Kafka gave both up when offsets moved out of ZooKeeper; here they read and write the groups' offsets of today.
+Kafka removed both when offsets moved out of ZooKeeper; here they read and write the offsets that groups commit to
+brokers.
 """
 
 from __future__ import annotations
