@@ -12,7 +12,7 @@ WORKERS ?= 4
 PYTEST = $(BIN)/python -m pytest
 PARALLEL = $(PYTEST) --numprocesses $(WORKERS)
 SEEDS ?= 10000
-CLUSTER_SEEDS ?= 60
+CLUSTER_SEEDS ?= 5000
 
 # Every broker and command that a test starts would compile its modules anew: three times the CPU time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -52,8 +52,8 @@ test: $(READY) ## check, then every test, in WORKERS=4 processes
 archive: $(READY) ## Spark's class archive, which the first run of a pipeline would make behind itself
 	$(BIN)/python -m barnabas.pipelines.class_archive
 
-sim: $(READY) ## the simulation of a whole broker in SEEDS=10000 histories
-	$(PARALLEL) tests/sim/broker --seeds $(SEEDS) --timeout 0
+sim: $(READY) ## the simulations of a whole broker and of a cluster in SEEDS=10000 histories each
+	$(PARALLEL) tests/sim/broker tests/sim/cluster --seeds $(SEEDS) --cluster-seeds $(SEEDS) --timeout 0
 
 soak: $(READY) ## the tests that need minutes each: fault runs of real clients, one after another
 	$(PARALLEL) tests/sim/cluster --cluster-seeds $(CLUSTER_SEEDS) --timeout 3600

@@ -374,5 +374,6 @@ def judge(
                 assert checked.get((index, offset)) == value, (
                     f"{value!r}, acknowledged at {index}:{offset}, is lost: {checked.get((index, offset))!r} is there"
                 )
-    twice = [value for value, count in stored.items() if count > 1]
-    assert not twice, f"{len(twice)} records are there more than once: {twice[:5]}"
+    twice = {value for value, count in stored.items() if count > 1}
+    places = sorted((value, place) for place, value in checked.items() if value in twice)
+    assert not twice, f"{len(twice)} records are there more than once: {places[:6]}"

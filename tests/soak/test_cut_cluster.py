@@ -26,6 +26,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaError as KafkaPythonError
 
 from barnabas.testing.network import Network
 from tests.clients import foreign
@@ -186,8 +187,9 @@ class KafkaPython(threading.Thread):
         self._producer.close()
 
     def _read(self, timeout_ms: int) -> None:
-        for records in self._consumer.poll(timeout_ms).values():
-            self._seen.update(record.value.decode() for record in records)
+        with contextlib.suppress(KafkaPythonError):  # no coordinator is found; the next poll looks for it again
+            for records in self._consumer.poll(timeout_ms).values():
+                self._seen.update(record.value.decode() for record in records)
 
     @property
     def unseen(self) -> int:

@@ -63,6 +63,7 @@ STAT_COLUMNS: Final = "version, czxid, mzxid, ctime_ms, mtime_ms, owner"
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Tree = TypeVar("Tree", bound="LocalTree")
 NewPool = Callable[[int, str], Executor]
 
 
@@ -130,7 +131,11 @@ class LocalStore:
 
     def session(self) -> LocalTree:
         """A new session. Waits for the file."""
-        tree = LocalTree(self, self._thread.submit(self._begin_session).result())
+        return self.adopt(lambda session_id: LocalTree(self, session_id))
+
+    def adopt(self, make: Callable[[int], Tree]) -> Tree:
+        """A new session, whose tree `make` returns, given its number. Waits for the file."""
+        tree = make(self._thread.submit(self._begin_session).result())
         self._sessions[tree.session_id] = tree
         return tree
 

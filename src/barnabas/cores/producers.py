@@ -18,6 +18,8 @@ from barnabas.records.units import CoordinatorEpoch, Offset, ProducerEpoch
 from barnabas.wire.errors import ApiError, ErrorCode
 
 BATCHES_KEPT: Final = 5
+RETRIED_MS: Final = 600_000
+"""For how long a producer may try a batch again: longer than its delivery.timeout.ms is likely to be."""
 NO_EPOCH: Final = ProducerEpoch(-1)
 NO_OFFSET: Final = Offset(-1)
 NO_COORDINATOR: Final = CoordinatorEpoch(-1)
@@ -44,7 +46,7 @@ class BatchSeen(NamedTuple):
 
 
 class ProducerSnapshot(NamedTuple):
-    """A producer as stored in a `.snapshot` file: only its last batch. Names are Kafka's."""
+    """A producer with one of its batches, as a row of a `.snapshot` file stores it. Names are Kafka's."""
 
     producer_id: int
     producer_epoch: ProducerEpoch
@@ -269,29 +271,29 @@ class Producers:
     # ---------------------------------------------------------------------------------------- snapshots
 
     def snapshot(self) -> list[ProducerSnapshot]:
-        """The table as stored in a `.snapshot` file."""
+        """The table as stored in a `.snapshot` file: the last batch of each producer, after its earlier ones.
+
+        Kafka writes the last one only; whoever retries another after a restart is told that it is out of order, and may
+        write it again under a new epoch. Kafka takes the last of several rows of a producer, so it can read these files too.
+        """
         rows = []
+        recent_ms = (
+            max((producer.last_timestamp for producer in self._table.values()), default=0) - RETRIED_MS
+        )
         for producer in self._table.values():
+            if len(producer.batches) > 1 and producer.last_timestamp >= recent_ms:
+                rows += [_row(producer, seen, seen.timestamp) for seen in producer.batches[:-1]]
             last = producer.batches[-1] if producer.batches else None
-            rows.append(
-                ProducerSnapshot(
-                    producer.producer_id,
-                    producer.epoch,
-                    last.last_sequence if last else NO_SEQUENCE,
-                    last.last_offset if last else NO_OFFSET,
-                    last.last_offset - last.first_offset if last else 0,
-                    producer.last_timestamp,
-                    producer.coordinator_epoch,
-                    producer.txn_first_offset,
-                )
-            )
+            rows.append(_row(producer, last, producer.last_timestamp, producer.txn_first_offset))
         return rows
 
     def load(self, rows: Iterable[ProducerSnapshot]) -> None:
         """Replace the table with the rows of a snapshot."""
         self.clear()
         for row in rows:
-            producer = Producer(row.producer_id, row.producer_epoch)
+            producer = self._table.get(row.producer_id)
+            if producer is None or producer.epoch != row.producer_epoch:
+                producer = self._table[row.producer_id] = Producer(row.producer_id, row.producer_epoch)
             producer.coordinator_epoch = row.coordinator_epoch
             producer.last_timestamp = row.timestamp
             producer.txn_first_offset = row.current_txn_first_offset
@@ -308,10 +310,24 @@ class Producers:
                         row.timestamp,
                     )
                 )
-            self._table[row.producer_id] = producer
         opened = [p for p in self._table.values() if p.txn_first_offset != NO_OFFSET]
         for producer in sorted(opened, key=lambda p: p.txn_first_offset):
             self.ongoing[producer.txn_first_offset] = producer.producer_id
+
+
+def _row(
+    producer: Producer, batch: BatchSeen | None, timestamp: int, txn_first_offset: Offset = NO_OFFSET
+) -> ProducerSnapshot:
+    return ProducerSnapshot(
+        producer.producer_id,
+        producer.epoch,
+        batch.last_sequence if batch else NO_SEQUENCE,
+        batch.last_offset if batch else NO_OFFSET,
+        batch.last_offset - batch.first_offset if batch else 0,
+        timestamp,
+        producer.coordinator_epoch,
+        txn_first_offset,
+    )
 
 
 def _out_of_order(header: BatchHeader, why: str) -> ApiError:

@@ -71,7 +71,7 @@ class SimDisk:
         self.locks: set[int] = set()
         """Descriptors of the lock files that the process holds."""
         self._chance = chance
-        self._spend = spend
+        self.spend = spend
         self._contents: dict[int, bytes] = {}
         """What is safe of each file, by its identity: inodes are used again, identities are not."""
         self._names: dict[int, dict[str, int]] = {}
@@ -100,7 +100,7 @@ class SimDisk:
         trouble = self._trouble_at(path)
         if trouble.slow_chance and self._chance.random() < trouble.slow_chance:
             self._note("slow")
-            self._spend(self._chance.random() * trouble.slow_s)
+            self.spend(self._chance.random() * trouble.slow_s)
         if trouble.full and name in ("pwrite", "write", "create", "mkdir"):
             self._note("full")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)

@@ -35,15 +35,21 @@ class Killed(BaseException):
 class Life:
     """One run of a simulated process."""
 
-    __slots__ = ("alive", "name", "tasks")
+    __slots__ = ("alive", "held", "name", "pauses", "tasks")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
         self.tasks: dict[asyncio.Task[Any], None] = {}
+        self.pauses = 0
+        """How many reasons it has to stand still; see SimLoop.pause."""
+        self.held: list[asyncio.Handle] = []
+        """What it would have done meanwhile, in order."""
 
 
 LIFE: Final[contextvars.ContextVar[Life | None]] = contextvars.ContextVar("life", default=None)
+NOBODY: Final = contextvars.Context()
+"""The context of what no process does: the network, faults."""
 
 
 class Poller(Protocol):
@@ -72,10 +78,13 @@ class SimLoop(asyncio.BaseEventLoop):
         self._turns_max = turns_max
         self._chance = chance
         self._now_s = 0.0
-        self._turns = 0
-        self._in_executor = False
+        self.turns = 0
+        self.in_executor = False
+        """Whether what runs now runs in an executor's thread."""
         self._executor_s = 0.0
         self._clock_resolution = 1e-9
+        self.paused = 0
+        """How many pauses are under way."""
         self.failures: list[dict[str, Any]] = []
         """What reached the loop: exceptions that a callback or a forgotten task raised."""
         self.set_task_factory(self._make_task)
@@ -88,7 +97,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def spend(self, seconds: float) -> None:
         """What runs now takes this long: the loop stands still meanwhile, or the executor's thread is busy."""
-        if self._in_executor:
+        if self.in_executor:
             self._executor_s += seconds
         else:
             self._now_s += seconds
@@ -96,8 +105,8 @@ class SimLoop(asyncio.BaseEventLoop):
     # --- turns -----------------------------------------------------------------------------------------
 
     def _run_once(self) -> None:
-        self._turns += 1
-        if self._turns > self._turns_max:
+        self.turns += 1
+        if self.turns > self._turns_max:
             raise Stuck(f"{self._turns_max} turns of the loop, and no end")
         ready, scheduled = self._ready, self._scheduled
         ready.extend(self.poller.ready())
@@ -117,8 +126,10 @@ class SimLoop(asyncio.BaseEventLoop):
             if handle._cancelled:
                 continue
             life = handle._context.get(LIFE)
-            if life is None or life.alive:
+            if life is None or (life.alive and not life.pauses):
                 handle._run()
+            elif life.alive:
+                life.held.append(handle)
         self._now_s += TURN_S
 
     def _process_events(self, event_list: Any) -> None:
@@ -163,7 +174,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def _run_work(self, future: asyncio.Future[T], func: Callable[..., T], args: Any) -> None:
         # As in a thread: no loop runs here.
         asyncio._set_running_loop(None)
-        self._in_executor, self._executor_s = True, 0.0
+        self.in_executor, self._executor_s = True, 0.0
         result: T
         error: BaseException | None = None
         try:
@@ -171,7 +182,7 @@ class SimLoop(asyncio.BaseEventLoop):
         except Exception as raised:
             error = raised
         finally:
-            self._in_executor = False
+            self.in_executor = False
             asyncio._set_running_loop(self)
 
         def deliver() -> None:
@@ -203,6 +214,19 @@ class SimLoop(asyncio.BaseEventLoop):
             except BaseException:
                 pass  # what it meets on its way out has no effect any more
         life.tasks.clear()
+
+    def pause(self, life: Life, seconds: float) -> None:
+        """The process stands still for so long, as after SIGSTOP, or when a disk keeps it waiting; what comes in waits."""
+        life.pauses += 1
+        self.paused += 1
+        self.call_later(seconds, self._resume, life, context=NOBODY)
+
+    def _resume(self, life: Life) -> None:
+        life.pauses -= 1
+        self.paused -= 1
+        if not life.pauses:
+            self._ready.extend(life.held)
+            life.held.clear()
 
     def _make_task(self, loop: Any, work: Any, context: Any = None) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, context=context)

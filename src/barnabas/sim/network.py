@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.sim.loop import LIFE, Life
+from barnabas.sim.loop import LIFE, NOBODY, Life
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,6 +109,13 @@ class SimNetwork:
         for sock in list(self._sockets.values()):
             sock.deliver_held()
 
+    def join(self, one: str, other: str) -> None:
+        """Two hosts hear each other again."""
+        self._apart.pop(frozenset((one, other)), None)
+        for sock in list(self._sockets.values()):
+            if {sock.local[0], sock.remote[0]} == {one, other}:
+                sock.deliver_held()
+
     def hears(self, one: str, other: str) -> bool:
         return frozenset((one, other)) not in self._apart
 
@@ -135,8 +142,14 @@ class SimNetwork:
         if self._readable:
             readers = self._readers
             found = [readers[fd] for fd in self._readable if fd in readers]
+            if self.loop.paused:
+                found = [handle for handle in found if not _stands_still(handle)]
         if self._writers:
-            found += [handle for fd, handle in self._writers.items() if self._sockets[fd].takes_bytes]
+            found += [
+                handle
+                for fd, handle in self._writers.items()
+                if self._sockets[fd].takes_bytes and not _stands_still(handle)
+            ]
         if len(found) > 1:
             self._chance.shuffle(found)
         return found
@@ -182,7 +195,8 @@ class SimNetwork:
         for piece in pieces:
             # Strictly later than what was sent before: timers of the same moment have no order.
             target.due_s = max(target.due_s + 1e-7, self.loop.time() + self._delay_s())
-            self.loop.call_at(target.due_s, self._deliver, target, piece)
+            # What is on its way arrives, whatever becomes of its sender.
+            self.loop.call_at(target.due_s, self._deliver, target, piece, context=NOBODY)
 
     def _deliver(self, target: SimSocket, piece: bytes) -> None:
         if target.held or not self.hears(target.local[0], target.remote[0]):
@@ -211,6 +225,11 @@ class SimNetwork:
         self._writers.pop(sock.fd, None)
         if self._listening.get(sock.local) is sock:
             del self._listening[sock.local]
+
+
+def _stands_still(handle: Any) -> bool:
+    life = handle._context.get(LIFE)
+    return life is not None and life.pauses > 0
 
 
 class SimSocket:

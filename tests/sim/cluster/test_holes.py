@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.records.units import Offset
 from tests.sim.broker.node import Node
-from tests.sim.cluster.world import BROKERS, PARTITIONS, TOPIC, World, records_of, run_seed
+from tests.sim.cluster.world import BROKERS, PARTITIONS, TOPIC, World, run_seed
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def until(holds: Callable[[], bool], every_s: float = 0.01) -> None:
     for _ in range(100_000):
         if holds():
             return
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(every_s)
     raise AssertionError("it does not come true")
 
 
@@ -26,6 +27,7 @@ class StoryWorld(World):
 
     async def _begin(self, seconds: float) -> list[asyncio.Task[None]]:
         """All brokers run and have a topic; its writers, which have written for so long."""
+        self.stirred_until_s = math.inf
         for node in self.nodes:
             await node.start()
         controller = self._running()[0].services.controller
@@ -52,7 +54,7 @@ class HoleWorld(StoryWorld):
     async def _live(self) -> None:
         writers = await self._begin(5)
         victim, *others = self.nodes
-        self._end(victim)
+        self.faults.kill(victim)
         await until(lambda: self._in_sync_without(1))
         await self._end_of_writing(writers)
         for other in others:
@@ -63,7 +65,7 @@ class HoleWorld(StoryWorld):
         await victim.stop()
         for node in (*others, victim):
             await node.start()
-        self.away.clear()
+        self.faults.away.clear()
         await self._become_well()
         self._judge()
 
@@ -76,10 +78,11 @@ class HoleWorld(StoryWorld):
         super()._judge()
         for index in range(PARTITIONS):
             for node, partition in self._partitions(index):
-                found = records_of(partition, 0, int(partition.log_end_offset))
+                found = self.records_of(partition, 0, int(partition.log_end_offset))
                 if sorted(found) != list(range(int(partition.log_end_offset))):
                     self.fail(
-                        f"{node.name} is in sync, and records are missing in its log of {TOPIC}-{index}"
+                        "hole",
+                        f"{node.name} is in sync, and records are missing in its log of {TOPIC}-{index}",
                     )
 
 
@@ -89,8 +92,11 @@ class HeldBackWorld(StoryWorld):
     async def _live(self) -> None:
         writers = await self._begin(5)
         index = 0
-        leader = next(node for node, partition in self._partitions(index) if partition.is_leader)
-        victim = next(node for node in self.nodes if node is not leader)
+        leader, led = next(
+            (node, partition) for node, partition in self._partitions(index) if partition.is_leader
+        )
+        follower = [number for number in led.image.replicas if number != int(leader.name[1:])][-1]
+        victim = self.nodes[follower - 1]  # the other one will lead
         log = next(partition.log for node, partition in self._partitions(index) if node is victim)
         log.hole_from = Offset(log.log_end_offset // 2)
         await leader.stop()
@@ -100,7 +106,7 @@ class HeldBackWorld(StoryWorld):
             left.append(self._check(index, victim))
             return log.hole_from is None
 
-        await until(mended)
+        await until(mended, 0.001)
         assert any(left), "it was out of the in-sync replicas while it was mended"
         await self._end_of_writing(writers)
         await leader.start()
@@ -108,14 +114,14 @@ class HeldBackWorld(StoryWorld):
         self._judge()
 
     def _check(self, index: int, victim: Node) -> bool:
-        """Whether the leader has taken the victim out of the in-sync replicas; before, its log must be as long as it was."""
+        """Whether the victim is out of the in-sync replicas; before, its log must be as long as it was."""
         number = int(victim.name[1:])
         committed = max(place for at, place in self.acknowledged if at == index)
         ends = {node: partition.log_end_offset for node, partition in self._partitions(index)}
-        leader = next((p for _, p in self._partitions(index) if p.is_leader), None)
-        if leader is None or number in leader.image.isr:
+        newest = max((p.image for _, p in self._partitions(index)), key=lambda image: image.partition_epoch)
+        if number in newest.isr:
             if ends[victim] <= committed:
-                self.fail("it is in sync and lacks what was acknowledged")
+                self.fail("lost", "it is in sync and lacks what was acknowledged")
             return False
         return True
 
@@ -134,17 +140,17 @@ class LongerWorld(StoryWorld):
         for _ in range(500):
             self._append(leader, partition, acks_all=False)
         alone = partition.log_end_offset
-        self._end(leader)
+        self.faults.kill(leader)
         await until(lambda: any(p.is_leader for n, p in self._partitions(index) if n is not leader))
         self.network.heal()
         successor = next((n, p) for n, p in self._partitions(index) if p.is_leader)
         self._append(*successor, acks_all=True)
         await leader.start()
-        self.away.clear()
+        self.faults.away.clear()
         await self._become_well()
         ends = {int(p.log_end_offset) for _, p in self._partitions(index)}
         if len(ends) != 1 or ends.pop() >= alone:
-            self.fail(f"what only {leader.name} had was not cut off")
+            self.fail("differ", f"what only {leader.name} had was not cut off")
         self._judge()
 
 

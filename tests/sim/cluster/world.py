@@ -8,40 +8,50 @@ network and have simulated disks, and clocks that may be an hour apart; the tree
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import gc
 import logging
 import os
 import random
 import shutil
+import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from barnabas.broker.partitions.partition import Partition
-from barnabas.coordination.local import LocalStore, LocalTree
-from barnabas.coordination.tree import Event, SessionExpired
+from barnabas.coordination.local import LocalStore
+from barnabas.coordination.tree import ConnectionLost, SessionExpired
 from barnabas.cores import znode_layout as layout
 from barnabas.cores.reassignment import Move, is_moving
-from barnabas.records.batch import Record, build_batch, read_records
+from barnabas.records.batch import LOG_OVERHEAD, Record, build_batch
+from barnabas.records.units import Offset
 from barnabas.sim.disk import Disks
-from barnabas.sim.loop import LIFE, SimLoop, Stuck
+from barnabas.sim.loop import Killed, SimLoop, Stuck
 from barnabas.sim.machine import EPOCH_MS, SameThread
-from barnabas.sim.network import SimNetwork, Weather
+from barnabas.sim.network import SimNetwork
+from barnabas.sim.tree import SimTree
+from barnabas.storage.errors import LogDirOffline
 from barnabas.wire.errors import ApiError
-from tests.sim.broker.node import Died, Node, StartError
+from tests.sim.broker.node import Node, StartError
+from tests.sim.cluster.producers import Producer
+from tests.sim.cluster.trouble import Faults
 
 BROKERS: Final = 3
-SESSION_S: Final = 4.0
-CHAOS_S: Final = 30.0
+SESSION_S: Final = 1.5
 QUIET_S_MAX: Final = 120.0
-TURNS_MAX: Final = 3_000_000
+TURNS_MAX: Final = 1_000_000
+REST_S: Final = 0.6
+"""How long those who write rest at most; and the same while things go wrong."""
+STIRRED_REST_S: Final = 0.06
+STIR_S: Final = 0.25
+READ_S_MAX: Final = 0.3
+OVERHEAD: Final = struct.Struct(">qii")
+"""Of a batch: base offset, length of what follows it, leader epoch; the rest is the producer's."""
 TOPIC: Final = "t"
 PARTITIONS: Final = 2
 HOUR_MS: Final = 3_600_000
 MEMORY: Final = "/dev/shm"
-NOBODY: Final = contextvars.Context()
 
 
 class Failed(Exception):
@@ -61,19 +71,27 @@ class World:
         self.store = LocalStore(None, lambda: EPOCH_MS + int(self.loop.time() * 1000), SameThread)
         self.min_in_sync = self.chance.choice([1, 2, 2])
         self.nodes = [self._node(number, root) for number in range(1, BROKERS + 1)]
-        self.sessions: dict[str, LocalTree] = {}
-        self.away: set[str] = set()
+        self.sessions: dict[str, SimTree] = {}
+        self.trees: list[SimTree] = []
+        self.session_s = SESSION_S
+        self.faults = Faults(self, self.stream("faults"))
+        self.bodies: dict[bytes, bytes] = {}
+        """What a producer sent -> value of its only record: logs hold this to the byte."""
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         """(partition, offset) -> value of a record that was acknowledged with acks=all."""
         self.committed: dict[tuple[int, int], bytes] = {}
         """(partition, offset) -> value that somebody saw below a leader's high watermark."""
         self.leaders: dict[tuple[int, int], str] = {}
         """(partition, leader epoch) -> the broker that wrote in it."""
+        self.producers = [
+            Producer(self, index, self.stream(f"producer {index}")) for index in range(PARTITIONS)
+        ]
+        self.out_of_order = 0
+        """How often a producer was told that its numbers do not follow each other; it tries again elsewhere."""
         self.over = False
+        self.stirred_until_s = 0.0
         self.written = 0
         self.violations: list[str] = []
-        for node in self.nodes:
-            node.on_fatal = lambda: None
 
     def stream(self, name: str) -> random.Random:
         return random.Random(f"{self.seed} {name}")
@@ -82,9 +100,10 @@ class World:
         if self.log is not None:
             self.log.append(f"{self.loop.time():10.4f} {text}")
 
-    def fail(self, text: str) -> None:
-        self.note(f"BROKEN {text}")
-        self.violations.append(f"at {self.loop.time():.3f} s: {text}")
+    def fail(self, rule: str, text: str) -> None:
+        """A rule is broken; its name is one of those that docs/simulation.md explains."""
+        self.note(f"BROKEN {rule}: {text}")
+        self.violations.append(f"{rule}: at {self.loop.time():.3f} s: {text}")
 
     def _node(self, number: int, root: Path) -> Node:
         name = f"b{number}"
@@ -92,9 +111,10 @@ class World:
             "node.id": str(number),
             "zookeeper.connect": "simulated",
             "zookeeper.session.timeout.ms": str(int(SESSION_S * 1000)),
-            "replica.lag.time.max.ms": "3000",
-            "replica.socket.timeout.ms": "3000",
-            "log.flush.offset.checkpoint.interval.ms": "5000",
+            "replica.lag.time.max.ms": "1000",
+            "replica.socket.timeout.ms": "1000",
+            "replica.fetch.backoff.ms": "300",
+            "log.flush.offset.checkpoint.interval.ms": "1500",
             "log.index.size.max.bytes": "4096",
             "log.cleaner.enable": "false",
             "log.segment.bytes": self.stream(name).choice(["700", "100000"]),
@@ -103,34 +123,39 @@ class World:
         folder.mkdir()
         node = Node(name, self.loop, self.network, self.disks, folder, self.stream(f"node {name}"), options)
         node.open_tree = lambda: self._open_tree(node)
+        node.on_fatal = lambda: self.faults.gave_up(node)
+        node.disk.spend = lambda seconds: self._spend(node, seconds)
         node.clock.wall_ahead_ms = self.stream(f"clock {name}").choice([0, HOUR_MS, -HOUR_MS])
         return node
 
+    def _spend(self, node: Node, seconds: float) -> None:
+        """A disk keeps a node waiting: the thread that asked it, or the whole process."""
+        if self.loop.in_executor or node.life is None:
+            self.loop.spend(seconds)
+        else:
+            self.loop.pause(node.life, seconds)
+
     # --- the tree --------------------------------------------------------------------------------------
 
-    async def _open_tree(self, node: Node) -> LocalTree:
-        """A session whose events arrive a while later, in the order in which they happened, in the node's own process."""
-        tree = self.store.session()
-        self.sessions[node.name] = tree
-        context = contextvars.Context()
-        context.run(LIFE.set, node.life)
-        hand_over = tree._hand_over
-        chance = self.stream(f"watch {node.name} {node.starts}")
-        due_s = 0.0
-
-        def deliver(events: Sequence[Event]) -> None:
-            nonlocal due_s
-            due_s = max(due_s + 1e-7, self.loop.time() + chance.random() * 0.02)
-            self.loop.call_at(due_s, hand_over, events, context=context)
-
-        tree.deliver = deliver  # type: ignore[method-assign]
+    async def _open_tree(self, node: Node) -> SimTree:
+        if node.name in self.faults.cut_off:
+            await asyncio.sleep(0.1)
+            raise ConnectionLost("session", "no server answers")
+        chance = self.stream(f"tree {node.name} {len(self.trees)}")
+        tree = self.sessions[node.name] = SimTree.begin(self.store, self.loop, node.life, chance)
+        self.trees.append(tree)
         return tree
 
-    def expire(self, tree: LocalTree) -> None:
+    def expire(self, tree: SimTree) -> None:
         try:
             self.store.expire(tree.session_id)
         except (KeyError, SessionExpired):
             pass  # it was closed in order
+
+    @property
+    def trace(self) -> tuple[float, int, int, int]:
+        """Differs where histories differ."""
+        return self.loop.time(), self.loop.turns, self.written, hash(tuple(sorted(self.acknowledged)))
 
     # --- running ---------------------------------------------------------------------------------------
 
@@ -139,7 +164,7 @@ class World:
             try:
                 self.loop.run_until_complete(self._live())
             except (Stuck, StartError) as error:
-                self.fail(f"{type(error).__name__}: {error}")
+                self.fail("stuck" if isinstance(error, Stuck) else "start", str(error))
             finally:
                 for node in self.nodes:
                     node.kill()
@@ -152,7 +177,7 @@ class World:
                 self.loop.close()
                 self.store.close()
         for context in self.loop.failures:
-            self.fail(f"the loop met {context.get('message')}: {context.get('exception')!r}")
+            self.fail("failed", f"the loop met {context.get('message')}: {context.get('exception')!r}")
         if self.violations:
             found = "\n".join(f"  {violation}" for violation in self.violations[:10])
             raise Failed(f"seed {self.seed}:\n{found}")
@@ -169,16 +194,27 @@ class World:
         factor = self.chance.choice([BROKERS, BROKERS - 1])
         await controller.create_topic(TOPIC, PARTITIONS, factor, {}, configs)
         tasks = [self.loop.create_task(self._write(index)) for index in range(PARTITIONS)]
+        tasks += [self.loop.create_task(producer.run()) for producer in self.producers]
         tasks.append(self.loop.create_task(self._read()))
-        await self._trouble()
+        await self.faults.come()
+        self.faults.end()
         await self._become_well()
         self.over = True
+        _, late = await asyncio.wait(tasks, timeout=QUIET_S_MAX)
         for task in tasks:
-            await task
+            if task in late:
+                self.fail("stuck", "a producer is not told what became of its records")
+            elif task.exception() is not None:
+                raise task.exception()  # type: ignore[misc]
         self._judge()
 
     def _running(self) -> list[Any]:
         return [node.running for node in self.nodes if node.running is not None]
+
+    def served(self) -> Iterator[tuple[Node, Partition]]:
+        """All replicas that run."""
+        for index in range(PARTITIONS):
+            yield from self._partitions(index)
 
     def _partitions(self, index: int) -> list[tuple[Node, Partition]]:
         found = []
@@ -188,37 +224,63 @@ class World:
                 found.append((node, partition))
         return found
 
+    def stir(self) -> None:
+        """Something goes wrong now: everybody is busy for a while."""
+        self.stirred_until_s = max(self.stirred_until_s, self.loop.time() + STIR_S)
+
+    def a_move(self, chance: random.Random) -> Move:
+        """A partition to other brokers, or its move called off."""
+        target = tuple(chance.sample(range(1, BROKERS + 1), chance.choice([2, 2, 3])))
+        return Move(TOPIC, chance.randrange(PARTITIONS), target if chance.random() < 0.8 else None)
+
+    def rest_s(self) -> float:
+        """How long those who write rest at most."""
+        return STIRRED_REST_S if self.loop.time() < self.stirred_until_s else REST_S
+
+    def leaders_of(self, index: int) -> list[tuple[Node, Partition]]:
+        """The brokers that answer and take themselves for the leader."""
+        return [(node, p) for node, p in self._partitions(index) if p.is_leader and not stands_still(node)]
+
+    def note_body(self, batch: bytes, value: bytes) -> None:
+        """A batch that holds the one record `value` is sent."""
+        self.written += 1
+        self.bodies[batch[OVERHEAD.size :]] = value
+
+    def note_acknowledged(self, node: Node, index: int, offset: int, value: bytes) -> None:
+        """`node` has acknowledged a record with acks=all."""
+        self._note(self.acknowledged, (index, offset), value, f"{node.name} acknowledges")
+
     # --- clients ---------------------------------------------------------------------------------------
 
     async def _write(self, index: int) -> None:
         chance = self.stream(f"writer {index}")
         while not self.over:
-            await asyncio.sleep(chance.random() * 0.1)
-            leaders = [(node, p) for node, p in self._partitions(index) if p.is_leader]
+            await asyncio.sleep(chance.random() * self.rest_s())
+            leaders = self.leaders_of(index)
             if leaders:
                 node, partition = chance.choice(leaders)
                 self._append(node, partition, acks_all=chance.random() < 0.8)
 
     def _append(self, node: Node, partition: Partition, *, acks_all: bool) -> None:
-        self.written += 1
         value = f"{self.written}".encode()
-        batch = memoryview(bytearray(build_batch([Record(0, EPOCH_MS, b"", value)])))
+        data = build_batch([Record(0, EPOCH_MS, b"", value)])
+        self.note_body(data, value)
+        batch = memoryview(bytearray(data))
         epoch = int(partition.leader_epoch)
         life = node.life
         try:
             appended = partition.append(batch, acks_all=acks_all, zstd_allowed=True)
-        except ApiError:
+        except (ApiError, Killed):
             return
         first = self.leaders.setdefault((partition.index, epoch), node.name)
         if first != node.name:
-            self.fail(f"{node.name} and {first} both write to {partition} in leader epoch {epoch}")
+            self.fail("leaders", f"{node.name} and {first} both write to {partition} in leader epoch {epoch}")
         if not acks_all:
             return
-        place = partition.index, int(appended.base_offset)
 
         def ready(appended: Any) -> None:
             if appended.error is None and life is not None and life.alive:
-                self._note(self.acknowledged, place, value, f"{node.name} acknowledges")
+                self.note_acknowledged(node, partition.index, int(appended.base_offset), value)
 
         appended.when_ready(ready)
 
@@ -229,156 +291,64 @@ class World:
         for others in (self.acknowledged, self.committed):
             before = others.get(place, value)
             if before != value:
-                self.fail(f"{what} {value!r} at {place}, where {before!r} was before")
+                self.fail("changed", f"{what} {value!r} at {place}, where {before!r} was before")
         known[place] = value
 
     async def _read(self) -> None:
         chance = self.stream("reader")
         while not self.over:
-            await asyncio.sleep(chance.random() * 0.1)
-            found = [pair for index in range(PARTITIONS) for pair in self._partitions(index)]
+            await asyncio.sleep(chance.random() * READ_S_MAX)
+            found = list(self.served())
             if found:
                 node, partition = chance.choice(found)
                 begin = max(int(partition.log_start_offset), int(partition.high_watermark) - 30)
                 self._see(node, partition, begin)
+                self._compare_with_in_sync(partition.index)
 
     def _see(self, node: Node, partition: Partition, begin: int) -> None:
         """Leaders and followers agree on all that lies below the high watermark of any of them."""
-        for offset, value in records_of(partition, begin, int(partition.high_watermark)).items():
+        for offset, value in self.records_of(partition, begin, int(partition.high_watermark)).items():
             self._note(self.committed, (partition.index, offset), value, f"{node.name} shows")
 
-    # --- faults ----------------------------------------------------------------------------------------
-
-    async def _trouble(self) -> None:
-        for node in self.nodes:
-            node.disk.watch_power = True
-            node.disk.forget_the_past()
-        self.network.weather = Weather(
-            jitter_s=self.chance.choice([0.001, 0.02]),
-            stall_chance=self.chance.choice([0.0, 0.02]),
-            cut_chance=self.chance.choice([0.0, 0.2]),
-            reset_chance=self.chance.choice([0.0, 0.002]),
-        )
-        kinds = [
-            self._kill, self._kill, self._stop, self._lose_session, self._part, self._power_cut, self._move, self._move,
-        ]  # fmt: skip
-        moments = sorted(self.chance.random() * CHAOS_S for _ in range(self.chance.randint(1, 10)))
-        for moment_s in moments:
-            await asyncio.sleep(max(moment_s - self.loop.time(), 0))
-            await self.chance.choice(kinds)(self.chance.choice(self.nodes))
-        await asyncio.sleep(max(CHAOS_S - self.loop.time(), 1))
-
-    async def _kill(self, node: Node) -> None:
-        if node.name in self.away:
+    def _compare_with_in_sync(self, index: int) -> None:
+        """No high watermark passes what a replica has that the tree counts as in sync."""
+        path = layout.state_path(TOPIC, index)
+        found = self.store.row(path)
+        if found is None:
             return
-        self.note(f"kill {node.name}")
-        self._end(node)
-        self._come_back(node)
+        in_sync = {f"b{number}" for number in layout.decode_state(path, found[0], found[1].version).isr}
+        replicas = self._partitions(index)
+        highest = max(int(partition.high_watermark) for _, partition in replicas)
+        for node, partition in replicas:
+            if node.name in in_sync and partition.offline is None and partition.log_end_offset < highest:
+                self.fail(
+                    "watermark",
+                    f"{partition} is committed up to {highest}, and {node.name}, which is in sync, "
+                    f"has it up to {partition.log_end_offset}",
+                )
 
-    def _end(self, node: Node) -> None:
-        """The process dies; its session lives until its time is over."""
-        self.away.add(node.name)
-        tree = self.sessions[node.name]
-        node.kill(silent=self.chance.random() < 0.3)
-        after_s = SESSION_S * (0.7 + self.chance.random() * 0.6)
-        self.loop.call_later(after_s, self.expire, tree, context=NOBODY.copy())
-
-    async def _power_cut(self, node: Node) -> None:
-        """Only while all others have all, and until they have it again: what one disk has lost is then with them.
-
-        Whoever loses what one replica has not flushed, and in the same seconds the other one, has lost both.
-        """
-        await asyncio.sleep(
-            0.5
-        )  # what the tree knows already, such as a session that has ended, reaches everybody
-        if self.away or not self._all_in_sync():
-            return
-        self.note(f"power cut {node.name}")
-        self._end(node)
-        node.disk.cut_power()
-        self._come_back(node)
-        for _ in range(1_000):
-            if self._all_in_sync() and not self.away:
-                break
-            await asyncio.sleep(0.2)
-
-    async def _stop(self, node: Node) -> None:
-        if node.name in self.away:
-            return
-        self.note(f"stop {node.name}")
-        self.away.add(node.name)
-        await node.stop()
-        self._come_back(node)
-
-    def _come_back(self, node: Node) -> None:
-        delay_s = self.chance.choice([0.1, 2.0, 8.0]) * (0.5 + self.chance.random())
-
-        async def start() -> None:
-            await asyncio.sleep(delay_s)
-            self.note(f"start {node.name}")
-            try:
-                await node.start()
-            except Died:
-                return
-            except StartError as error:
-                self.fail(f"{node.name} does not start: {error}")
-                return
-            self.note(f"started {node.name}")
-            self.away.discard(node.name)
-
-        self.loop.spawn(None, start())
-
-    async def _lose_session(self, node: Node) -> None:
-        if node.name in self.away:
-            return
-        self.note(f"session of {node.name} ends")
-        self.expire(self.sessions[node.name])
-
-    async def _part(self, node: Node) -> None:
-        """The network between brokers is cut for a while; all of them still reach the tree."""
-        other = self.chance.choice([other for other in self.nodes if other is not node])
-        self.note(f"{node.name} and {other.name} are apart")
-        self.network.part(node.name, other.name)
-        await asyncio.sleep(self.chance.random() * 6)
-        self.network.heal()
-
-    async def _move(self, _: Node) -> None:
-        """An administrator moves a partition to other brokers, or calls its move off; no answer is waited for."""
-        index = self.chance.randrange(PARTITIONS)
-        target = tuple(self.chance.sample(range(1, BROKERS + 1), self.chance.choice([2, 2, 3])))
-        move = Move(TOPIC, index, target if self.chance.random() < 0.8 else None)
-        self.note(f"move {TOPIC}-{index} to {move.replicas}")
-
-        async def ask(server: Any) -> None:
-            try:
-                refused = await server.services.controller.reassigning.alter([move])
-            except ApiError as error:
-                refused = {(TOPIC, index): error}
-            self.note(f"moves refused: {[error.message for error in refused.values()]}")
-
-        for node in self.nodes:
-            server = node.running
-            if server is not None and server.services.controller.in_office:
-                self.loop.spawn(node.life, ask(server))
+    # --- the end ---------------------------------------------------------------------------------------
 
     async def _become_well(self) -> None:
         self.note("quiet")
-        self.network.weather = Weather()
-        self.network.heal()
         deadline_s = self.loop.time() + QUIET_S_MAX
         while self.loop.time() < deadline_s:
-            if not self.away and self._all_in_sync():
-                await asyncio.sleep(2.0)  # some more is written and copied
+            if self.faults.are_over and self.all_in_sync():
+                self.stir()
+                await asyncio.sleep(1.0)  # some more is written and copied
                 return
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.1)
         for index in range(PARTITIONS):
             found = [
                 f"{n.name}: leader {p.image.leader} isr {p.image.isr} end {p.log_end_offset}"
                 for n, p in self._partitions(index)
             ]
-            self.fail(f"{TOPIC}-{index} does not become whole again: {found}; away: {sorted(self.away)}")
+            self.fail(
+                "stuck",
+                f"{TOPIC}-{index} does not become whole again: {found}; away: {sorted(self.faults.away)}",
+            )
 
-    def _all_in_sync(self) -> bool:
+    def all_in_sync(self) -> bool:
         """Every running broker knows the same of each partition, none of which is on its way to other brokers."""
         for index in range(PARTITIONS):
             served = self._partitions(index)
@@ -396,51 +366,66 @@ class World:
 
     def _judge(self) -> None:
         if not self.acknowledged:
-            self.fail("nothing was acknowledged in all this time")
+            self.fail("silent", "nothing was acknowledged in all this time")
         for index in range(PARTITIONS):
             logs: dict[str, dict[int, bytes]] = {}
             for node, partition in self._partitions(index):
                 partition.log.core.check()
                 self._see(node, partition, int(partition.log_start_offset))
                 low = min(int(p.high_watermark) for _, p in self._partitions(index))
-                logs[node.name] = records_of(partition, int(partition.log_start_offset), low)
+                logs[node.name] = self.records_of(partition, int(partition.log_start_offset), low)
             if len({tuple(sorted(log.items())) for log in logs.values()}) > 1:
                 every = set().union(*logs.values())
                 differ = sorted(o for o in every if len({log.get(o) for log in logs.values()}) > 1)
                 rows = [{name: log.get(offset) for name, log in logs.items()} for offset in differ[:3]]
                 self.fail(
-                    f"the logs of {TOPIC}-{index} differ below their high watermarks at {differ[:5]}: {rows}"
+                    "differ",
+                    f"the logs of {TOPIC}-{index} differ below their high watermarks at {differ[:5]}: {rows}",
                 )
             leader = next((p for _, p in self._partitions(index) if p.is_leader), None)
             if leader is None:
-                self.fail(f"{TOPIC}-{index} has no leader")
+                self.fail("stuck", f"{TOPIC}-{index} has no leader")
                 continue
-            content = records_of(leader, int(leader.log_start_offset), int(leader.log_end_offset))
+            content = self.records_of(leader, int(leader.log_start_offset), int(leader.log_end_offset))
+            self.producers[index].judge(content)
             for (where, offset), value in self.acknowledged.items():
                 if where == index and content.get(offset) != value:
                     self.fail(
-                        f"{value!r}, acknowledged at {where}:{offset}, is lost: {content.get(offset)!r} is there"
+                        "lost",
+                        f"{value!r}, acknowledged at {where}:{offset}, is lost: {content.get(offset)!r} is there",
                     )
-        states = [
-            partition.controller_epoch
-            for server in self._running()
-            for partition in server.services.image.topics[TOPIC].partitions.values()
-        ]
-        assert states, layout.TOPICS
+
+    def records_of(self, partition: Partition, begin: int, end: int) -> dict[int, bytes]:
+        """Offset -> value, from `begin` up to `end`; what no producer has sent in these bytes breaks a rule."""
+        found: dict[int, bytes] = {}
+        position = begin
+        while position < end:
+            read = self._read_bytes(partition, position)
+            if not read:
+                break
+            at = 0
+            while at < len(read):
+                offset, length, _ = OVERHEAD.unpack_from(read, at)
+                body = read[at + OVERHEAD.size : at + LOG_OVERHEAD + length]
+                at += LOG_OVERHEAD + length
+                if offset not in found and body not in self.bodies:
+                    self.fail("foreign", f"{partition} holds at {offset} what nobody has sent: {body!r}")
+                if begin <= offset < end:
+                    found[offset] = self.bodies.get(body, b"")
+                position = offset + 1
+        return found
+
+    def _read_bytes(self, partition: Partition, position: int) -> bytes:
+        """Some batches; none at the end, or where the disk has failed or the process has died."""
+        try:
+            data = partition.log.read(Offset(position), 1 << 20, upper_offset=partition.log_end_offset)
+            return b"" if data is None else data.read()
+        except (OSError, LogDirOffline, Killed):
+            return b""
 
 
-def records_of(partition: Partition, begin: int, end: int) -> dict[int, bytes]:
-    """Offset -> value, from `begin` up to `end`."""
-    found: dict[int, bytes] = {}
-    position = begin
-    while position < end:
-        data = partition.log.read(position, 1 << 20, upper_offset=partition.log_end_offset)  # type: ignore[arg-type]
-        if data is None:
-            break
-        records = list(read_records(data.read()))
-        found |= {r.offset: r.value or b"" for r in records if begin <= r.offset < end}
-        position = max((record.offset for record in records), default=end) + 1
-    return found
+def stands_still(node: Node) -> bool:
+    return node.life is not None and node.life.pauses > 0
 
 
 def run_seed(seed: int, *, log: list[str] | None = None, world: type[World] = World) -> World:

@@ -255,3 +255,28 @@ def test_a_snapshot_holds_all_that_is_needed_to_go_on(steps: list[tuple[int, int
         restored.check(header(1, pid=pid, seq=seq, txn=True), Origin.CLIENT)
         with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
             restored.check(header(1, pid=pid, seq=seq + 1, txn=True), Origin.CLIENT)
+
+
+def test_every_batch_that_may_be_in_flight_is_known_again_after_a_restart() -> None:
+    """Else a retry of the first of five is out of order, and its producer writes it again under a new epoch."""
+    leader = Leader()
+    batches = [header(2, seq=2 * index, at_ms=index) for index in range(7)]
+    offsets = [leader.produce(batch, now_ms=1000 + index) for index, batch in enumerate(batches)]
+    again = Leader()
+    again.core.producers.load(leader.core.producers.snapshot())
+    for batch, offset in list(zip(batches, offsets, strict=True))[-5:]:
+        seen = again.core.decide_append(batch)
+        assert seen is not None
+        assert seen.first_offset == offset
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        again.core.decide_append(batches[1])
+
+
+def test_a_snapshot_keeps_one_batch_of_producers_that_have_not_written_for_long() -> None:
+    leader = Leader()
+    for pid, now_ms in ((1, 0), (2, 3_600_000)):
+        for seq in range(3):
+            leader.produce(header(pid=pid, seq=seq), now_ms=now_ms)
+    rows = leader.core.producers.snapshot()
+    assert [row.producer_id for row in rows] == [1, 2, 2, 2]
+    assert [row.last_sequence for row in rows] == [2, 0, 1, 2]

@@ -1,0 +1,196 @@
+"""Known bugs of replication, planted into the broker: some early history must find each of them, and by the right rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from barnabas.broker.cluster import controller
+from barnabas.broker.cluster.executor import Executor
+from barnabas.broker.partitions.partition import Partition
+from barnabas.broker.partitions.replicating import Replication
+from barnabas.coordination.tree import Event, EventKind
+from barnabas.cores import elections
+from barnabas.cores.epochs import EpochEnd
+from barnabas.cores.partition import PartitionCore
+from barnabas.cores.producers import Producers, ProducerSnapshot
+from barnabas.cores.replication import InSyncReplicas
+from barnabas.records.units import Offset
+from tests.sim.cluster.world import Failed, run_seed
+
+SEEDS_MAX = 60
+LONG_RUN = 1_000
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def _cut_no_log(patch: pytest.MonkeyPatch) -> None:
+    """Followers are not told where their log went another way."""
+    patch.setattr(Partition, "end_of_epoch", lambda self, epoch: EpochEnd(epoch, self.log_end_offset))
+
+
+def _cut_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    """As it was before KIP-101: whoever gets a new leader drops what it does not know to be committed."""
+    real = Replication._mend
+
+    def mend(self: Replication, partition: Partition) -> None:
+        real(self, partition)
+        if partition.offline is None:
+            partition.log.truncate_to(partition.high_watermark, self.clock.now_ms())
+
+    patch.setattr(Replication, "_mend", mend)
+
+
+def _commit_what_one_follower_has(patch: pytest.MonkeyPatch) -> None:
+    """The high watermark is ahead of the in-sync set."""
+
+    def high_watermark(self: InSyncReplicas, leader_end: Offset) -> Offset:
+        ends = [self.end_of(node) for node in self.followers]
+        return min(leader_end, max(ends)) if ends else leader_end
+
+    patch.setattr(InSyncReplicas, "high_watermark", high_watermark)
+
+
+def _shrink_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A leader goes by the in-sync set that it wants, before the metadata have it."""
+    patch.setattr(InSyncReplicas, "want", lambda self, in_sync: self.set(in_sync))
+
+
+def _commit_all_at_election(patch: pytest.MonkeyPatch) -> None:
+    """A new leader believes that its followers have what it has."""
+    real = InSyncReplicas.begin
+
+    def begin(self: InSyncReplicas, in_sync: Iterable[int], now_ms: float) -> None:
+        real(self, in_sync, now_ms)
+        for known in self._known.values():
+            known.end = Offset(1 << 60)
+
+    patch.setattr(InSyncReplicas, "begin", begin)
+
+
+def _let_anybody_join(patch: pytest.MonkeyPatch) -> None:
+    """A follower counts as in sync as soon as it fetches."""
+    patch.setattr(
+        InSyncReplicas,
+        "may_join",
+        lambda self, node, high_watermark, epoch_start: node in self._known and node not in self.followers,
+    )
+
+
+def _count_fetches_from_anywhere(patch: pytest.MonkeyPatch) -> None:
+    """A follower's offset counts although its log went another way."""
+    patch.setattr(
+        Partition,
+        "note_replica_fetch",
+        lambda self, follower, asked: (
+            self.is_leader and self.note_fetch(follower, Offset(asked.fetch_offset))
+        ),
+    )
+
+
+def _elect_anybody(patch: pytest.MonkeyPatch) -> None:
+    """Replicas that are not in sync are elected as well."""
+    real = elections.elect
+    patch.setattr(elections, "elect", lambda partition, live, unclean: real(partition, live, True))
+
+
+def _trust_a_disk_that_lost_its_power(patch: pytest.MonkeyPatch) -> None:
+    """Who comes back without a clean stop leads as if it had all that it ever had."""
+    patch.setattr(controller, "decide_unclean_restart", lambda image, broker_id: ())
+
+
+def _acknowledge_at_once(patch: pytest.MonkeyPatch) -> None:
+    """acks=all waits for nobody."""
+    patch.setattr(Partition, "_holds", lambda self, promise: True)
+
+
+def _forget_sequences(patch: pytest.MonkeyPatch) -> None:
+    """What is sent again is written again."""
+    patch.setattr(PartitionCore, "decide_append", lambda self, *args, **kwargs: None)
+
+
+def _keep_no_producers(patch: pytest.MonkeyPatch) -> None:
+    """A broker that starts knows of no producer what it has written."""
+    real = Partition.__init__
+
+    def init(
+        self: Partition, surroundings: Any, topic: str, index: int, topic_id: Any, log: Any, image: Any
+    ) -> None:
+        log.core.forget_producers([producer.producer_id for producer in log.core.producers])
+        real(self, surroundings, topic, index, topic_id, log, image)
+
+    patch.setattr(Partition, "__init__", init)
+
+
+def _keep_one_batch_of_a_producer(patch: pytest.MonkeyPatch) -> None:
+    """As it was once, and is in Kafka: of the batches in flight a snapshot has only the last."""
+    real = Producers.snapshot
+
+    def snapshot(self: Producers) -> list[ProducerSnapshot]:
+        return list({row.producer_id: row for row in real(self)}.values())
+
+    patch.setattr(Producers, "snapshot", snapshot)
+
+
+def _miss_events(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is read again after the connection to the tree was lost."""
+    real = Executor._on_event
+
+    def on_event(self: Executor, event: Event) -> None:
+        if event.kind is not EventKind.RECONNECTED:
+            real(self, event)
+
+    patch.setattr(Executor, "_on_event", on_event)
+
+
+PLANTS: list[tuple[Plant, set[str]]] = [
+    (_cut_no_log, {"differ", "changed", "lost", "stuck"}),
+    (_cut_to_the_high_watermark, {"lost", "changed", "watermark"}),
+    (_commit_what_one_follower_has, {"lost", "changed", "watermark"}),
+    (_shrink_at_once, {"lost", "changed", "watermark", "stuck"}),
+    (_commit_all_at_election, {"lost", "changed", "watermark"}),
+    (_let_anybody_join, {"lost", "changed", "watermark"}),
+    (_elect_anybody, {"lost", "changed", "watermark"}),
+    (_acknowledge_at_once, {"lost", "changed"}),
+    (_forget_sequences, {"doubled"}),
+    (_keep_no_producers, {"doubled"}),
+]
+RARE: list[tuple[Plant, set[str]]] = [
+    (_keep_one_batch_of_a_producer, {"stuck", "doubled"}),
+    (_miss_events, {"stuck"}),
+    (_count_fetches_from_anywhere, {"lost", "changed", "watermark"}),
+    (_trust_a_disk_that_lost_its_power, {"lost", "changed", "watermark"}),
+]
+
+
+def name_of(value: object) -> str:
+    return getattr(value, "__name__", "")
+
+
+@pytest.mark.parametrize(("plant", "rules"), PLANTS, ids=name_of)
+def test_a_planted_bug_is_found(plant: Plant, rules: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    find(rules, SEEDS_MAX)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("plant", "rules"), RARE, ids=name_of)
+def test_a_planted_bug_is_found_in_the_long_run(
+    plant: Plant, rules: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    find(rules, LONG_RUN)
+
+
+def find(rules: set[str], seeds: int) -> None:
+    for seed in range(seeds):
+        try:
+            run_seed(seed)
+        except Failed as failed:
+            found = {line.strip().partition(":")[0] for line in str(failed).splitlines()[1:]}
+            if found & rules:
+                print(failed)
+                return
+    pytest.fail(f"{seeds} seeds ran and none has found it")
