@@ -187,7 +187,8 @@ class KafkaPython(threading.Thread):
         self._producer.close()
 
     def _read(self, timeout_ms: int) -> None:
-        with contextlib.suppress(KafkaPythonError):  # no coordinator is found; the next poll looks for it again
+        # Where no coordinator is found, the next poll looks for it again.
+        with contextlib.suppress(KafkaPythonError):
             for records in self._consumer.poll(timeout_ms).values():
                 self._seen.update(record.value.decode() for record in records)
 
