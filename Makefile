@@ -18,7 +18,7 @@ CLUSTER_SEEDS ?= 5000
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run archive check format unit test sim soak bench bench-quick build clean
+.PHONY: help run archive collected check format unit test sim soak bench bench-quick build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,8 +46,11 @@ unit: $(READY) ## the tests that need no broker process and no other language
 	$(PARALLEL) tests/unit tests/scenarios tests/fuzz tests/sim
 
 test: $(READY) ## check, then every test, in WORKERS=4 processes
-	@$(MAKE) --jobs=2 --output-sync check archive
+	@$(MAKE) --jobs=2 --output-sync check archive collected
 	$(PARALLEL)
+
+collected: $(READY) ## the tests compiled once, not in each process
+	@found=$$($(PYTEST) --collect-only -qq 2>&1) || { echo "$$found"; exit 1; }
 
 archive: $(READY) ## Spark's class archive, which the first run of a pipeline would make behind itself
 	$(BIN)/python -m barnabas.pipelines.class_archive

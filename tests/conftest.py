@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,10 @@ from tests.support.zookeeper import ZooKeeperServer, zookeeper_jars
 # A busy machine makes no test fail: hypothesis must not judge how long an example takes.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+# Looking for garbage among a hundred thousand things that stay takes a quarter of the collection of the tests, and later
+# minutes of a whole run: see pytest_collection_finish.
+gc.disable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,6 +76,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
         arrange(items, groups_file(config))
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
