@@ -22,7 +22,7 @@ from cloudevents.core.v1.event import CloudEvent
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
-from confluent_kafka.serialization import MessageField, SerializationContext
+from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 
 import requests
 from barnabas.http.errors import HttpError
@@ -192,6 +192,75 @@ def test_avro_to_and_from_confluent_kafka(together: Together, url: str, topic: s
     post(base, "positions", {"offsets": [{"topic": topic, "partition": 0, "offset": 3}]})
     assert requests.get(f"{base}/records?timeout=100", timeout=WAIT_S).json() == []
     requests.delete(base, timeout=WAIT_S)
+
+
+def test_what_a_rule_refuses_goes_to_its_topic(together: Together, url: str, topic: str) -> None:
+    """With the headers that Confluent's serializer puts beside such a record, which runs the same rule here."""
+    pytest.importorskip("celpy", reason="the extra `rules` is not installed")
+    from confluent_kafka.schema_registry.rule_registry import RuleRegistry
+    from confluent_kafka.schema_registry.rules.cel.cel_executor import CelExecutor
+    from confluent_kafka.schema_registry.rules.dlq.dlq_action import DlqAction
+
+    dead = f"{topic}-dead"
+    rule = {
+        "name": "long",
+        "kind": "CONDITION",
+        "type": "CEL",
+        "mode": "WRITE",
+        "expr": "message.name.size() > 3",
+    }
+    rule |= {"onFailure": "DLQ", "params": {"dlq.topic": dead}}
+    body = {"schema": USER, "ruleSet": {"domainRules": [rule]}}
+    answer = requests.post(
+        f"http://{together.registry}/subjects/{topic}-value/versions", json=body, timeout=WAIT_S
+    )
+    number = answer.json()["id"]
+
+    rows = [{"value": {"name": "Anna"}}, {"key": None, "value": {"name": "Bo"}}, {"value": {"name": "Carl"}}]
+    sent = send(url, f"/topics/{topic}", {"value_schema_id": number, "records": rows}, "avro")["offsets"]
+    assert [row["offset"] for row in sent] == [0, None, 1]
+    assert sent[1]["error_code"] == 1
+    assert sent[1]["error"] == (
+        f"records[1].value: rule 'long' refuses the value: message.name.size() > 3; sent to {dead}"
+    )
+    record = {"value": {"type": "AVRO", "data": {"name": "Di"}}, "key": {"type": "STRING", "data": "k"}}
+    receipt = requests.post(f"{cluster(url)}/topics/{topic}/records", json=record, timeout=WAIT_S).json()
+    assert receipt["error_code"] == 400
+    assert receipt["message"].endswith(f"sent to {dead}")
+
+    registry = SchemaRegistryClient({"url": f"http://{together.registry}"})
+    action = DlqAction({"bootstrap.servers": together.bootstrap, "dlq.auto.flush": "true"})
+    rules = RuleRegistry()
+    rules.register_executor(CelExecutor())
+    rules.register_action(action)
+    latest = {"auto.register.schemas": False, "use.latest.version": True}
+    serialize = AvroSerializer(registry, conf=latest, rule_registry=rules)
+    with pytest.raises(SerializationError):
+        serialize({"name": "Ed"}, SerializationContext(topic, MessageField.VALUE))
+
+    letters = consumed(together.bootstrap, dead, 3)
+    assert [(row.key(), json.loads(row.value())["name"]) for row in letters] == [
+        (None, "Bo"),
+        (b"k", "Di"),
+        (None, "Ed"),
+    ]
+    ours, _, theirs = (dict(row.headers()) for row in letters)
+    assert ours.keys() == theirs.keys()
+    assert ours.pop("__rule.exception")
+    assert theirs.pop("__rule.exception")
+    assert ours == theirs
+
+
+def consumed(bootstrap: str, topic: str, count: int) -> list[Any]:
+    settings = {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        found = consumer.consume(count, timeout=WAIT_S)
+        assert len(found) == count
+        return found
+    finally:
+        consumer.close()
 
 
 def test_topics_by_v3(url: str, topic: str) -> None:

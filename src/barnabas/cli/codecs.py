@@ -136,12 +136,6 @@ def json_of(text: str) -> Any:
         raise Mismatch(f"{text[:40]!r} is not JSON: {error}") from None
 
 
-def rule_headers(error: Any, subject: str, topic: str) -> list[tuple[str, bytes | None]]:
-    """The headers that Confluent's serializers give a record that a rule refuses."""
-    rows = {"name": error.rule, "mode": "WRITE", "subject": subject, "topic": topic, "exception": str(error)}
-    return [(f"__rule.{name}", value.encode()) for name, value in rows.items()]
-
-
 # --- a topic's records --------------------------------------------------------------------------------
 
 
@@ -195,11 +189,12 @@ class Codecs:
         except UnicodeDecodeError:
             raise CliError(f"the {part} is not JSON: it is no text in UTF-8") from None
         except Mismatch as error:
-            dead_letters = getattr(error, "dead_letters", None)
-            if dead_letters is None:
+            from barnabas.codecs.rules import RuleFailed
+
+            if not isinstance(error, RuleFailed) or error.dead_letters is None:
                 raise CliError(f"{part}: {error}") from None
-            headers = rule_headers(error, f"{self._topic}-{part}", self._topic)
-            raise Refused(f"{part}: {error}", dead_letters, headers) from None
+            headers = error.headers(f"{self._topic}-{part}", self._topic)
+            raise Refused(f"{part}: {error}", error.dead_letters, headers) from None
 
     def decoded(self, message: Any) -> Decoded:
         """A record with JSON in place of its bytes. Raises CliError."""

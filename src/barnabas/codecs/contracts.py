@@ -86,6 +86,14 @@ def contract_of_schema(schema: Schema) -> Contract | None:
     return Contract(schema)
 
 
+def has_migrations(schema: Schema) -> bool:
+    """Whether a schema has rules for reading records of one version as of another, which are not carried out here."""
+    if not schema.contract:
+        return False
+    rows = (json.loads(schema.contract).get("ruleSet") or {}).get("migrationRules") or ()
+    return any(not row.get("disabled") for row in rows)
+
+
 class AvroLanguage:
     """Avro by fastavro, without logical types."""
 

@@ -36,6 +36,11 @@ class RuleFailed(Mismatch):
         self.rule = rule
         self.dead_letters = dead_letters
 
+    def headers(self, subject: str, topic: str) -> list[tuple[str, bytes | None]]:
+        """What Confluent's serializers put beside a record that a rule refuses, in the topic for such records."""
+        rows = {"name": self.rule, "mode": WRITE, "subject": subject, "topic": topic, "exception": str(self)}
+        return [(f"__rule.{name}", value.encode("utf-8", "replace")) for name, value in rows.items()]
+
 
 class Field(NamedTuple):
     """A field on the way through a value. kind: INT, STRING, RECORD ... tags: those that stand in the schema at the field.

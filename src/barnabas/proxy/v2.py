@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from barnabas.codecs.rules import RuleFailed
 from barnabas.codecs.schemas import RuledCodec
 from barnabas.http.errors import HttpError
 from barnabas.proxy.call import Call, answer, as_number, require_list
+from barnabas.proxy.dead_letters import DeadLetter, send
 from barnabas.proxy.direct import Kind, Owner
 from barnabas.proxy.errors import (
     CONVERSION_FAILED,
@@ -174,25 +176,36 @@ async def _produce(call: Call, partition: int | None) -> Response:
         if any(row.get("value") is not None for row in rows):
             value_schema = await _schema(call, body, "value", topic, format, VALUE_SCHEMA_MISSING)
 
-    def encode() -> list[Outgoing]:
-        return [
-            Outgoing(
-                _encode(format, key_schema, row.get("key"), f"records[{index}].key"),
-                _encode(format, value_schema, row.get("value"), f"records[{index}].value"),
-                _row_partition(row, index) if partition is None else partition,
-                0
-                if row.get("timestamp") is None
-                else as_number(row["timestamp"], f"records[{index}].timestamp", 1 << 62),
+    def encode_row(index: int, row: dict[str, Any]) -> Outgoing | DeadLetter:
+        number = _row_partition(row, index) if partition is None else partition
+        given = row.get("timestamp")
+        time_ms = 0 if given is None else as_number(given, f"records[{index}].timestamp", 1 << 62)
+        try:
+            key = _encode(format, key_schema, row.get("key"), f"records[{index}].key", f"{topic}-key")
+            value = _encode(
+                format, value_schema, row.get("value"), f"records[{index}].value", f"{topic}-value"
             )
-            for index, row in enumerate(rows)
-        ]
+        except DeadLetter as letter:
+            return letter
+        return Outgoing(key, value, number, time_ms)
+
+    def encode() -> list[Outgoing | DeadLetter]:
+        return [encode_row(index, row) for index, row in enumerate(rows)]
 
     ruled = any(known and isinstance(known.codec, RuledCodec) for known in (key_schema, value_schema))
     records = encode() if len(rows) <= DIRECT_MAX and not ruled else await asyncio.to_thread(encode)
-    results = await call.services.producing.send(topic, records)
+    results = iter(
+        await call.services.producing.send(topic, [made for made in records if isinstance(made, Outgoing)])
+    )
+    offsets = [
+        _offset(next(results))
+        if isinstance(made, Outgoing)
+        else _refused(await send(call.services.producing, made, topic, row.get("key"), row.get("value")))
+        for made, row in zip(records, rows, strict=True)
+    ]
     return json_answer(
         {
-            "offsets": [_offset(result) for result in results],
+            "offsets": offsets,
             "key_schema_id": None if key_schema is None else key_schema.id,
             "value_schema_id": None if value_schema is None else value_schema.id,
         }
@@ -229,7 +242,8 @@ async def _schema(
     return known
 
 
-def _encode(format: str, schema: Known | None, value: Any, where: str) -> bytes | None:
+def _encode(format: str, schema: Known | None, value: Any, where: str, subject: str) -> bytes | None:
+    """Raises HttpError; DeadLetter where a rule names a topic for such records."""
     try:
         if format not in WITH_SCHEMA:
             return encode_plain(format, value)
@@ -237,7 +251,14 @@ def _encode(format: str, schema: Known | None, value: Any, where: str) -> bytes 
             return None
         return frame(schema.id, schema.codec.encode(value))
     except Mismatch as error:
+        if isinstance(error, RuleFailed) and error.dead_letters is not None:
+            raise DeadLetter(error, where, subject) from error
         raise HttpError(422, f"{where}: {error}", CONVERSION_FAILED) from error
+
+
+def _refused(message: str) -> dict[str, Any]:
+    """As a record that cannot be stored, whatever is tried again."""
+    return {"partition": None, "offset": None, "error_code": 1, "error": message}
 
 
 def _offset(result: Delivered) -> dict[str, Any]:

@@ -14,11 +14,13 @@ from typing import Any, Final, NamedTuple
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from barnabas.codecs.rules import RuleFailed
 from barnabas.codecs.schemas import RuledCodec
 from barnabas.http.errors import HttpError
 from barnabas.http.json_text import BadJson, parse_json
 from barnabas.http.streaming import DuplexResponse
 from barnabas.proxy.call import Call, answer, as_number, dump, require_list, require_text
+from barnabas.proxy.dead_letters import DeadLetter, send
 from barnabas.proxy.errors import INVALID_PAYLOAD, JSON_MEDIA_TYPE, from_kafka
 from barnabas.proxy.formats import (
     AVRO,
@@ -32,7 +34,7 @@ from barnabas.proxy.formats import (
     frame,
 )
 from barnabas.proxy.json_stream import JsonStream, StreamError
-from barnabas.proxy.producing import Delivered, Outgoing
+from barnabas.proxy.producing import Batch, Delivered, Outgoing
 from barnabas.proxy.schemas import Known
 from barnabas.proxy.v3_cluster import BASE, Work
 from barnabas.proxy.v3_shapes import shapes_of
@@ -53,6 +55,7 @@ TYPES: Final = {
     "PROTOBUF": PROTOBUF,
 }
 NAMES: Final = {format: name for name, format in TYPES.items()}
+PARTS: Final = ("key", "value")
 STRATEGIES: Final = ("TOPIC_NAME", "RECORD_NAME", "TOPIC_RECORD_NAME")
 
 
@@ -161,6 +164,19 @@ async def _produce_row(
 ) -> dict[str, Any]:
     """turn: who holds it hands its record over next, so that the order of the request is kept. Raises HttpError."""
     producing = call.services.producing
+    try:
+        key, value, batch = await _begin(call, topic, row, turn)
+    except DeadLetter as letter:
+        given = [part.get("data") if isinstance(part := row.get(name), dict) else None for name in PARTS]
+        told = await send(producing, letter, topic, *given, read_headers(row.get("headers")))
+        raise HttpError(400, told, 400) from letter
+    (result,) = await producing.fate(topic, batch)
+    return _receipt(cluster_id, topic, key, value, result)
+
+
+async def _begin(call: Call, topic: str, row: dict[str, Any], turn: asyncio.Lock) -> tuple[Part, Part, Batch]:
+    """Encodes a record and hands it over. Raises HttpError, DeadLetter."""
+    producing = call.services.producing
     async with turn:
         count = await _partitions(call, topic)
         partition = row.get("partition_id")
@@ -172,9 +188,7 @@ async def _produce_row(
         record = Outgoing(
             key.data, value.data, number, read_time(row.get("timestamp")), read_headers(row.get("headers"))
         )
-        batch = producing.begin(topic, [record])
-    (result,) = await producing.fate(topic, batch)
-    return _receipt(cluster_id, topic, key, value, result)
+        return key, value, producing.begin(topic, [record])
 
 
 async def _partitions(call: Call, topic: str) -> int:
@@ -274,7 +288,7 @@ def read_headers(value: Any) -> list[tuple[str, bytes | None]]:
 
 
 async def _part(call: Call, given: Any, part: str, topic: str) -> Part:
-    """A key or value. Raises HttpError."""
+    """A key or value. Raises HttpError; DeadLetter where a rule names a topic for such records."""
     if given is None:
         return ABSENT
     if not isinstance(given, dict):
@@ -298,6 +312,8 @@ async def _part(call: Call, given: Any, part: str, topic: str) -> Part:
         else:
             raw = frame(known.id, known.codec.encode(data))
     except Mismatch as error:
+        if isinstance(error, RuleFailed) and error.dead_letters is not None:
+            raise DeadLetter(error, part, known.subject or f"{topic}-{part}") from error
         raise HttpError(400, f"{part}: {error}", 400) from error
     return Part(
         raw,

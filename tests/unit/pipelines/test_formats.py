@@ -247,6 +247,17 @@ def test_an_id_that_is_registered_later() -> None:
     assert at.decode(records).field("v").to_pylist() == [{"n": 1}] * 3
 
 
+def test_a_record_that_needs_a_migration_rule() -> None:
+    rule = {"name": "up", "kind": "TRANSFORM", "type": "JSONATA", "mode": "UPGRADE", "expr": "$"}
+    held = [json.dumps({"ruleSet": {"migrationRules": [{**rule, "disabled": off}]}}) for off in (False, True)]
+    old, plain = avro(1, [field("n", "long")]), avro(2, [field("n", "long")])
+    for contract, wanted in zip(held, (None, {"n": 1}), strict=True):
+        new = plain._replace(contract=contract)
+        rows, errors = decoded(new, written(old, {"n": 1}), written(new, {"n": 2}), known=Known(old, new))
+        assert rows == [wanted, {"n": 2}]
+        assert wanted is not None or "migration rules are not carried out here" in errors[0]
+
+
 def test_a_schema_that_refers_to_others() -> None:
     item = json.dumps({"type": "record", "name": "shop.Item", "fields": [field("sku", "string")]})
     schema = avro(1, [field("items", {"type": "array", "items": "shop.Item"})], ("shop.Item", item))

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from barnabas.client.registry import NotFramed, Registry, RegistryError, Schema, unframe
 from barnabas.codecs import Mismatch
+from barnabas.codecs.contracts import has_migrations
 from barnabas.pipelines.formats.base import NoColumns, Reader, Unfit
 from barnabas.pipelines.formats.encoding import contract_for
 
@@ -113,6 +114,7 @@ class Decoding:
             writer = self._registry.by_id(schema_id)
             if writer.kind != self._schema.kind:
                 raise Unfit(f"schema {schema_id} is of type {writer.kind}, not {self._schema.kind}")
+            self._require_no_migration(writer)
             made = self._ruled(writer) or self.reader.decoder(writer)
         except Unfit as error:
             self._refused[schema_id] = str(error), self._clock() + FORGET_S
@@ -125,6 +127,14 @@ class Decoding:
             raise Unfit(why) from None
         self._decoders[schema_id] = made
         return made
+
+    def _require_no_migration(self, writer: Schema) -> None:
+        """Raises Unfit: what a rule for migrations makes of a value is not what reading it by another version gives."""
+        ours = self._schema
+        if writer.id != ours.id and (has_migrations(writer) or has_migrations(ours)):
+            raise Unfit(
+                f"it is of schema {writer.id} and read as schema {ours.id}, whose migration rules are not carried out here"
+            )
 
     def _ruled(self, writer: Schema) -> Decoder | None:
         """What decodes behind the rules of the schema; None without rules. Raises Unfit."""

@@ -1,0 +1,53 @@
+"""Records that a rule of their schema refuses and names a topic for: they go there, as Confluent's serializers do it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.codecs.rules import RuleFailed
+from barnabas.codecs.schemas import json_bytes
+from barnabas.http.errors import HttpError
+from barnabas.proxy.producing import Outgoing, Producing
+
+
+class DeadLetter(Exception):
+    """A record that is refused. where: what of the request it is, for its message."""
+
+    def __init__(self, error: RuleFailed, where: str, subject: str) -> None:
+        super().__init__(f"{where}: {error}")
+        self.error, self.subject = error, subject
+
+
+async def send(
+    producing: Producing,
+    letter: DeadLetter,
+    topic: str,
+    key: Any,
+    value: Any,
+    headers: Sequence[tuple[str, bytes | None]] = (),
+) -> str:
+    """Produces the key and the value as the request has them; what there is to say of the record.
+
+    topic: the one that the record was for. A letter that cannot be sent does not change what is said of the record's fate.
+    """
+    error = letter.error
+    assert error.dead_letters is not None
+    added = error.headers(letter.subject, topic)
+    record = Outgoing(_given(key), _given(value), headers=[*headers, *added])
+    try:
+        await producing.partitions(error.dead_letters)
+        (result,) = await producing.send(error.dead_letters, [record])
+        failure = None if result.error is None else result.error.str()
+    except HttpError as missing:
+        failure = missing.message
+    if failure is not None:
+        return f"{letter}; it could not be sent to {error.dead_letters}: {failure}"
+    return f"{letter}; sent to {error.dead_letters}"
+
+
+def _given(data: Any) -> bytes | None:
+    """Text as it is, all else as JSON."""
+    if data is None:
+        return None
+    return data.encode("utf-8", "surrogatepass") if isinstance(data, str) else json_bytes(data)
