@@ -103,7 +103,9 @@ def decide_register(
         wanted = replace(wanted, content=with_tags(wanted, library, subject))
     content, parsed = prepare(state, library, subject, wanted, normalize=normalize)
     content = with_inherited(content, live[-1].content if live else None, config)
-    same = next((v for v in reversed(live) if v.content == content), None)
+    # Who changes tags wants them changed in the newest version, though an earlier one may be the same.
+    looked_at = live[-1:] if wanted.tags_to_add or wanted.tags_to_remove else live
+    same = next((v for v in reversed(looked_at) if v.content == content), None)
     if same is not None and wanted.id in (0, same.id) and wanted.version in (0, same.version):
         return Decision((), registered(same))
     if not importing:
