@@ -22,7 +22,10 @@ from cloudevents.core.v1.event import CloudEvent
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
 import requests
 from barnabas.http.errors import HttpError
@@ -192,6 +195,53 @@ def test_avro_to_and_from_confluent_kafka(together: Together, url: str, topic: s
     post(base, "positions", {"offsets": [{"topic": topic, "partition": 0, "offset": 3}]})
     assert requests.get(f"{base}/records?timeout=100", timeout=WAIT_S).json() == []
     requests.delete(base, timeout=WAIT_S)
+
+
+MESSAGE = 'syntax = "proto3"; message User { string name = 1; }'
+OBJECT = '{"type": "object", "title": "User", "properties": {"name": {"type": "string"}}}'
+
+
+def reader_of(format: str, registry: SchemaRegistryClient) -> Any:
+    """Confluent's deserializer."""
+    if format == "jsonschema":
+        return JSONDeserializer(None, schema_registry_client=registry)
+    file = descriptor_pb2.FileDescriptorProto(name="user.proto", syntax="proto3")
+    file.message_type.add(name="User").field.add(name="name", number=1, type=9, label=1)
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    made = message_factory.GetMessageClass(pool.FindMessageTypeByName("User"))
+    read = ProtobufDeserializer(made, {}, registry)
+    return lambda data, context: json_format.MessageToDict(read(data, context))
+
+
+@pytest.mark.parametrize(("format", "schema"), [("jsonschema", OBJECT), ("protobuf", MESSAGE)])
+def test_records_with_schemas_for_confluent_kafka(
+    together: Together, url: str, topic: str, format: str, schema: str
+) -> None:
+    user = {"name": "testUser"}
+    sent = send(url, f"/topics/{topic}", {"value_schema": schema, "records": [{"value": user}]}, format)
+    assert sent["offsets"][0]["offset"] == 0
+    named = {"type": format.upper(), "schema": schema, "data": user}
+    batch = {"entries": [
+        {"id": "1", "value": {**named, "subject_name_strategy": "TOPIC_RECORD_NAME"}},
+        {"id": "2", "value": {"type": "BINARY", "data": "!"}},
+        {"id": "3", "value": {"schema_version": 1, "data": user}, "headers": [{"name": "h", "value": "eA=="}]},
+    ]}  # fmt: skip
+    answer = requests.post(f"{cluster(url)}/topics/{topic}/records:batch", json=batch, timeout=WAIT_S)
+    assert answer.status_code == 207
+    assert [(row["id"], row["offset"]) for row in answer.json()["successes"]] == [("1", 1), ("3", 2)]
+    assert [(row["id"], row["error_code"]) for row in answer.json()["failures"]] == [("2", 400)]
+    registry = SchemaRegistryClient({"url": f"http://{together.registry}"})
+    assert {f"{topic}-value", f"{topic}-User"} <= set(registry.get_subjects())
+    read_value, context = reader_of(format, registry), SerializationContext(topic, MessageField.VALUE)
+    records = consumed(together.bootstrap, topic, 3)
+    assert [read_value(row.value(), context) for row in records] == [user] * 3
+    assert records[2].headers() == [("h", b"x")]
+    base = instance(url, format=format)
+    post(base, "assignments", {"partitions": [{"topic": topic, "partition": 0}]})
+    post(base, "positions", {"offsets": [{"topic": topic, "partition": 0, "offset": 1}]})
+    assert [row["value"] for row in read(base, 2, f"application/vnd.kafka.{format}.v2+json")] == [user] * 2
+    assert requests.delete(base, headers=V2, timeout=WAIT_S).status_code == 204
 
 
 def test_what_a_rule_refuses_goes_to_its_topic(together: Together, url: str, topic: str) -> None:

@@ -167,11 +167,16 @@ async def _produce_row(
     try:
         key, value, batch = await _begin(call, topic, row, turn)
     except DeadLetter as letter:
-        given = [part.get("data") if isinstance(part := row.get(name), dict) else None for name in PARTS]
-        told = await send(producing, letter, topic, *given, read_headers(row.get("headers")))
+        key_data, value_data = (_data(row.get(name)) for name in PARTS)
+        told = await send(producing, letter, topic, key_data, value_data, read_headers(row.get("headers")))
         raise HttpError(400, told, 400) from letter
     (result,) = await producing.fate(topic, batch)
     return _receipt(cluster_id, topic, key, value, result)
+
+
+def _data(part: Any) -> Any:
+    """What a request has for a key or value."""
+    return part.get("data") if isinstance(part, dict) else None
 
 
 async def _begin(call: Call, topic: str, row: dict[str, Any], turn: asyncio.Lock) -> tuple[Part, Part, Batch]:
