@@ -183,6 +183,24 @@ def java_program() -> list[str]:
     return [java, *flags, "-cp", f"{classes}:{libs}/*", "Probe"]
 
 
+def java_schemas() -> list[str]:
+    """The command that runs java/registry/Schemas.java: Confluent's Java client of registries, as Apache Flink ships it."""
+    sources = HERE / "java" / "registry"
+    java, javac = need("java"), need("javac")
+    mark = fingerprint(sources, "pom.xml")
+    libs = made(
+        f"java-registry-libs-{mark}",
+        lambda folder: maven(sources / "pom.xml", folder, "a client of schema registries"),
+    )
+
+    def compile_it(folder: Path) -> None:
+        build([javac, "-cp", f"{libs}/*", "-d", str(folder), str(sources / "Schemas.java")], sources)
+
+    classes = made(f"java-registry-{fingerprint(sources, 'pom.xml', '*.java')}", compile_it)
+    flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return [java, *flags, "-cp", f"{classes}:{libs}/*", "Schemas"]
+
+
 def java_transactions(release: str = "") -> list[str]:
     """The command that runs java/Transactions.java: with the newest kafka-clients, or with those of an older release."""
     program = [*java_program()[:-1], "Transactions"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
 from barnabas.registry.records import decode
+from tests.clients import foreign
 from tests.support.registry import RegistryProcess, call
 
 EMPLOYEE: Any = {
@@ -279,3 +281,15 @@ def test_export_and_import(registry: RegistryProcess, bootstrap: str, tmp_path: 
         assert schema("get", topic, "-r", other.url) == '"double"\n'
     finally:
         assert other.end() == 0
+
+
+def test_confluents_java_client(registry: RegistryProcess, client: SchemaRegistryClient, topic: str) -> None:
+    """Its calls, and records from Java to Python and back."""
+    program, subject = foreign.java_schemas(), f"{topic}-value"
+    context = SerializationContext(topic, MessageField.VALUE)
+    user = json.dumps({"type": "record", "name": "User", "fields": [{"name": "name", "type": "string"}]})
+    record = AvroSerializer(client, user)({"name": "Python"}, context)
+    found = foreign.run(program, registry.url, subject, base64.b64encode(record).decode())
+    assert found["read"] == {"name": "Python", "age": 7}
+    written = base64.b64decode(found["record"])
+    assert AvroDeserializer(client)(written, context) == {"name": "Java", "age": 30}
