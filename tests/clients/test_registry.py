@@ -283,6 +283,23 @@ def test_export_and_import(registry: RegistryProcess, bootstrap: str, tmp_path: 
         assert other.end() == 0
 
 
+@pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
+def test_a_schema_that_no_record_can_hold(registry: RegistryProcess, topic: str, kind: str) -> None:
+    """10 MB: refused before it is read."""
+    names = [f"field_number_{number}_{'x' * 40}" for number in range(100_000)]
+    text = {
+        "AVRO": lambda: json.dumps(
+            {"type": "record", "name": "R", "fields": [{"name": n, "type": "string"} for n in names]}
+        ),
+        "JSON": lambda: json.dumps({"type": "object", "properties": {n: {"type": "string"} for n in names}}),
+        "PROTOBUF": lambda: "message M { " + " ".join(f"optional string {n} = 1;" for n in names) + "}",
+    }[kind]()
+    for target in (f"/subjects/{topic}/versions", f"/compatibility/subjects/{topic}/versions"):
+        status, answer = call(registry.url, "POST", target, {"schema": text, "schemaType": kind})
+        assert (status, answer["error_code"]) == (422, 42209), answer
+        assert "max.message.bytes" in answer["message"]
+
+
 def test_confluents_java_client(registry: RegistryProcess, client: SchemaRegistryClient, topic: str) -> None:
     """Its calls, and records from Java to Python and back."""
     program, subject = foreign.java_schemas(), f"{topic}-value"

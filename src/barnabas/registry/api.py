@@ -300,7 +300,9 @@ async def _wanted(call: Call) -> requests.Wanted:
     """The schema in the body. Producers that start send the same one again and again: it is read once."""
     raw = await read_body(call.request)
     if len(raw) > REMEMBERED_BYTES_MAX:
-        return requests.read_wanted(await json_object(call.request))
+        wanted = requests.read_wanted(await json_object(call.request))
+        await call.registry.require_fitting(wanted.content)
+        return wanted
     return _read_plain(raw) or requests.read_wanted(object_of(raw))
 
 
@@ -406,6 +408,7 @@ async def check(call: Call) -> Any:
     subject = call.subject()
     number = call.version() if "version" in call.request.path_params else None
     wanted = requests.read_wanted(await json_object(call.request))
+    await call.registry.require_fitting(wanted.content)
     verbose, normalize = call.flag("verbose"), call.flag("normalize")
     earlier = sum(len(version.content.text) for version in call.state.versions(subject))
     return await call.registry.look(

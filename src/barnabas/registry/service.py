@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import logging
 import ssl
 import time
@@ -19,10 +20,12 @@ from urllib.parse import urlsplit
 
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
+from barnabas.http.json_text import BadJson, parse_json
 from barnabas.registry.decisions import Decision
 from barnabas.registry.election import Election, Identity, Outcome
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.formats.reading import Library
+from barnabas.registry.model import Content
 from barnabas.registry.records import noop_entry
 from barnabas.registry.state import State
 from barnabas.registry.store import RECORD_OVERHEAD_BYTES, Fenced, Store, StoreOptions, TooLarge, Writer
@@ -31,6 +34,8 @@ log = logging.getLogger("barnabas.registry")
 
 WRITER_WAIT_S: Final = 30.0
 RETRY_S: Final = 0.2
+SHRINKS: Final = 2
+"""A schema of so many times the size that a record may have is not read: its stored form would not fit."""
 INLINE_BYTES_MAX: Final = 20_000
 """Larger schemas are read and compared in a thread, so that others are served meanwhile."""
 FORWARDED: Final = "X-Forward"
@@ -261,6 +266,14 @@ class Registry:
         finally:
             self.store.release()
 
+    async def require_fitting(self, content: Content) -> None:
+        """Refuses a schema that no record can hold before it is read, which takes long. Raises RegistryError 42209."""
+        limit = self.store.record_bytes_max - RECORD_OVERHEAD_BYTES
+        if len(content.text) > SHRINKS * limit:
+            size = await asyncio.to_thread(_least_size, content)
+            if size > SHRINKS * limit:
+                raise _too_large(size, limit)
+
     async def look(self, query: Callable[[], Any], size: int) -> Any:
         """The result of a query that reads schemas, in a thread where they are large."""
         if size <= INLINE_BYTES_MAX:
@@ -292,6 +305,14 @@ class Registry:
         if answer.status >= 500 and b"50004" in answer.body:
             return None  # it is the writer no more
         return answer
+
+
+def _least_size(content: Content) -> int:
+    """Of a schema without the spaces in it; the form that is stored is not much shorter."""
+    try:
+        return len(json.dumps(parse_json(content.text), separators=(",", ":"), ensure_ascii=False))
+    except BadJson:  # a .proto file, or refused where it is read
+        return len(" ".join(content.text.split()))
 
 
 def _too_large(size: int, limit: int) -> RegistryError:

@@ -16,6 +16,7 @@ from barnabas.registry import api as registry_api
 from barnabas.registry.api import error_shape, routes
 from barnabas.registry.decisions import Decision
 from barnabas.registry.formats.reading import Library
+from barnabas.registry.model import Content
 from barnabas.registry.service import Handed, Registry
 from barnabas.registry.state import State
 
@@ -29,6 +30,9 @@ class InMemory:
         self.state = State()
         self.library = Library(self.state)
         self.writing = True
+
+    async def require_fitting(self, content: Content) -> None:
+        return None
 
     async def look(self, work: Callable[[], Any], size: int = 0) -> Any:
         return work()
