@@ -144,6 +144,19 @@ def test_the_java_client(realm: Realm, tmp_path: Path) -> None:
     assert foreign.run(command, realm.bootstrap, "logins", str(file))["logins"] == 1
 
 
+@pytest.mark.go
+@pytest.mark.parametrize("client", ["franz", "sarama"])
+def test_go(realm: Realm, tmp_path: Path, client: str) -> None:
+    row = {
+        "name": "GSSAPI", "mechanism": "GSSAPI", "bootstrap": realm.bootstrap, "topic": TOPIC, "user": "alice",
+        "realm": REALM, "keytab": str(realm.keytabs["alice"]), "krb5conf": str(realm.kdc.config),
+    }  # fmt: skip
+    file = tmp_path / "logins.json"
+    file.write_text(json.dumps([row]))
+    probe = [str(foreign.go_program("go", foreign.HERE / "go", "the Go modules"))]
+    assert foreign.run(probe, "-", f"{client}-logins", str(file))["logins"] == 1
+
+
 def test_who_has_a_ticket_and_no_right(realm: Realm) -> None:
     """bob is bob: he has logged in, and may do nothing."""
     assert "Authorization" in realm.run_python("bob")["error"]

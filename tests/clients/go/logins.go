@@ -10,17 +10,22 @@ import (
 	"strings"
 
 	"github.com/IBM/sarama"
+	krbclient "github.com/jcmturner/gokrb5/v8/client"
+	krbconfig "github.com/jcmturner/gokrb5/v8/config"
+	"github.com/jcmturner/gokrb5/v8/keytab"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/kerberos"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	franzscram "github.com/twmb/franz-go/pkg/sasl/scram"
 	"github.com/xdg-go/scram"
 )
 
-// A login is one way to be let in. Without a mechanism the certificate, or nothing, says who the client is.
+// A login is one way to be let in. Without a mechanism the certificate, or nothing, says who the client is. Without a CA the
+// connection is not encrypted. GSSAPI takes Realm, Keytab and Krb5Conf, and the service is "kafka".
 type login struct {
-	Name, Bootstrap, Topic, Mechanism, User, Password, Token, Ca, Cert, Key string
+	Name, Bootstrap, Topic, Mechanism, User, Password, Token, Ca, Cert, Key, Realm, Keytab, Krb5Conf string
 }
 
 // logins: the argument is a file with a JSON list of logins. One record there and back by each.
@@ -46,6 +51,9 @@ func logins(arguments []string, thereAndBack func(login, *tls.Config, []byte) er
 }
 
 func (row login) tls() (*tls.Config, error) {
+	if row.Ca == "" {
+		return nil, nil
+	}
 	pem, err := os.ReadFile(row.Ca)
 	if err != nil {
 		return nil, err
@@ -62,11 +70,27 @@ func (row login) tls() (*tls.Config, error) {
 	return config, nil
 }
 
+// kerberos is the client of tickets that franz-go wants ready made; sarama makes the same one of its own options.
+func (row login) kerberos() (*krbclient.Client, error) {
+	config, err := krbconfig.Load(row.Krb5Conf)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := keytab.Load(row.Keytab)
+	if err != nil {
+		return nil, err
+	}
+	return krbclient.NewWithKeytab(row.User, row.Realm, keys, config), nil
+}
+
 func franzLogins(_ string, arguments []string) (map[string]any, error) {
 	return logins(arguments, func(row login, config *tls.Config, value []byte) error {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		options := []kgo.Opt{kgo.DialTLSConfig(config), kgo.ConsumeTopics(row.Topic), kgo.DefaultProduceTopic(row.Topic)}
+		options := []kgo.Opt{kgo.ConsumeTopics(row.Topic), kgo.DefaultProduceTopic(row.Topic)}
+		if config != nil {
+			options = append(options, kgo.DialTLSConfig(config))
+		}
 		var mechanism sasl.Mechanism
 		switch row.Mechanism {
 		case "PLAIN":
@@ -77,6 +101,12 @@ func franzLogins(_ string, arguments []string) (map[string]any, error) {
 			mechanism = franzscram.Auth{User: row.User, Pass: row.Password}.AsSha512Mechanism()
 		case "OAUTHBEARER":
 			mechanism = oauth.Auth{Token: row.Token}.AsMechanism()
+		case "GSSAPI":
+			tickets, err := row.kerberos()
+			if err != nil {
+				return err
+			}
+			mechanism = kerberos.Auth{Client: tickets, Service: "kafka"}.AsMechanismWithClose()
 		}
 		if mechanism != nil {
 			options = append(options, kgo.SASL(mechanism))
@@ -126,11 +156,15 @@ func (t saramaToken) Token() (*sarama.AccessToken, error) {
 func saramaLogins(_ string, arguments []string) (map[string]any, error) {
 	return logins(arguments, func(row login, tlsConfig *tls.Config, value []byte) error {
 		config := saramaConfig()
-		config.Net.TLS.Enable, config.Net.TLS.Config = true, tlsConfig
+		config.Net.TLS.Enable, config.Net.TLS.Config = tlsConfig != nil, tlsConfig
 		if row.Mechanism != "" {
 			config.Net.SASL.Enable = true
 			config.Net.SASL.Mechanism = sarama.SASLMechanism(row.Mechanism)
 			config.Net.SASL.User, config.Net.SASL.Password = row.User, row.Password
+			config.Net.SASL.GSSAPI = sarama.GSSAPIConfig{
+				AuthType: sarama.KRB5_KEYTAB_AUTH, KeyTabPath: row.Keytab, KerberosConfigPath: row.Krb5Conf,
+				ServiceName: "kafka", Username: row.User, Realm: row.Realm,
+			}
 			config.Net.SASL.TokenProvider = saramaToken(row.Token)
 			hash := scram.SHA256
 			if strings.HasSuffix(row.Mechanism, "512") {
