@@ -18,16 +18,17 @@ from barnabas.cli.errors import UsageError
 if TYPE_CHECKING:
     import ssl
 
+    from barnabas.http.accepting import ConnectionLimits
     from barnabas.http.listening import TlsFiles
     from barnabas.http.users import Users
 
 
 class AccessOption(NamedTuple):
-    """One option. is_file: its value is a path."""
+    """One option. kind: of its value."""
 
     metavar: str
     help: str
-    is_file: bool = True
+    kind: type[Path] | type[str] | type[int] = Path
 
 
 ACCESS: Final = {
@@ -39,10 +40,12 @@ ACCESS: Final = {
         "FILE", "Who may log in: the brokers' scram.users.file, lines USER.SCRAM-SHA-512=..."
     ),
     "jwks": AccessOption(
-        "URL", "Who may log in: bearers of tokens that these keys have signed (https or file).", is_file=False
+        "URL", "Who may log in: bearers of tokens that these keys have signed (https or file).", kind=str
     ),
-    "issuer": AccessOption("NAME", "The issuer that tokens must name.", is_file=False),
-    "audience": AccessOption("NAME", "The audience that tokens must name.", is_file=False),
+    "issuer": AccessOption("NAME", "The issuer that tokens must name.", kind=str),
+    "audience": AccessOption("NAME", "The audience that tokens must name.", kind=str),
+    "max-connections": AccessOption("N", "So many connections at a time; default 5000.", kind=int),
+    "max-connections-per-ip": AccessOption("N", "So many of one address; default 1000.", kind=int),
 }
 """By the name on the command line; fields of Access have underscores."""
 OPEN_HELP: Final = "Serve other machines although there is no TLS or no login."
@@ -64,6 +67,8 @@ class Access:
     issuer: str | None = None
     audience: str | None = None
     is_open: bool = False
+    max_connections: int | None = None
+    max_connections_per_ip: int | None = None
     prefix: str = "--"
     """How the options begin on this command line; used in messages."""
     is_inside: bool = False
@@ -86,6 +91,22 @@ class Access:
         password = os.environ.get(KEY_PASSWORD) or "none"
         client_ca = None if self.tls_client_ca is None else str(self.tls_client_ca)
         return TlsFiles(str(certificate), str(key), password, client_ca, self.is_inside)
+
+    def connections(self) -> ConnectionLimits:
+        """How many there may be. Raises UsageError."""
+        from barnabas.http.accepting import ConnectionLimits
+
+        default, p = ConnectionLimits(), self.prefix
+        wanted = {
+            "max-connections": self.max_connections,
+            "max-connections-per-ip": self.max_connections_per_ip,
+        }
+        for word, value in wanted.items():
+            if value is not None and value < 1:
+                raise UsageError(f"{p}{word} {value} is not a positive number")
+        return ConnectionLimits(
+            self.max_connections or default.connections, self.max_connections_per_ip or default.per_address
+        )
 
     @property
     def has_users(self) -> bool:

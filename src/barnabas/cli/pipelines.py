@@ -22,6 +22,8 @@ from barnabas.cli.services import (
     Audience,
     Issuer,
     Jwks,
+    MaxConnections,
+    MaxConnectionsPerIp,
     Open,
     Secure,
     TlsCert,
@@ -101,6 +103,8 @@ def serve(
     issuer: Issuer = None,
     audience: Audience = None,
     is_open: Open = False,
+    max_connections: MaxConnections = None,
+    max_connections_per_ip: MaxConnectionsPerIp = None,
 ) -> int:
     """Run a server in the foreground. It continues with all pipelines that an earlier server in DIR ran."""
     for file in files or []:
@@ -113,7 +117,19 @@ def serve(
         raise CliError(
             f"pipelines need an extra that is not installed ({error.name}); install it with {how_to_install('pipelines')}"
         ) from None
-    access = Access(secure, tls_cert, tls_key, tls_client_ca, users, jwks, issuer, audience, is_open)
+    access = Access(
+        secure,
+        tls_cert,
+        tls_key,
+        tls_client_ca,
+        users,
+        jwks,
+        issuer,
+        audience,
+        is_open,
+        max_connections,
+        max_connections_per_ip,
+    )
     tls, authenticate = access.tls(), access.authenticate()
     check_openness(listen, access, tls, has_login=authenticate is not None)
     try:
@@ -122,6 +138,7 @@ def serve(
             listen=listen,
             tls=tls,
             authenticate=authenticate,
+            connections=access.connections(),
             bootstrap=bootstrap,
             master=master,
             files=files or (),

@@ -22,6 +22,8 @@ from barnabas.cli.services import (
     Issuer,
     Jwks,
     Listen,
+    MaxConnections,
+    MaxConnectionsPerIp,
     Open,
     Secure,
     TimeoutS,
@@ -127,6 +129,8 @@ def start(
     issuer: Issuer = None,
     audience: Audience = None,
     is_open: Open = False,
+    max_connections: MaxConnections = None,
+    max_connections_per_ip: MaxConnectionsPerIp = None,
     properties: Properties = None,
 ) -> int:
     """Serve until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."""
@@ -136,7 +140,19 @@ def start(
 
     if body_mb < 1 or timeout_s <= 0:
         raise UsageError("--body-mb and --timeout-s are positive numbers")
-    access = Access(secure, tls_cert, tls_key, tls_client_ca, users, jwks, issuer, audience, is_open)
+    access = Access(
+        secure,
+        tls_cert,
+        tls_key,
+        tls_client_ca,
+        users,
+        jwks,
+        issuer,
+        audience,
+        is_open,
+        max_connections,
+        max_connections_per_ip,
+    )
     set_up()
     where, found = target(bootstrap, properties)
     options = ReportingOptions(

@@ -18,6 +18,8 @@ from barnabas.cli.services import (
     Issuer,
     Jwks,
     Listen,
+    MaxConnections,
+    MaxConnectionsPerIp,
     Open,
     Secure,
     TimeoutS,
@@ -87,6 +89,8 @@ def start(
     issuer: Issuer = None,
     audience: Audience = None,
     is_open: Open = False,
+    max_connections: MaxConnections = None,
+    max_connections_per_ip: MaxConnectionsPerIp = None,
     properties: Properties = None,
 ) -> int:
     """Serve the proxy until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."""
@@ -98,7 +102,19 @@ def start(
         raise UsageError("--body-mb, --timeout-s, --consumers-max and --consumer-idle-s are positive numbers")
     if registry is not None and not registry.startswith(("http://", "https://")):
         raise UsageError(f"--schema-registry {registry!r} is not a URL, for example http://localhost:8081")
-    access = Access(secure, tls_cert, tls_key, tls_client_ca, users, jwks, issuer, audience, is_open)
+    access = Access(
+        secure,
+        tls_cert,
+        tls_key,
+        tls_client_ca,
+        users,
+        jwks,
+        issuer,
+        audience,
+        is_open,
+        max_connections,
+        max_connections_per_ip,
+    )
     set_up()
     where, found = target(bootstrap, properties)
     server = make_server(

@@ -42,6 +42,8 @@ UsersFile = Annotated[Path | None, of_access("users")]
 Jwks = Annotated[str | None, of_access("jwks")]
 Issuer = Annotated[str | None, of_access("issuer")]
 Audience = Annotated[str | None, of_access("audience")]
+MaxConnections = Annotated[int | None, of_access("max-connections")]
+MaxConnectionsPerIp = Annotated[int | None, of_access("max-connections-per-ip")]
 Open = Annotated[bool, typer.Option("--open", help=OPEN_HELP)]
 
 
@@ -75,7 +77,12 @@ def http_options(
     tls, authenticate = access.tls(), access.authenticate()
     check_openness(listen, access, tls, has_login=has_own_login or authenticate is not None)
     return HttpOptions(
-        listen, Limits(body_mb * MEGABYTE, timeout_s), tuple(cors or ()), tls=tls, authenticate=authenticate
+        listen,
+        Limits(body_mb * MEGABYTE, timeout_s),
+        tuple(cors or ()),
+        tls=tls,
+        authenticate=authenticate,
+        connections=access.connections(),
     )
 
 

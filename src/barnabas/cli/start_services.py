@@ -51,9 +51,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     for word, option in ACCESS.items():
         if word != NOT_GIVEN:
-            kind = Path if option.is_file else str
             parser.add_argument(
-                f"{PREFIX}{word}", type=kind, metavar=option.metavar, help=f"of the services: {option.help}"
+                f"{PREFIX}{word}",
+                type=option.kind,
+                metavar=option.metavar,
+                help=f"of the services: {option.help}",
             )
     parser.add_argument(f"{PREFIX}open", action="store_true", help=f"of the services: {OPEN_HELP}")
     parser.add_argument(
@@ -188,7 +190,11 @@ class Made:
         for name in service_names(options):
             listen: str = getattr(options, f"{name}_listen")
             check_openness(listen, access, tls, has_login=users is not None, option=f"--{name}-listen")
-            self._offered.append(_Offered(name, HttpOptions(listen, tls=tls, authenticate=users)))
+            self._offered.append(
+                _Offered(
+                    name, HttpOptions(listen, tls=tls, authenticate=users, connections=access.connections())
+                )
+            )
         self._registry: HttpServer | None = None
 
     def companion(self, address_of: Callable[[str], str]) -> Companion:

@@ -7,13 +7,13 @@ without end, or does not read its answer, would keep a connection and its memory
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_BYTES_MAX: Final = 64 << 10
 HEADER_TIMEOUT_S: Final = 20.0
-CONNECTIONS_MAX: Final = 5_000
 ABORT: Final = "barnabas.abort"
 """Key in the scope's extensions: drops the connection at once, with what is still to be written."""
 
@@ -24,16 +24,19 @@ class LimitedConnection(HttpToolsProtocol):
     _awaited: asyncio.TimerHandle | None = None
     _header_bytes = 0
 
+    def __init__(self, *of_uvicorn: Any, release: Callable[[], None] = lambda: None, **more: Any) -> None:
+        """release: called when the connection has ended."""
+        super().__init__(*of_uvicorn, **more)
+        self._release = release
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, or close it when there are too many."""
+        """Take a connection."""
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX:
-            transport.abort()
-            return
         self._await_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer has closed."""
+        self._release()
         self._stop_waiting()
         super().connection_lost(exc)
 

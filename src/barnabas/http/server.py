@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -27,6 +27,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from barnabas.client.urls import Address
+from barnabas.http.accepting import Acceptor, ConnectionLimits
 from barnabas.http.connection import LimitedConnection
 from barnabas.http.errors import ErrorShape
 from barnabas.http.guard import Authenticate, Guard, Limits
@@ -35,7 +36,6 @@ from barnabas.http.listening import ServiceError, TlsFiles, listen, load
 log = logging.getLogger("barnabas.http")
 
 KEEP_ALIVE_S: Final = 75
-HANDSHAKE_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class HttpOptions:
     tls: TlsFiles | None = None
     authenticate: Authenticate | None = None
     stop_s: float = 30.0
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
 async def _nothing() -> None:
@@ -131,32 +132,29 @@ class _Bare:
         await self._router(scope, receive, send)
 
 
-class _Uvicorn(uvicorn.Server):
-    """uvicorn without hands on the process's signals. listening: set once it accepts connections, or has failed."""
+class BoundedServer(uvicorn.Server):
+    """uvicorn with bounds on connections, and without hands on the process's signals.
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    listening: set once it accepts connections, or has failed.
+    """
+
+    def __init__(self, config: uvicorn.Config, limits: ConnectionLimits) -> None:
         super().__init__(config)
+        self._limits = limits
         self.listening = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept connections. uvicorn itself would let a TLS handshake take a minute."""
-        config = self.config
+        """Begin to accept connections. uvicorn itself would bound neither their number nor that of TLS handshakes."""
         try:
             await super().startup([])
             for given in sockets or ():
-                server = await asyncio.get_running_loop().create_server(
-                    self._connection,
-                    sock=given,
-                    ssl=config.ssl,
-                    backlog=config.backlog,
-                    ssl_handshake_timeout=None if config.ssl is None else HANDSHAKE_S,
-                )
-                self.servers.append(server)
+                acceptor = Acceptor(given, self._connection, self.config.ssl, self._limits)
+                self.servers.append(cast("asyncio.Server", acceptor))
         finally:
             self.listening.set()
 
-    def _connection(self) -> LimitedConnection:
-        return LimitedConnection(self.config, self.server_state, self.lifespan.state)
+    def _connection(self, release: Callable[[], None]) -> LimitedConnection:
+        return LimitedConnection(self.config, self.server_state, self.lifespan.state, release=release)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -175,7 +173,7 @@ class HttpServer:
         self.options = options
         self.url = ""
         self._socket: socket.socket | None = None
-        self._server: _Uvicorn | None = None
+        self._server: BoundedServer | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -192,7 +190,7 @@ class HttpServer:
         except BaseException:
             self._socket.close()
             raise
-        self._server = _Uvicorn(config)
+        self._server = BoundedServer(config, self.options.connections)
         self._task = asyncio.create_task(self._server.serve([self._socket]), name=self.service.name)
         await self._server.listening.wait()
         if self._task.done():

@@ -17,8 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from barnabas.cli.access import Access
-from barnabas.http import connection
-from barnabas.http import server as serving_code
+from barnabas.http import accepting, connection
 from barnabas.http.bodies import json_object
 from barnabas.http.errors import HttpError
 from barnabas.http.guard import Limits
@@ -356,7 +355,7 @@ def own_certificate(folder: Path) -> tuple[Authority, str]:
 def test_a_handshake_that_is_not_made_loses_the_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving_code, "HANDSHAKE_S", 0.3)
+    monkeypatch.setattr(accepting, "HANDSHAKE_S", 0.3)
     _, file = own_certificate(tmp_path)
 
     async def work(server: HttpServer, api: Api) -> bytes:

@@ -14,9 +14,12 @@ import uvicorn
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from barnabas.http.accepting import ConnectionLimits
+from barnabas.http.connection import LimitedConnection
 from barnabas.http.errors import HttpError
 from barnabas.http.listening import ServiceError, TlsFiles, load
 from barnabas.http.listening import listen as listen_on
+from barnabas.http.server import BoundedServer
 from barnabas.observe.logs import set_up
 from barnabas.pipelines.class_archive import find_archive
 from barnabas.pipelines.errors import PipelineError
@@ -43,6 +46,7 @@ def serve(
     conf: Mapping[str, str] | None = None,
     tls: TlsFiles | None = None,
     authenticate: Authenticate | None = None,
+    connections: ConnectionLimits = ConnectionLimits(),  # noqa: B008
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
 ) -> int:
     """Runs until Ctrl-C or SIGTERM; prints one line beginning with `ready` on stdout. Raises PipelineError."""
@@ -66,7 +70,7 @@ def serve(
             for file in files:
                 manager.put(file.read_text())
             manager.open()
-            _serve_until(stopped, manager, listener, tls, authenticate)
+            _serve_until(stopped, manager, listener, tls, authenticate, connections)
         finally:
             say("stopping")
             if manager.opened:
@@ -85,7 +89,13 @@ def _listen(address: str) -> socket.socket:
 def _settings(app: ASGIApp, tls: TlsFiles | None) -> uvicorn.Config:
     """Raises PipelineError for certificates that cannot be loaded."""
     config = uvicorn.Config(
-        app, log_level="warning", lifespan="off", **({} if tls is None else tls.for_uvicorn())
+        app,
+        http=LimitedConnection,
+        ws="none",
+        log_level="warning",
+        lifespan="off",
+        server_header=False,
+        **({} if tls is None else tls.for_uvicorn()),
     )
     try:
         load(config, tls)
@@ -118,12 +128,12 @@ def _serve_until(
     listener: socket.socket,
     tls: TlsFiles | None,
     authenticate: Authenticate | None,
+    connections: ConnectionLimits,
 ) -> None:
     app: ASGIApp = make_app(manager)
     if authenticate is not None:
         app = _LoginRequired(app, authenticate)
-    server = uvicorn.Server(_settings(app, tls))
-    # uvicorn would take the signals for itself on the main thread.
+    server = BoundedServer(_settings(app, tls), connections)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http")
     thread.start()
     host, port = listener.getsockname()[:2]
