@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from barnabas.testing import Broker
 from barnabas.wire.messages.list_groups import ListGroupsRequest
 from tests.cluster.test_replication import ALL, Load, read, until_equal
 from tests.security.issuer import Issuer
+from tests.security.peer import Peer
 from tests.support.cluster import Cluster, until
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -106,6 +108,29 @@ def test_three_brokers_that_speak_nothing_but_sasl_ssl(cluster: Cluster) -> None
     for broker in cluster.brokers.values():
         assert "Traceback" not in broker.log()
         assert "login refused" not in broker.log()
+
+
+def test_no_broker_tells_who_exists(cluster: Cluster, folder: Path) -> None:
+    """All show the same salt for a user who does not exist, as they do for one who does; and one for each mechanism."""
+    context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+
+    def shown(address: str, user: str, mechanism: str) -> tuple[bytes, bytes]:
+        with Peer(address) as peer:
+            peer.sock = context.wrap_socket(peer.sock, server_hostname="127.0.0.1")
+            assert peer.handshake(mechanism) == 0
+            error, answer = peer.token(f"n,,n={user},r=abc".encode())
+            assert error == 0
+            _, salt, iterations = answer.split(b",")
+            return salt, iterations
+
+    addresses = [broker.bootstrap for broker in cluster.brokers.values()]
+    for user in ("alice", "nobody"):
+        answers = {
+            mechanism: {shown(address, user, mechanism) for address in addresses}
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+        }
+        assert [len(rows) for rows in answers.values()] == [1, 1], answers
+        assert len(set.union(*answers.values())) == 2, answers
 
 
 def test_one_audit_topic_has_what_all_brokers_deny(cluster: Cluster, folder: Path) -> None:

@@ -316,9 +316,13 @@ class BrokerServer:
     def _gate(self, listener: str) -> LoginGate:
         """The login gate of a SASL listener. Raises ConfigError."""
         image = self.services.image
-        secret = f"users who do not exist in {image.cluster_id}".encode()
         sasl = SaslListener(
-            self.config, listener, lambda: image.configs, secret, self.clock, self.services.tokens.password
+            self.config,
+            listener,
+            lambda: image.configs,
+            lambda: image.secret,
+            self.clock,
+            self.services.tokens.password,
         )
         return LoginGate(sasl, lambda: self.dispatcher, self.clock)
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-SECRET_PATHS: Final = ("/config/users", "/config/brokers", "/delegation_token")
+SECRET_PATHS: Final = ("/config/users", "/config/brokers", "/delegation_token", "/cluster/secret")
 
 
 @dataclass(frozen=True, slots=True)

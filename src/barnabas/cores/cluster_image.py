@@ -89,11 +89,13 @@ class TopicImage:
 class ClusterImage:
     """The whole cluster. configs: (kind, name) -> texts, for example ("topics", "orders").
 
+    secret: random text that all brokers share; empty if the tree has none.
     deleting: topics that are marked for deletion, whose remaining nodes are being removed. moves_asked, elections_asked:
     requests of older tools under /admin; their version is -1 if the node does not exist.
     """
 
     cluster_id: str = ""
+    secret: bytes = field(default=b"", repr=False)
     controller_id: int = -1
     controller_epoch: int = 0
     controller_epoch_version: int = -1
@@ -215,6 +217,8 @@ class ClusterImage:
             self.controller_epoch, self.controller_epoch_version = int(data), version
         elif path == layout.CLUSTER_ID:
             self.cluster_id = layout.decode_cluster_id(data)
+        elif path == layout.CLUSTER_SECRET:
+            self.secret = data
 
     def _put_topic(self, path: str, parts: list[str], data: bytes, version: int) -> None:
         name = parts[2]

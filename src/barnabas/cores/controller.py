@@ -82,11 +82,13 @@ def fenced(image: ClusterImage, ops: Iterable[Op]) -> Ops:
 # --- the tree and the controller's office -------------------------------------------------------------------
 
 
-def decide_bootstrap(existing: Collection[str], cluster_id: str) -> Ops:
-    """The nodes that a tree lacks. existing: all its paths. cluster_id: used if the cluster has none yet."""
+def decide_bootstrap(existing: Collection[str], cluster_id: str, secret: bytes) -> Ops:
+    """The nodes that a tree lacks. existing: all its paths. cluster_id, secret: used if the cluster has none yet."""
     missing: list[Op] = [Create(path) for path in layout.PERSISTENT if path not in existing]
     if layout.CLUSTER_ID not in existing:
         missing.append(Create(layout.CLUSTER_ID, layout.encode_cluster_id(cluster_id)))
+    if layout.CLUSTER_SECRET not in existing:
+        missing.append(Create(layout.CLUSTER_SECRET, secret))
     return tuple(missing)
 
 

@@ -14,6 +14,7 @@ import hmac
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -27,8 +28,10 @@ from barnabas.security.sasl.oauthbearer import Keys, OAuthBearer, Rules
 from barnabas.security.sasl.scram import (
     HASHES,
     Credential,
+    Shape,
     credential_of,
     decode_credential,
+    shape_of,
     stand_in,
 )
 
@@ -47,10 +50,21 @@ JWKS_RETRY_MS: Final = 10_000
 
 
 class Known(NamedTuple):
-    """The file as it was read. right: by user, a keyed digest of the password that was right; deriving keys costs more."""
+    """The file as it was read. right: by user, a keyed digest of the password that was right; deriving keys costs more.
+
+    shapes: what the users' credentials look like, for users who do not exist.
+    """
 
     users: Mapping[str, Mapping[str, str]]
     right: dict[str, bytes]
+    shapes: Mapping[Shape, int]
+
+    @classmethod
+    def read(cls, path: Path) -> Known:
+        """Raises FolderError."""
+        users = read_users(path)
+        texts = [texts[MECHANISM] for texts in users.values() if MECHANISM in texts]
+        return cls(users, {}, Counter(shape for text in texts if (shape := shape_of(text)) is not None))
 
 
 class UserFile:
@@ -61,7 +75,7 @@ class UserFile:
         self._secret = os.urandom(32)
         self._looked_s = time.monotonic()
         self._seen = self._stamp()
-        self._known = Known(read_users(path), {})
+        self._known = Known.read(path)
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
@@ -81,7 +95,7 @@ class UserFile:
             return
         self._seen = stamp
         try:
-            self._known = Known(read_users(self._path), {})
+            self._known = Known.read(self._path)
         except FolderError as error:
             log.error("the users cannot be read again; those of before count", extra={"reason": str(error)})
 
@@ -96,7 +110,7 @@ class UserFile:
         mechanism, credential = _credential(found.users, user)
         known = credential is not None
         if credential is None:
-            credential = stand_in(mechanism, user, self._secret, ())
+            credential = stand_in(mechanism, user, self._secret, found.shapes)
         salted = hashlib.pbkdf2_hmac(
             HASHES[mechanism], password.encode(), credential.salt, credential.iterations
         )

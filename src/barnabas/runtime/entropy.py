@@ -16,6 +16,10 @@ class Entropy(Protocol):
         """A random number from 0 up to, not including, `limit`."""
         ...
 
+    def secret(self) -> bytes:
+        """Text of 43 characters that nobody else can know."""
+        ...
+
 
 class SystemEntropy:
     """The machine's own randomness, which is unpredictable."""
@@ -25,3 +29,6 @@ class SystemEntropy:
 
     def below(self, limit: int) -> int:
         return secrets.randbelow(limit)
+
+    def secret(self) -> bytes:
+        return secrets.token_urlsafe(32).encode()

@@ -55,7 +55,7 @@ class Stage:
         self.tree = LocalTree.open(None, now_ms=lambda: 0)
         self.image = ClusterImage()
         self.made = 0
-        self._change(decide_bootstrap((), "story"))
+        self._change(decide_bootstrap((), "story", b"secret"))
         self._change(decide_controller(self.image, 1, 0))
 
     def run(self, story: str) -> str:

@@ -230,6 +230,7 @@ def test_nodes_belong_to_the_digest_login_that_made_them(zookeeper_address: str)
         owner = await ZooKeeperTree.open(hosts, access=Access(digest="broker:secret", protect=True))
         await owner.create("/brokers/ids/1", b"{}", ephemeral=True, make_parents=True)
         await owner.create("/config/users/alice", b"scram", make_parents=True)
+        await owner.create("/cluster/secret", b"random", make_parents=True)
         for access in (Access(), Access(digest="broker:guessed")):
             stranger = await ZooKeeperTree.open(hosts, access=access)
             assert (await stranger.get("/brokers/ids/1"))[0] == b"{}"
@@ -238,6 +239,7 @@ def test_nodes_belong_to_the_digest_login_that_made_them(zookeeper_address: str)
                 stranger.create("/brokers/ids/2"),
                 stranger.delete("/brokers/ids/1"),
                 stranger.get("/config/users/alice"),
+                stranger.get("/cluster/secret"),
                 stranger.subtree("/config"),
             ):
                 with pytest.raises(NotAllowed, match="its ACL in ZooKeeper does not let this broker"):

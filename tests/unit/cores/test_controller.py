@@ -46,7 +46,7 @@ class Cluster:
     def __init__(self, brokers: Sequence[int] = (1,)) -> None:
         self.tree = LocalTree.open(None, now_ms=lambda: 0)
         self.image = ClusterImage()
-        self.change(decide_bootstrap((), "cluster-1"))
+        self.change(decide_bootstrap((), "cluster-1", b"secret"))
         self.change(decide_controller(self.image, 1, 0))
         for broker in brokers:
             self.start(broker)
@@ -405,3 +405,12 @@ class Administration(RuleBasedStateMachine):
 
 Administration.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
 TestAdministration = Administration.TestCase
+
+
+def test_a_cluster_of_before_gets_a_secret_once() -> None:
+    cluster = Cluster()
+    assert cluster.image.secret == b"secret"
+    paths = set(asyncio.run(cluster.tree.subtree("/")))
+    assert decide_bootstrap(paths, "another", b"another") == ()
+    wanted = (Create(layout.CLUSTER_SECRET, b"another"),)
+    assert decide_bootstrap(paths - {layout.CLUSTER_SECRET}, "another", b"another") == wanted

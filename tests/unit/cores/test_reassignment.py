@@ -41,7 +41,7 @@ class History:
         self.tree = LocalTree.open(None, now_ms=lambda: 0)
         self.image = ClusterImage()
         self.asked: dict[int, tuple[int, ...]] = {}
-        self.change(decide_bootstrap((), "history"))
+        self.change(decide_bootstrap((), "history", b"secret"))
         self.change(decide_controller(self.image, 1, 0))
         for broker in BROKERS:
             self.start(broker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from barnabas.config.loader import BrokerConfig
 from barnabas.security.sasl import Outcome, SaslError
 from barnabas.security.sasl.listener import SaslListener
 from barnabas.security.sasl.oauthbearer import OAuthBearer, Rules
-from barnabas.security.sasl.scram import encode_credential, new_credential
+from barnabas.security.sasl.scram import Shape, encode_credential, new_credential, stand_in
 
 MECHANISM = "SCRAM-SHA-256"
 Users = Mapping[tuple[str, str], Mapping[str, str]]
@@ -31,10 +32,12 @@ def user(password: str, salt: bytes, iterations: int = 4096) -> dict[str, str]:
     return {MECHANISM: encode_credential(new_credential(MECHANISM, password, salt, iterations))}
 
 
-def salt_of(users: Users, name: str, secret: bytes = b"known to everybody") -> tuple[bytes, int]:
+def salt_of(
+    users: Users, name: str, secret: bytes = b"secret", mechanism: str = MECHANISM
+) -> tuple[bytes, int]:
     """Salt and iterations that a listener shows."""
-    config = BrokerConfig({"sasl.enabled.mechanisms": MECHANISM, "listeners": "SASL_PLAINTEXT://:0"})
-    exchange = SaslListener(config, "SASL_PLAINTEXT", lambda: users, secret, Clock()).begin(MECHANISM)
+    config = BrokerConfig({"sasl.enabled.mechanisms": mechanism, "listeners": "SASL_PLAINTEXT://:0"})
+    exchange = SaslListener(config, "SASL_PLAINTEXT", lambda: users, lambda: secret, Clock()).begin(mechanism)
     outcome = exchange.step(f"n,,n={name},r=abc".encode())
     assert isinstance(outcome, Outcome)
     fields = dict(part.split("=", 1) for part in outcome.reply.decode().split(","))
@@ -49,10 +52,41 @@ def test_a_salt_does_not_tell_who_exists() -> None:
     assert nobody == salt_of(users, "nobody"), "the same at every try"
     assert (len(nobody[0]), nobody[1]) == (26, 8192), "like those of others"
     assert nobody != salt_of(users, "nobody2")
-    # Who knows everything but the credentials cannot make it: another password gives another one.
-    others = {**users, ("users", "alice"): user("other", b"s" * 26, 8192)}
-    assert nobody != salt_of(others, "nobody")
+    assert nobody != salt_of(users, "nobody", b"another cluster's")
+    assert nobody[0] != salt_of(users, "nobody", mechanism="SCRAM-SHA-512")[0], (
+        "a user has a salt for each mechanism"
+    )
     assert salt_of({}, "nobody")[1] == 4096
+
+
+def test_salts_of_nobody_stay_when_others_change() -> None:
+    """Who asks every day must not see the salts of those who do not exist move together."""
+    names = [f"nobody{number}" for number in range(40)]
+    users = {("users", f"u{number}"): user("p", bytes([number]) * 26, 4096) for number in range(20)}
+    before = [salt_of(users, name) for name in names]
+    changed = {
+        **users,
+        ("users", "u0"): user("another", b"x" * 26, 4096),
+        ("users", "a"): user("p", b"y" * 26),
+    }
+    del changed["users", "u7"]
+    assert [salt_of(changed, name) for name in names] == before
+    # One of 21 users has more iterations now: about one of 21 stand-ins looks like it, with a salt that is another as well.
+    changed["users", "u1"] = user("p", b"z" * 32, 8192)
+    after = [salt_of(changed, name) for name in names]
+    moved = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+    assert len(moved) < 10
+    assert all((len(new[0]), new[1]) == (32, 8192) and new[0][:26] != old[0] for old, new in moved)
+
+
+def test_stand_ins_look_like_users_in_proportion() -> None:
+    shapes = {Shape(4096, 26): 90, Shape(8192, 32): 10}
+    found = Counter(
+        (made.iterations, len(made.salt))
+        for made in (stand_in(MECHANISM, f"n{number}", b"secret", shapes) for number in range(1000))
+    )
+    assert set(found) == {(4096, 26), (8192, 32)}
+    assert 60 < found[8192, 32] < 140
 
 
 def bearer(claims: str) -> bytes:

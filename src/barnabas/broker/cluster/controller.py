@@ -141,10 +141,11 @@ class Controller:
     async def _load(self, wanted_id: str | None = None) -> None:
         """wanted_id: the cluster id to use if the cluster is new; None for a random one."""
         cluster_id = wanted_id or uuid_text(self._entropy.uuid())
+        secret = self._entropy.secret()
         # Other brokers may be creating the same nodes right now: whatever is missing then is looked up again.
         for attempt in range(BOOTSTRAP_ATTEMPTS):
             nodes = await self.tree.subtree("/")
-            missing = decide_bootstrap(nodes.keys(), cluster_id)
+            missing = decide_bootstrap(nodes.keys(), cluster_id, secret)
             try:
                 for chunk in chunks(missing):
                     await self.tree.multi(chunk)
@@ -153,6 +154,10 @@ class Controller:
                 if attempt + 1 == BOOTSTRAP_ATTEMPTS:
                     raise
         await self._executor.load()
+        if not self.image.secret:
+            self.image.secret = (
+                secret  # the node was emptied: a secret of this broker alone is better than none
+            )
         self.configs.refresh_broker(self.node_id)
         self._levels.apply(self.image.config(loggers.KIND, str(self.node_id)))
 

@@ -407,6 +407,7 @@ class Executor:
         fresh = await self._replayed(await self.tree.subtree("/"))
         image = self.image
         image.cluster_id = fresh.cluster_id
+        image.secret = fresh.secret or image.secret
         image.brokers = fresh.brokers
         image.controller_id = fresh.controller_id
         image.controller_epoch = fresh.controller_epoch

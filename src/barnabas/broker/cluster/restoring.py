@@ -28,6 +28,7 @@ from barnabas.cores.controller import decide_bootstrap
 from barnabas.cores.znode_layout import Assignment, PartitionState, ProducerIdBlock
 from barnabas.cores.znode_ops import Create, Delete, Op, Set
 from barnabas.records.units import LeaderEpoch, Offset
+from barnabas.runtime.entropy import SystemEntropy
 from barnabas.storage import checkpoints, producer_snapshot
 from barnabas.storage.errors import StorageError
 from barnabas.storage.log_dir import LogDir, parse_folder_name
@@ -184,7 +185,7 @@ async def _complete(path: Path, found: Found, now_ms: int) -> Restored:
     tree = LocalTree.open(path, lambda: now_ms)
     try:
         nodes = await tree.subtree("/")
-        missing = decide_bootstrap(nodes.keys(), found.cluster_id)
+        missing = decide_bootstrap(nodes.keys(), found.cluster_id, SystemEntropy().secret())
         if missing:
             await tree.multi(missing)
         image = ClusterImage()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -54,12 +54,10 @@ class Now(Protocol):
 class Spare(NamedTuple):
     """What stands in for users who do not exist. text: a credential, for as much work as a real one makes.
 
-    secret: what their salts are made of. Nobody else must be able to make them, or the salt would tell whether a user
-    exists; all brokers of a cluster must make the same, or two brokers would tell. So it is made of a credential.
+    shapes: how many users have each.
     """
 
-    secret: bytes
-    shapes: frozenset[Shape]
+    shapes: Mapping[Shape, int]
     text: str
     since_ms: float
 
@@ -72,11 +70,12 @@ class SaslListener:
         config: BrokerConfig,
         listener: str,
         users: Callable[[], Mapping[tuple[str, str], Mapping[str, str]]],
-        secret: bytes,
+        secret: Callable[[], bytes],
         clock: Now,
         token: Callable[[str], tuple[Token, str] | None] = lambda token_id: None,
     ) -> None:
-        """secret: makes the salts of users who do not exist, and of tokens. token: of an id, with its password.
+        """secret: makes the salts of users who do not exist, and of tokens: the same on all brokers of the cluster, or two
+        of them would tell who exists, and known to nobody else. token: of an id, with its password.
 
         Raises ConfigError.
         """
@@ -143,18 +142,18 @@ class SaslListener:
         return found
 
     def _token_known(self, mechanism: str, token_id: str) -> Known:
+        instead = stand_in(mechanism, f"token {token_id}", self._secret(), {})
         found = self._token(token_id)
         if found is None:
-            return Known(stand_in(mechanism, token_id, self._secret, ()), False, "")
+            return Known(instead, False, "")
         token, password = found
-        salt = stand_in(mechanism, token_id, self._secret, ()).salt
-        credential = new_credential(mechanism, password, salt)
+        credential = new_credential(mechanism, password, instead.salt)
         return Known(credential, True, token.owner.partition(":")[2], token.expiry_ms)
 
     def _known(self, mechanism: str, user: str) -> Known:
         """The same work whether the user exists or not."""
         spare = self._spare(mechanism)
-        instead = stand_in(mechanism, user, spare.secret, spare.shapes)
+        instead = stand_in(mechanism, user, self._secret(), spare.shapes)
         text = self._users().get(("users", sanitize(user)), {}).get(mechanism)
         credential = decode_credential(spare.text if text is None else text)
         if text is None or credential is None:
@@ -166,16 +165,13 @@ class SaslListener:
         now_ms = self._clock.monotonic_ms()
         kept = self._spares.get(mechanism)
         if kept is None or now_ms - kept.since_ms > SPARE_MS:
-            users = self._users().items()
-            texts = {
-                name: found[mechanism]
-                for (kind, name), found in users
+            texts = [
+                found[mechanism]
+                for (kind, _), found in self._users().items()
                 if kind == "users" and mechanism in found
-            }
-            first = texts[min(texts)] if texts else ""
-            shapes = {shape for text in texts.values() if (shape := shape_of(text)) is not None}
-            secret = hmac.digest(self._secret, first.encode(), "sha512")
-            kept = self._spares[mechanism] = Spare(secret, frozenset(shapes), first, now_ms)
+            ]
+            shapes = Counter(shape for text in texts if (shape := shape_of(text)) is not None)
+            kept = self._spares[mechanism] = Spare(shapes, min(texts, default=""), now_ms)
         return kept
 
     def _token_rules(self) -> tuple[Rules, Keys | None]:

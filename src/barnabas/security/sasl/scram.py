@@ -1,7 +1,7 @@
 """SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677): the exchange, and credentials as Kafka keeps them at a user's node.
 
-Whoever does not exist gets an exchange too, with a salt made of the name, and is refused at its end like a wrong
-password: neither the answers nor their number tell the two apart.
+Whoever does not exist gets an exchange too, with a salt made of the name and a secret of the cluster, and is refused at its
+end like a wrong password: neither the answers nor their number tell the two apart, today or over time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from barnabas.security.sasl import Outcome, SaslError
@@ -97,12 +98,21 @@ def shape_of(text: str) -> Shape | None:
     return Shape(int(iterations), len(salt) * 3 // 4 - salt.count("="))
 
 
-def stand_in(mechanism: str, user: str, secret: bytes, shapes: Iterable[Shape]) -> Credential:
-    """What is shown for a user who does not exist: always the same for the same name, and like that of others."""
-    seed = hmac.digest(secret, user.encode(), "sha512")
-    choices = sorted(shapes) or [Shape(ITERATIONS_MIN, SALT_BYTES)]
-    shape = choices[seed[0] % len(choices)]
-    salt = hashlib.shake_256(seed).digest(shape.salt_bytes)
+def stand_in(mechanism: str, user: str, secret: bytes, shapes: Mapping[Shape, int]) -> Credential:
+    """What is shown for a user who does not exist: always the same for the same name, and like that of others.
+
+    secret: who has it can tell a stand-in from a user. shapes: how many users have each; the stand-ins are spread over
+    them in the same proportion, and when users come and go few names change theirs (weighted rendezvous hashing).
+    """
+    seed = hmac.digest(secret, f"{mechanism}\0{user}".encode(), "sha512")
+
+    def rank(shape: Shape) -> float:
+        drawn = hmac.digest(seed, b"shape %d %d" % shape, "sha256")
+        return shapes[shape] / -math.log((int.from_bytes(drawn[:6]) + 1) / (2**48 + 2))
+
+    shape = max(sorted(shapes), key=rank, default=Shape(ITERATIONS_MIN, SALT_BYTES))
+    # Another shape has another salt, as it is with users: theirs change together, when the password does.
+    salt = hashlib.shake_256(seed + b"salt %d %d" % shape).digest(shape.salt_bytes)
     key = hmac.digest(seed, b"key", HASHES[mechanism])
     return Credential(salt, key, key, shape.iterations)
 
