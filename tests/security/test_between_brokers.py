@@ -12,18 +12,22 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from barnabas.broker.net.peers import PeerLost, PeerRefused, Peers
 from barnabas.config.loader import BrokerConfig
 from barnabas.config.option import ConfigError
 from barnabas.runtime.machine import Machine
 from barnabas.security import folder as secured
+from barnabas.security.authority import Authority, write_private
 from barnabas.security.between import BetweenBrokers
+from barnabas.security.openness import findings
 from barnabas.testing import Broker
 from barnabas.wire.messages.list_groups import ListGroupsRequest
 from tests.cluster.test_replication import ALL, Load, read, until_equal
 from tests.security.issuer import Issuer
 from tests.security.peer import Peer
+from tests.security.test_tls import await_said
 from tests.support.cluster import Cluster, until
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -226,6 +230,43 @@ def test_a_certificate_of_somebody_else_is_not_trusted(broker: Broker, folder: P
     (error,) = asyncio.run(ask(broker, other))
     assert isinstance(error, PeerRefused)
     assert "is not trusted" in str(error)
+
+
+def test_a_certificate_for_servers_alone(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its broker serves clients; another one that asks brokers for certificates refuses it, and all three places say why."""
+    authority = Authority.load((folder / "ca-key.pem").read_bytes(), (folder / "ca.pem").read_bytes())
+    for name, purpose in (
+        ("server", ExtendedKeyUsageOID.SERVER_AUTH),
+        ("client", ExtendedKeyUsageOID.CLIENT_AUTH),
+    ):
+        made = authority.issue(name, ["127.0.0.1"], purposes=[purpose])
+        write_private(tmp_path / f"{name}.pem", b"".join(made))
+    asking = {**as_another(folder), "ssl.client.auth": "required"}
+    asking |= {"listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL"}
+    of_server = {**asking, "ssl.keystore.location": str(tmp_path / "server.pem")}
+    of_client = {**asking, "ssl.keystore.location": str(tmp_path / "client.pem")}
+    with Broker(asking) as broker:
+        (error,) = asyncio.run(ask(broker, of_server))
+        assert isinstance(error, PeerLost)
+        assert "it refuses this side's certificate: its extendedKeyUsage does not name clientAuth" in str(
+            error
+        )
+        await_said(
+            caplog, "the client's certificate is refused: its extendedKeyUsage does not name clientAuth"
+        )
+        assert asyncio.run(ask(broker, asking)) == [0]
+    assert "other brokers will refuse this broker's certificate" in caplog.text
+    assert "other brokers refuse the certificate" in " ".join(findings(BrokerConfig(of_server)))
+    assert not any(
+        "refuse" in said for said in findings(BrokerConfig({**of_server, "ssl.client.auth": "none"}))
+    )
+    with Broker({**of_client, "security.inter.broker.protocol": "SSL"}) as broker:
+        (error,) = asyncio.run(ask(broker, asking))
+        assert isinstance(error, PeerRefused)
+        assert "is not trusted: its extendedKeyUsage does not name serverAuth" in str(error)
+    assert any("clients refuse" in said for said in findings(BrokerConfig(of_client)))
 
 
 def test_a_name_that_is_not_in_the_certificate(broker: Broker, folder: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from barnabas.client.errors import (
 )
 from barnabas.client.options import ClientOptions, SaslOptions
 from barnabas.extras import how_to_install
+from barnabas.security.purposes import NO_CLIENT_AUTH, NO_SERVER_AUTH, why_ended, why_not_trusted
 from barnabas.wire.header import decode_response_header, encode_request_parts
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -85,9 +86,14 @@ class Connection:
             return plain
         try:
             return self.options.tls.context().wrap_socket(plain, server_hostname=host)
+        except ssl.SSLCertVerificationError as error:
+            plain.close()
+            why = why_not_trusted(error, NO_SERVER_AUTH)
+            raise AuthenticationFailed(f"the certificate of {self.address} is not trusted: {why}") from error
         except ssl.SSLError as error:
             plain.close()
-            raise AuthenticationFailed(f"TLS handshake with {self.address} failed: {error}") from error
+            why = why_ended(error, NO_CLIENT_AUTH)
+            raise AuthenticationFailed(f"TLS handshake with {self.address} failed: {why}") from error
         except OSError as error:  # a broker that goes away in the middle: it may come back
             plain.close()
             raise BrokerUnavailable(f"TLS handshake with {self.address} broke: {error}") from error
@@ -242,4 +248,5 @@ class Connection:
             if own
             else "does it ask for a certificate (ssl.certificate.location)?"
         )
-        return AuthenticationFailed(f"{self.address} refused the TLS connection: {error.reason}; {hint}")
+        reason = why_ended(error, NO_CLIENT_AUTH)
+        return AuthenticationFailed(f"{self.address} refused the TLS connection: {reason}; {hint}")

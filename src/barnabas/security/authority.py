@@ -61,15 +61,23 @@ class Authority:
         return _key_pem(self._key)
 
     def issue(
-        self, name: str, hosts: Sequence[str] = (), *, days: int = CERTIFICATE_DAYS
+        self,
+        name: str,
+        hosts: Sequence[str] = (),
+        *,
+        days: int = CERTIFICATE_DAYS,
+        purposes: Sequence[x509.ObjectIdentifier] | None = None,
     ) -> tuple[bytes, bytes]:
-        """(private key, certificate with the authority's behind it), both PEM, for a broker at `hosts` or for a client."""
+        """(private key, certificate with the authority's behind it), both PEM, for a broker at `hosts` or for a client.
+
+        purposes: its extendedKeyUsage, if it is not the usual one.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _begun(_named(name), self.certificate.subject, key, days)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
-        purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
-        builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+        usual = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
+        builder = builder.add_extension(x509.ExtendedKeyUsage(purposes or usual), critical=False)
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = builder.add_extension(identifier, critical=False)
         if hosts:

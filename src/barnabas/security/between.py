@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from barnabas.config import broker_security as options
 from barnabas.config.option import ConfigError
+from barnabas.security import purposes, stores
 from barnabas.security.kerberos_names import require_service
 from barnabas.security.listener_options import ListenerOptions
 from barnabas.security.sasl import jaas
@@ -53,6 +54,7 @@ class BetweenBrokers:
         if self._has_tls:
             self._seen = state_of(self._options)
             self._context = self._new_context()
+            self._warn_of_purpose()
         if self._has_login:
             self._check_mechanism()
             self.login("")
@@ -76,13 +78,28 @@ class BetweenBrokers:
     def _new_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         set_versions(self._options, context)
-        if any(map(self._options.get, (options.SSL_KEYSTORE_LOCATION, options.SSL_KEYSTORE_KEY))):
+        if self._has_certificate:
             load_key(self._options, context)
         if not load_trusted(self._options, context):
             context.load_default_certs()
         algorithm = self._options.get(options.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM)
         context.check_hostname = algorithm.lower() not in ("", "none")
         return context
+
+    @property
+    def _has_certificate(self) -> bool:
+        return any(map(self._options.get, (options.SSL_KEYSTORE_LOCATION, options.SSL_KEYSTORE_KEY)))
+
+    def _warn_of_purpose(self) -> None:
+        """The others are configured as this one is: where it asks them for certificates, they ask it."""
+        asks = self._options.get(options.SSL_CLIENT_AUTH) != "none"
+        if not asks or not self._has_certificate:
+            return
+        if purposes.NO_CLIENT_AUTH in purposes.lacks(stores.key_material(self._options).pem):
+            log.warning(
+                "other brokers will refuse this broker's certificate, where they ask for one (ssl.client.auth)",
+                extra={"listener": self._options.listener, "reason": purposes.NO_CLIENT_AUTH},
+            )
 
     @property
     def _mechanism(self) -> str:

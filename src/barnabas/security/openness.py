@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.config import broker_security as options
 from barnabas.config.option import ConfigError
-from barnabas.security import stores
+from barnabas.security import purposes, stores
 from barnabas.security.listener_options import ListenerOptions
 from barnabas.security.sasl.oauthbearer import UNSECURED
 
@@ -49,10 +49,11 @@ def _of_listener(config: BrokerConfig, listener: Listener) -> Iterator[str]:
         if "OAUTHBEARER" in mechanisms and handler == UNSECURED:
             yield f"{listener} accepts tokens without a signature: everybody may be anybody"
     if protocol in ("SSL", "SASL_SSL"):
-        yield from _of_certificates(own, listener)
+        yield from _of_certificates(own, listener, listener == config.inter_broker_listener)
 
 
-def _of_certificates(own: ListenerOptions, listener: Listener) -> Iterator[str]:
+def _of_certificates(own: ListenerOptions, listener: Listener, is_between: bool) -> Iterator[str]:
+    """is_between: whether brokers reach each other here."""
     for path in stores.files_of(own):
         if path == own.get(options.SSL_KEYSTORE_LOCATION) and stores.readable_by_others(path):
             yield f"every user of this machine can read {path}, which holds the broker's private key; chmod 600 it"
@@ -63,6 +64,14 @@ def _of_certificates(own: ListenerOptions, listener: Listener) -> Iterator[str]:
         return
     from cryptography import x509
 
+    missing = purposes.lacks(pem)
+    if purposes.NO_SERVER_AUTH in missing:
+        yield f"clients refuse the certificate of {listener}: {purposes.NO_SERVER_AUTH}"
+    if purposes.NO_CLIENT_AUTH in missing and is_between and own.get(options.SSL_CLIENT_AUTH) != "none":
+        yield (
+            f"other brokers refuse the certificate of {listener}, which asks them for one (ssl.client.auth): "
+            f"{purposes.NO_CLIENT_AUTH}"
+        )
     certificate = x509.load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERTIFICATE") :])
     left = certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
     if left < datetime.timedelta(0):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.config import broker_security as options
 from barnabas.config.option import ConfigError, refused
-from barnabas.security import names, stores
+from barnabas.security import names, purposes, stores
 from barnabas.security.listener_options import ListenerOptions
 
 if TYPE_CHECKING:
@@ -56,6 +56,11 @@ class TlsListener:
                     "every user of this machine can read the file with the broker's private key; chmod 600 it",
                     extra={"file": path},
                 )
+        if purposes.NO_SERVER_AUTH in purposes.lacks(stores.key_material(self._options).pem):
+            log.warning(
+                "clients will refuse this listener's certificate",
+                extra={"listener": listener, "reason": purposes.NO_SERVER_AUTH},
+            )
 
     def refresh(self) -> None:
         """Make the context again when options or files have changed; what is wrong with them leaves the old one."""
@@ -194,6 +199,8 @@ def load_trusted(listener: ListenerOptions, context: ssl.SSLContext) -> bool:
         except ssl.SSLError as error:
             option = listener.name_of(options.SSL_TRUSTSTORE_LOCATION)
             raise ConfigError(f"{option}: no certificates can be read there ({error.reason})") from None
+    # As in Java: whatever stands in a truststore is believed, also an intermediate authority without those above it.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if stores.CRL_BEGIN in pem:
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     return True

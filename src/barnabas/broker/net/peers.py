@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from barnabas.config.option import ConfigError
+from barnabas.security.purposes import NO_CLIENT_AUTH, NO_SERVER_AUTH, why_ended, why_not_trusted
 from barnabas.security.sasl.client import ClientLogin, LoginRefused
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.header import decode_response_header, encode_request_parts
@@ -113,10 +114,11 @@ class PeerConnection:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 streams = await connect(*address, security.tls())
         except ssl.SSLCertVerificationError as error:
-            note(why := f"the certificate of the broker at {where} is not trusted: {error.verify_message}")
+            reason = why_not_trusted(error, NO_SERVER_AUTH)
+            note(why := f"the certificate of the broker at {where} is not trusted: {reason}")
             raise PeerRefused(why) from error
         except ssl.SSLError as error:
-            note(why := f"no TLS with the broker at {where}: {error.reason or error}")
+            note(why := f"no TLS with the broker at {where}: {why_ended(error, NO_CLIENT_AUTH)}")
             raise PeerRefused(why) from error
         except (OSError, TimeoutError) as error:
             raise PeerLost(f"no broker answers at {where}: {error or 'it takes too long'}") from error
@@ -231,7 +233,7 @@ class PeerConnection:
                     raise WireError(f"the peer announced {size} bytes")
                 self._answer(await self._reader.readexactly(size))
         except ssl.SSLError as error:  # TLS 1.3: a refused certificate is reported only now
-            why = f"a broker ended the TLS connection: {error.reason or error}"
+            why = f"a broker ended the TLS connection: {why_ended(error, NO_CLIENT_AUTH)}"
             if not self._has_answered:
                 self._note(why)
         except (OSError, asyncio.IncompleteReadError, WireError) as error:

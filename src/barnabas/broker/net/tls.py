@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from barnabas.broker.net.buffers import CIPHER_BUFFER_BYTES
 from barnabas.broker.net.transports import V4_IN_V6, Buffer
+from barnabas.security.purposes import NO_CLIENT_AUTH, NO_SERVER_AUTH, UNSUPPORTED, why_not_trusted
 from barnabas.storage.files import FileSlice
 from barnabas.wire.frame import HTTP_METHODS
 
@@ -44,6 +45,7 @@ REASONS: Final = {
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": UNTRUSTED,
     "SSLV3_ALERT_BAD_CERTIFICATE": UNTRUSTED,
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the client says that this broker's certificate has expired",
+    UNSUPPORTED: f"the client does not take this broker's certificate for a server's: {NO_SERVER_AUTH}",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client shows no certificate, and ssl.client.auth=required asks for one",
     "CERTIFICATE_VERIFY_FAILED": "the client's certificate is refused",
     "UNEXPECTED_EOF_WHILE_READING": "the client closed the connection in the middle of the TLS handshake",
@@ -276,7 +278,7 @@ class Handshake:
         except ssl.SSLWantReadError:
             self._go_on()
         except ssl.SSLCertVerificationError as error:
-            self.cut(f"{REASONS['CERTIFICATE_VERIFY_FAILED']}: {error.verify_message}")
+            self.cut(f"{REASONS['CERTIFICATE_VERIFY_FAILED']}: {why_not_trusted(error, NO_CLIENT_AUTH)}")
         except ssl.SSLError as error:
             reason = error.reason or ""
             self.cut(REASONS.get(reason, f"the TLS handshake failed: {reason or 'the peer went away'}"))

@@ -1,0 +1,57 @@
+"""What a certificate says that it is for (extendedKeyUsage), and what a refusal for that reason means. Pure.
+
+OpenSSL and Java check the same: who accepts a connection wants clientAuth of a peer's certificate, who connects wants
+serverAuth. A certificate that says nothing is for both. Brokers show theirs both ways, so that a usual "web server"
+certificate (serverAuth alone) serves clients well, and is refused by the other brokers where those ask for certificates.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+INVALID_PURPOSE: Final = 26
+"""OpenSSL's X509_V_ERR_INVALID_PURPOSE."""
+NO_CLIENT_AUTH: Final = "its extendedKeyUsage does not name clientAuth"
+NO_SERVER_AUTH: Final = "its extendedKeyUsage does not name serverAuth"
+UNSUPPORTED: Final = "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE"
+"""The reason of the error on the side whose certificate was refused."""
+
+
+def lacks(pem: bytes) -> frozenset[str]:
+    """Which of NO_CLIENT_AUTH and NO_SERVER_AUTH holds of the first certificate in a PEM text.
+
+    Nothing where it says nothing, where there is no certificate, or where the library that reads it is not installed.
+    """
+    try:
+        from cryptography import x509
+        from cryptography.x509.oid import ExtendedKeyUsageOID
+    except ImportError:
+        return frozenset()
+    begin = pem.find(b"-----BEGIN CERTIFICATE")
+    if begin < 0:
+        return frozenset()
+    try:
+        certificate = x509.load_pem_x509_certificate(pem[begin:])
+        purposes = set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+    except (x509.ExtensionNotFound, ValueError):
+        return frozenset()
+    if ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in purposes:
+        return frozenset()
+    wanted = (
+        (ExtendedKeyUsageOID.CLIENT_AUTH, NO_CLIENT_AUTH),
+        (ExtendedKeyUsageOID.SERVER_AUTH, NO_SERVER_AUTH),
+    )
+    return frozenset(text for purpose, text in wanted if purpose not in purposes)
+
+
+def why_not_trusted(error: ssl.SSLCertVerificationError, missing: str) -> str:
+    """Why this side refuses a certificate. missing: what it lacks when it is of the wrong kind."""
+    return missing if error.verify_code == INVALID_PURPOSE else error.verify_message
+
+
+def why_ended(error: ssl.SSLError, missing: str) -> str:
+    """Why the other side has ended a connection. missing: what our certificate lacks when it is of the wrong kind."""
+    if error.reason == UNSUPPORTED:
+        return f"it refuses this side's certificate: {missing} ({error.reason})"
+    return error.reason or str(error)
