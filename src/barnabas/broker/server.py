@@ -164,6 +164,7 @@ class BrokerServer:
         services.in_sync.start()
         try:
             await self._add_users()
+            await self._seal_passwords()
         except StartError:
             await self.stop()
             raise
@@ -302,6 +303,13 @@ class BrokerServer:
             if first.exists():  # only once: a user that is deleted later stays deleted
                 await self._add_users_of(first)
                 first.unlink()
+
+    async def _seal_passwords(self) -> None:
+        """Passwords that lie in the tree as they are, or under an old secret, are encrypted. Raises StartError."""
+        try:
+            await self.services.controller.options.seal_passwords(self.services.controller.node_id)
+        except (ConfigError, ApiError) as error:
+            raise StartError(f"password.encoder.secret: {error}") from error
 
     async def _add_users_of(self, path: Path) -> None:
         controller = self.services.controller

@@ -92,7 +92,7 @@ RETIRED: Final = {
 }
 RETIRED_PREFIXES: Final = {
     "zookeeper.": _ZOOKEEPER,
-    "password.encoder.": "secrets are kept in files or in the environment",
+    "password.encoder.": "passwords are encrypted as Kafka does by default: AES/CBC/PKCS5Padding, PBKDF2WithHmacSHA512",
 }
 
 

@@ -206,6 +206,23 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS: Final = SECURITY.long(
     mark=WORKS,
 )
 
+PASSWORD_ENCODER_SECRET: Final = SECURITY.password(
+    "password.encoder.secret",
+    "What passwords among dynamic broker options are encrypted with before they are put into the metadata tree.",
+    mark=WORKS,
+)
+PASSWORD_ENCODER_OLD_SECRET: Final = SECURITY.password(
+    "password.encoder.old.secret",
+    "The secret of before, while it is being changed: the start encrypts again what it opens.",
+    mark=WORKS,
+)
+PASSWORD_ENCODER_ITERATIONS: Final = SECURITY.integer(
+    "password.encoder.iterations", 4096, "Work of making a key of that secret.", lo=1024, mark=WORKS
+)
+PASSWORD_ENCODER_KEY_LENGTH: Final = SECURITY.integer(
+    "password.encoder.key.length", 128, "Bits of that key: 128, 192 or 256.", lo=128, hi=256, mark=WORKS
+)
+
 SSL_KEYSTORE_LOCATION: Final = SECURITY.string_or_null(
     "ssl.keystore.location", "File with the broker's key and certificates.", mode=PER_BROKER, mark=WORKS
 )

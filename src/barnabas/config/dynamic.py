@@ -172,6 +172,12 @@ class _BrokerOrListener(OptionTable):
 _BROKER_OR_LISTENER: Final = _BrokerOrListener("Broker options", BROKER)
 
 
+def is_secret(name: str) -> bool:
+    """Whether a broker option (or one of a listener) holds a password, which lies encrypted in the tree."""
+    option = _BROKER_OR_LISTENER.find(name)
+    return option is not None and option.sensitive
+
+
 def _check_broker_names(names: Iterable[str], whole_cluster: bool) -> None:
     read_only: list[str] = []
     per_broker: list[str] = []

@@ -35,7 +35,7 @@ producer.id.expiration.ms telemetry.max.bytes
 RETIRED = """
 log.message.format.version message.format.version log.message.timestamp.difference.max.ms
 inter.broker.protocol.version zookeeper.connect control.plane.listener.name reserved.broker.max.id
-password.encoder.secret offsets.commit.required.acks delegation.token.master.key
+offsets.commit.required.acks delegation.token.master.key
 """
 
 

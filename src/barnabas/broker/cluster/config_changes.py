@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from barnabas.broker.cluster.configs import Configs
     from barnabas.broker.cluster.executor import Executor
     from barnabas.cores.znode_ops import Op
+
+log = logging.getLogger("barnabas.controller")
 
 AlteredConfig = tuple[str, str, dict[str, str]]
 """Kind, entity, and the entity's own texts after the change."""
@@ -61,6 +64,20 @@ class ConfigChanges:
             return self._configs.altered(resource_type, name, changes)
 
         await self._change_config(altered, validate_only)
+
+    async def seal_passwords(self, node_id: int) -> None:
+        """Encrypt a broker's dynamic passwords with the secret of now, where they are not. Raises ApiError."""
+
+        def altered() -> AlteredConfig:
+            found = self._configs.sealed_again(node_id)
+            kind, name = "brokers", str(node_id)
+            return kind, name, dict(self._image.config(kind, name)) if found is None else found
+
+        if self._configs.sealed_again(node_id) is not None:
+            await self._change_config(altered, validate_only=False)
+            log.info(
+                "dynamic passwords are encrypted with password.encoder.secret", extra={"broker": node_id}
+            )
 
     async def alter_quotas(
         self, entity: Entity, changes: Sequence[tuple[str, float | None]], *, validate_only: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ from barnabas.config.dynamic import (
     altered_client_metrics,
     altered_group_configs,
     altered_topic_configs,
+    is_secret,
     new_topic_configs,
 )
 from barnabas.config.option import ConfigError
@@ -31,11 +33,14 @@ from barnabas.cores import topic_names
 from barnabas.cores.cluster_image import INTERNAL_TOPICS, ClusterImage
 from barnabas.cores.controller import require_topic
 from barnabas.cores.znode_layout import DEFAULT_ENTITY
+from barnabas.security.passwords import CannotDecrypt, Passwords
 from barnabas.storage.config import LogConfig
 from barnabas.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
+
+log = logging.getLogger("barnabas.controller")
 
 ConfigEntry = Entry
 
@@ -54,13 +59,41 @@ class Configs:
     def __init__(self, broker: BrokerConfig, image: ClusterImage) -> None:
         self._broker = broker
         self._image = image
+        self._passwords = Passwords(broker)
 
     def refresh_broker(self, node_id: int) -> None:
         """Take the dynamic broker options from the image."""
         self._broker.set_dynamic(
-            default=self._image.config("brokers", DEFAULT_ENTITY),
-            broker=self._image.config("brokers", str(node_id)),
+            default=self._opened(self._image.config("brokers", DEFAULT_ENTITY)),
+            broker=self._opened(self._image.config("brokers", str(node_id))),
         )
+
+    def _opened(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """Texts of the tree with the passwords themselves; those that cannot be decrypted are left out."""
+        found = dict(texts)
+        for name, text in texts.items():
+            if is_secret(name):
+                try:
+                    found[name] = self._passwords.decode(text)
+                except CannotDecrypt as error:
+                    log.error(
+                        "a dynamic password has no effect", extra={"option": name, "reason": str(error)}
+                    )
+                    del found[name]
+        return found
+
+    def sealed_again(self, node_id: int) -> dict[str, str] | None:
+        """This broker's texts with every password encrypted by the secret of now; None where they are already.
+
+        Those that an earlier version wrote as they were, and those of password.encoder.old.secret, are not.
+        """
+        texts = dict(self._image.config("brokers", str(node_id)))
+        stale = [
+            name for name, text in texts.items() if is_secret(name) and not self._passwords.is_fresh(text)
+        ]
+        for name in stale:
+            texts[name] = self._passwords.encode(name, self._passwords.decode(texts[name]))
+        return texts if stale else None
 
     def log_config(self, topic: str) -> LogConfig:
         """The options that apply to a topic's logs."""
@@ -161,7 +194,7 @@ class Configs:
             self._require_this_broker(name)
         entity = name or DEFAULT_ENTITY
         current = self._image.config("brokers", entity)
-        texts = altered_broker_configs(self._broker, current, lines, whole_cluster=not name)
+        texts = altered_broker_configs(self._broker, self._opened(current), lines, whole_cluster=not name)
         before = self._broker.dynamic_default, self._broker.dynamic_broker
         try:
             # Try the new values first: contradictory values are refused before anything is written.
@@ -169,11 +202,27 @@ class Configs:
                 self._broker.set_dynamic(default=before[0], broker=texts)
             else:
                 self._broker.set_dynamic(default=texts, broker=before[1])
+            given = {line.name for line in lines}
+            for option in texts:
+                if is_secret(option):
+                    is_new = option in given or option not in current
+                    texts[option] = (
+                        self._passwords.encode(option, texts[option]) if is_new else current[option]
+                    )
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
         finally:
             self._broker.set_dynamic(default=before[0], broker=before[1])
-        return "brokers", entity, texts
+        return (
+            "brokers",
+            entity,
+            texts
+            | {
+                name: text
+                for name, text in current.items()
+                if name not in texts and name not in given and is_secret(name)
+            },
+        )
 
 
 def _unknown_resource(resource_type: int) -> ApiError:

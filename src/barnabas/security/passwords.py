@@ -1,0 +1,175 @@
+"""Dynamic passwords as they lie in the metadata tree: encrypted with `password.encoder.secret`, in Kafka's own form.
+
+    keyFactoryAlgorithm:PBKDF2WithHmacSHA512,cipherAlgorithm:AES/CBC/PKCS5Padding,keyLength:128,iterations:4096,
+    salt:BASE64,initializationVector:BASE64,passwordLength:6,encryptedPassword:BASE64
+
+Each has a salt of its own, so that two equal passwords do not look equal. Source: Kafka's EncryptingPasswordEncoder.java.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.config import broker_security as options
+from barnabas.config.option import ConfigError, refused
+from barnabas.extras import how_to_install
+
+if TYPE_CHECKING:
+    from barnabas.config.loader import BrokerConfig
+
+CIPHER: Final = "AES/CBC/PKCS5Padding"
+KEY_FACTORY: Final = "PBKDF2WithHmacSHA512"
+KEY_FACTORIES: Final = {
+    KEY_FACTORY: "sha512", "PBKDF2WithHmacSHA256": "sha256", "PBKDF2WithHmacSHA1": "sha1",
+}  # fmt: skip
+KEY_BITS: Final = (128, 192, 256)
+SALT_BYTES: Final = 256
+BLOCK_BYTES: Final = 16
+ITERATIONS_MAX: Final = 1_000_000
+MARK: Final = "encryptedPassword:"
+
+
+class CannotDecrypt(ValueError):
+    """A text that was encrypted with another secret, or is damaged; says nothing of what it holds."""
+
+
+class PasswordEncoder:
+    """One secret. iterations, key_bits: of what is encrypted from now on; what lies there says its own."""
+
+    def __init__(self, secret: str, iterations: int = 4096, key_bits: int = 128) -> None:
+        self._secret = secret.encode()
+        self._iterations = iterations
+        self._key_bits = key_bits
+
+    def encode(self, password: str, random: Callable[[int], bytes] = secrets.token_bytes) -> str:
+        """The text for the tree. Raises ConfigError where the library is missing."""
+        if self._key_bits not in KEY_BITS:
+            raise refused(
+                options.PASSWORD_ENCODER_KEY_LENGTH.name, str(self._key_bits), "must be 128, 192 or 256"
+            )
+        salt, vector = random(SALT_BYTES), random(BLOCK_BYTES)
+        cipher, padding = _library()
+        key = self._key(KEY_FACTORY, salt, self._iterations, self._key_bits)
+        padder, sealing = padding(), cipher(key, vector).encryptor()
+        data = password.encode()
+        sealed = sealing.update(padder.update(data) + padder.finalize()) + sealing.finalize()
+        fields = {
+            "keyFactoryAlgorithm": KEY_FACTORY,
+            "cipherAlgorithm": CIPHER,
+            "keyLength": str(self._key_bits),
+            "iterations": str(self._iterations),
+            "salt": _text(salt),
+            "initializationVector": _text(vector),
+            "passwordLength": str(len(password)),
+            "encryptedPassword": _text(sealed),
+        }
+        return ",".join(f"{name}:{value}" for name, value in fields.items())
+
+    def decode(self, text: str) -> str:
+        """The password. Raises CannotDecrypt, and ConfigError where the library is missing."""
+        cipher, padding = _library(unpads=True)
+        try:
+            fields = dict(part.split(":", 1) for part in text.split(","))
+            if fields["cipherAlgorithm"] != CIPHER:
+                raise CannotDecrypt(f"it is encrypted with {fields['cipherAlgorithm'][:64]}, not {CIPHER}")
+            salt, vector, sealed = (
+                base64.b64decode(fields[name], validate=True)
+                for name in ("salt", "initializationVector", "encryptedPassword")
+            )
+            iterations = min(int(fields["iterations"]), ITERATIONS_MAX)
+            key = self._key(fields["keyFactoryAlgorithm"], salt, iterations, int(fields["keyLength"]))
+            unpadder, opening = padding(), cipher(key, vector).decryptor()
+            padded = opening.update(sealed) + opening.finalize()
+            password = bytes(unpadder.update(padded) + unpadder.finalize()).decode()
+        except CannotDecrypt:
+            raise
+        except (KeyError, ValueError, OverflowError):
+            raise CannotDecrypt(
+                "it was encrypted with another password.encoder.secret, or is damaged"
+            ) from None
+        if len(password) != int(fields["passwordLength"]):
+            raise CannotDecrypt("it was encrypted with another password.encoder.secret, or is damaged")
+        return password
+
+    def _key(self, factory: str, salt: bytes, iterations: int, key_bits: int) -> bytes:
+        if factory not in KEY_FACTORIES:
+            raise CannotDecrypt(f"its key is made by {factory[:64]}, which is not known here")
+        return hashlib.pbkdf2_hmac(KEY_FACTORIES[factory], self._secret, salt, iterations, key_bits // 8)
+
+
+class Passwords:
+    """The passwords among a broker's dynamic options; see the module. Of old_secret: what was encrypted before a change."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        secret, old = (
+            config.get(option)
+            for option in (options.PASSWORD_ENCODER_SECRET, options.PASSWORD_ENCODER_OLD_SECRET)
+        )
+        shape = (
+            config.get(options.PASSWORD_ENCODER_ITERATIONS),
+            config.get(options.PASSWORD_ENCODER_KEY_LENGTH),
+        )
+        self._encoder = PasswordEncoder(secret, *shape) if secret else None
+        self._old = PasswordEncoder(old) if old else None
+        self._known: dict[str, tuple[str, bool]] = {}
+        """By text of the tree: the password, and whether it is encrypted with the secret of now."""
+
+    def encode(self, name: str, password: str) -> str:
+        """The text for the tree. Raises ConfigError without a secret."""
+        if self._encoder is None:
+            raise ConfigError(
+                f"{name} is a secret, and would lie in the metadata tree as it is: set password.encoder.secret in this "
+                "broker's properties first"
+            )
+        return self._encoder.encode(password)
+
+    def decode(self, text: str) -> str:
+        """The password of such a text, or of one that was written as it is. Raises CannotDecrypt."""
+        return self._opened(text)[0]
+
+    def is_fresh(self, text: str) -> bool:
+        """Whether a text needs not be encrypted again, since it is as the options want it, or nothing else is possible."""
+        try:
+            return self._encoder is None or self._opened(text)[1]
+        except CannotDecrypt:
+            return True
+
+    def _opened(self, text: str) -> tuple[str, bool]:
+        known = self._known.get(text)
+        if known is None:
+            known = self._known[text] = self._open(text)
+        return known
+
+    def _open(self, text: str) -> tuple[str, bool]:
+        if MARK not in text:
+            return text, False
+        failed = CannotDecrypt("it is encrypted, and this broker has no password.encoder.secret")
+        for encoder, is_fresh in ((self._encoder, True), (self._old, False)):
+            if encoder is not None:
+                try:
+                    return encoder.decode(text), is_fresh
+                except CannotDecrypt as error:
+                    failed = error
+        raise failed
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _library(*, unpads: bool = False) -> tuple[Any, Any]:
+    """(key, vector) -> the cipher; what pads. Raises ConfigError."""
+    try:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+        from cryptography.hazmat.primitives.padding import PKCS7
+    except ImportError:
+        raise ConfigError(f"password.encoder.secret needs {how_to_install('security')}") from None
+    padding = PKCS7(BLOCK_BYTES * 8)
+    return (
+        lambda key, vector: Cipher(algorithms.AES(key), modes.CBC(vector)),
+        padding.unpadder if unpads else padding.padder,
+    )
