@@ -494,3 +494,24 @@ def test_rules_survive_a_restart_and_lie_in_kafkas_nodes(tmp_path: Path) -> None
         asyncio.run_coroutine_threadsafe(tree.set("/kafka-acl/Topic/kept", b"nonsense"), broker._loop).result(
             PATIENCE_S
         )
+
+
+def test_what_no_rule_names_may_be_open_to_everybody() -> None:
+    """allow.everyone.if.no.acl.found, as Kafka has it: the first rule of a topic closes it for everybody else."""
+    options = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": USERS + ";",
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:admin",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with Broker(options) as broker:
+        admin = AdminClient(client(broker, "admin"))
+        admin.create_topics([NewTopic("open", 1)])["open"].result(PATIENCE_S)
+        assert produce(broker, "alice", "open", b"x") is None
+        add(admin, binding("open", AclOperation.WRITE, user="bob"))
+        assert produce(broker, "bob", "open", b"x") is None
+        error = produce(broker, "alice", "open", b"x")
+        assert error is not None
+        assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED

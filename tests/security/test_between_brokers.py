@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from barnabas.broker.net.peers import PeerLost, PeerRefused, Peers
@@ -135,6 +135,47 @@ def test_no_broker_tells_who_exists(cluster: Cluster, folder: Path) -> None:
         }
         assert [len(rows) for rows in answers.values()] == [1, 1], answers
         assert len(set.union(*answers.values())) == 2, answers
+
+
+def test_mechanisms_are_taken_away_and_added_one_broker_after_the_other(
+    cluster: Cluster, folder: Path
+) -> None:
+    """Clients of the other mechanism stay connected, and nothing of theirs is lost."""
+    admin = cluster.admin()
+    admin.create_topics([NewTopic("mechanisms", 3, 3, config={"min.insync.replicas": "2"})])[
+        "mechanisms"
+    ].result(60)
+    cluster.until_in_sync("mechanisms", ALL)
+    context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+
+    def takes(broker: int, mechanism: str) -> bool:
+        with Peer(cluster.brokers[broker].bootstrap) as peer:
+            peer.sock = context.wrap_socket(peer.sock, server_hostname="127.0.0.1")
+            return peer.handshake(mechanism) == 0
+
+    def enable(broker: int, mechanisms: str) -> None:
+        entry = ConfigEntry(
+            "listener.name.sasl_ssl.sasl.enabled.mechanisms",
+            mechanisms,
+            incremental_operation=AlterConfigOpType.SET,
+        )
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(broker), incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(60)
+        with_it = "SCRAM-SHA-256" in mechanisms
+        until(lambda: takes(broker, "SCRAM-SHA-256") is with_it, f"broker {broker} has {mechanisms}")
+        assert takes(broker, "SCRAM-SHA-512")
+
+    other = {**cluster.client, "sasl.mechanism": "SCRAM-SHA-256", "log_level": "0"}
+    stays = AdminClient({**other, "bootstrap.servers": cluster.brokers[1].bootstrap})
+    assert stays.list_topics("mechanisms", timeout=60).topics["mechanisms"].error is None
+    with Load(cluster, "mechanisms") as load:
+        for mechanisms in ("SCRAM-SHA-512", "SCRAM-SHA-512,SCRAM-SHA-256"):
+            for broker in ALL:
+                enable(broker, mechanisms)
+                load.until_more()
+    late = AdminClient({**other, "bootstrap.servers": cluster.bootstrap})
+    assert late.list_topics("mechanisms", timeout=60).topics["mechanisms"].error is None
+    assert sorted(read(cluster, "mechanisms", 3)) == sorted(load.acknowledged)
 
 
 def test_one_audit_topic_has_what_all_brokers_deny(cluster: Cluster, folder: Path) -> None:

@@ -243,8 +243,8 @@ def test_aiokafka(ways: dict[str, Way], name: str) -> None:
     assert asyncio.run(there_and_back()) == b"by aiokafka"
 
 
-@pytest.mark.parametrize("name", [name for name in WAYS if name != "OAUTHBEARER"])
-def test_the_client_of_pipelines_and_services(ways: dict[str, Way], name: str) -> None:
+@pytest.mark.parametrize("name", WAYS)
+def test_the_client_of_pipelines_and_services(ways: dict[str, Way], name: str, tmp_path: Path) -> None:
     """What the source and the sink of PySpark connect with (tests/pipelines/test_secured_kafka.py has Spark itself)."""
     way = ways[name]
     options = {
@@ -257,6 +257,10 @@ def test_the_client_of_pipelines_and_services(ways: dict[str, Way], name: str) -
         }
     if way.mechanism:
         options |= {"sasl.mechanism": way.mechanism, "sasl.username": way.user, "sasl.password": PASSWORD}
+    if way.name == "OAUTHBEARER":
+        token = tmp_path / "token.jwt"
+        token.write_text(way.token)
+        options |= {"sasl.oauthbearer.token.endpoint.url": f"file://{token}"}
     with BlockingClient(ClientOptions.from_kafka(options)) as client:
         topics = client.topics()
     assert way.topic in topics

@@ -6,11 +6,13 @@ import base64
 import hashlib
 import hmac
 import json
+import math
 import os
 import random
 import struct
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 from confluent_kafka.admin import (
@@ -22,10 +24,11 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from barnabas.broker.net import listeners
 from barnabas.testing import Broker
 from tests.security.issuer import Issuer
 from tests.security.peer import Peer
-from tests.security.sasl_broker import PASSWORD
+from tests.security.sasl_broker import PASSWORD, PLAIN_USERS
 from tests.security.test_tls import PATIENCE_S, await_said
 
 PLAIN_TOKEN = b"\0alice\0" + PASSWORD.encode()
@@ -96,6 +99,43 @@ def test_oversized_requests_before_a_login(
         assert peer.handshake("PLAIN") == 0
         assert peer.token(PLAIN_TOKEN)[0] == 0
         assert peer.request(18, 0, bytes(200_000))[:2] == b"\0\0"  # and after one the limit is the usual one
+
+
+def test_who_does_not_log_in_loses_the_connection(
+    secured: Broker, address: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Peer(address("SASL")) as silent, Peer(address("SASL")) as begun, Peer(address("SASL")) as user:
+        assert begun.handshake("PLAIN") == 0
+        assert user.handshake("PLAIN") == 0
+        assert user.token(PLAIN_TOKEN)[0] == 0
+        close_idle = secured._running().services.listeners.close_idle
+        secured._call(lambda: close_idle(math.inf))
+        assert begun.handshake("PLAIN") == 0, "there is time enough"
+        monkeypatch.setattr(listeners, "LOGIN_S_MAX", 0.0)
+        secured._call(lambda: close_idle(math.inf))
+        for peer in (silent, begun):
+            assert peer.sock.recv(1) == b""
+        assert user.works()
+
+
+def test_who_does_not_log_in_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "HANDSHAKE_S_FAIR", 0.0)
+    options = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN", "max.connections": "10",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": PLAIN_USERS,
+    }  # fmt: skip
+    with Broker(options) as broker, ExitStack() as stack:
+        users = []
+        for _ in range(5):
+            users.append(user := stack.enter_context(Peer(broker.bootstrap)))
+            assert user.handshake("PLAIN") == 0
+            assert user.token(PLAIN_TOKEN)[0] == 0
+        strangers = [stack.enter_context(Peer(broker.bootstrap)) for _ in range(40)]
+        with Peer(broker.bootstrap) as late:
+            assert late.handshake("PLAIN") == 0
+            assert late.token(PLAIN_TOKEN)[0] == 0
+        assert strangers[0].sock.recv(1) == b""
+        assert all(user.works() for user in users)
 
 
 @pytest.mark.parametrize("listener", ["SASL"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
@@ -73,8 +74,8 @@ class Housekeeping:
             jobs.append(("certificates", CERTIFICATES_CHECK_MS, self._refresh_certificates))
         balance_ms = config.get(broker_replication.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS) * 1000
         jobs.append(("preferred leaders", balance_ms, self._services.controller.balance))
-        if idle_ms > 0:
-            jobs.append(("idle connections", min(idle_ms, IDLE_CHECK_MS_MAX), self._close_idle))
+        often_ms = min(idle_ms, IDLE_CHECK_MS_MAX) if idle_ms > 0 else IDLE_CHECK_MS_MAX
+        jobs.append(("idle connections", often_ms, self._close_idle))
         for name, interval_ms, job in jobs:
             self._tasks.append(asyncio.ensure_future(self._every(name, interval_ms, job)))
 
@@ -124,6 +125,5 @@ class Housekeeping:
         self._services.listeners.refresh_tls()
 
     async def _close_idle(self) -> None:
-        self._services.listeners.close_idle(
-            self._services.config.get(broker_network.CONNECTIONS_MAX_IDLE_MS) / 1000
-        )
+        idle_ms = self._services.config.get(broker_network.CONNECTIONS_MAX_IDLE_MS)
+        self._services.listeners.close_idle(idle_ms / 1000 if idle_ms > 0 else math.inf)

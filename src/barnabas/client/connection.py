@@ -124,7 +124,7 @@ class Connection:
         if sasl.mechanism == "PLAIN":
             self._token(sasl, f"\0{sasl.username}\0{sasl.password}".encode())
         elif sasl.mechanism == "OAUTHBEARER":
-            self._token(sasl, f"n,,\x01auth=Bearer {sasl.token}\x01\x01".encode())
+            self._token(sasl, f"n,,\x01auth=Bearer {sasl.bearer()}\x01\x01".encode())
         else:
             self._scram(sasl)
 

@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from barnabas.client.errors import ClientError
 
@@ -24,14 +25,14 @@ SECURITY_NAMES: Final = frozenset(
         "ssl.ca.location", "ssl.ca.pem", "ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.certificates",
         "ssl.certificate.location", "ssl.key.location", "ssl.key.password", "ssl.keystore.location", "ssl.keystore.type",
         "ssl.endpoint.identification.algorithm", "sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config",
-        "sasl.username", "sasl.password", "sasl.oauthbearer.token",
+        "sasl.username", "sasl.password", "sasl.oauthbearer.token", "sasl.oauthbearer.token.endpoint.url",
     }
 )  # fmt: skip
 """What is understood of `ssl.*` and `sasl.*`."""
 SECURITY_IGNORED: Final = frozenset(
     {
         "ssl.protocol", "ssl.enabled.protocols", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
-        "ssl.secure.random.implementation", "ssl.truststore.password",
+        "ssl.secure.random.implementation", "ssl.truststore.password", "sasl.login.callback.handler.class",
     }
 )  # fmt: skip
 """Java's own settings that mean nothing here: TLS 1.2 and 1.3 are spoken, PEM certificates have no password."""
@@ -71,12 +72,26 @@ class TlsOptions:
 
 @dataclass(frozen=True, slots=True)
 class SaslOptions:
-    """Credentials; `token` is the bearer token of OAUTHBEARER."""
+    """Credentials; `token` is the bearer token of OAUTHBEARER, token_file where it lies: read again for each login."""
 
     mechanism: str
     username: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
+    token_file: str = ""
+
+    def bearer(self) -> str:
+        """The token. Raises ClientError for a file that cannot be read, or holds none."""
+        if not self.token_file:
+            return self.token
+        try:
+            with open(self.token_file, encoding="ascii") as file:
+                token = file.read().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ClientError(f"the token in {self.token_file} cannot be read: {error}") from None
+        if not token or any(char.isspace() or char < " " for char in token):
+            raise ClientError(f"{self.token_file} holds no token")
+        return token
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +208,18 @@ def _tls(options: Mapping[str, str]) -> TlsOptions:
     )
 
 
+def _token_file(url: str) -> str:
+    """The path of file:///PATH. Raises ClientError for other addresses."""
+    if not url:
+        return ""
+    parts = urlsplit(url)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path:
+        raise ClientError(
+            f"sasl.oauthbearer.token.endpoint.url={url}: tokens are taken from a file: file:///PATH"
+        )
+    return unquote(parts.path)
+
+
 def _sasl(options: Mapping[str, str]) -> SaslOptions:
     mechanism = (options.get("sasl.mechanism") or options.get("sasl.mechanisms") or "").upper()
     if mechanism not in MECHANISMS:
@@ -207,10 +234,13 @@ def _sasl(options: Mapping[str, str]) -> SaslOptions:
         options.get("sasl.username") or jaas.get("username", ""),
         options.get("sasl.password") or jaas.get("password", ""),
         options.get("sasl.oauthbearer.token", ""),
+        _token_file(options.get("sasl.oauthbearer.token.endpoint.url", "")),
     )
     if mechanism == "OAUTHBEARER":
-        if not sasl.token:
-            raise ClientError("sasl.oauthbearer.token is not set")
+        if not sasl.token and not sasl.token_file:
+            raise ClientError(
+                "neither sasl.oauthbearer.token nor sasl.oauthbearer.token.endpoint.url (file:///PATH) is set"
+            )
     elif not sasl.username:
         raise ClientError("sasl.username is not set (nor username in sasl.jaas.config)")
     return sasl

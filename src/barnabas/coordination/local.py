@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -72,6 +73,21 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def keep_private(path: Path) -> None:
+    """Make an empty file unless there is one; other users of the machine may not read it, nor what lies beside it.
+
+    It holds what passwords are checked against. SQLite gives its journal the rights of the file.
+    """
+    # Never open a file that is there: when this process closes it, the locks that it has on it are gone, SQLite's too.
+    with contextlib.suppress(OSError):  # it is there, or SQLite says what is wrong
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
+        with contextlib.suppress(OSError):
+            mode = stat.S_IMODE(file.stat().st_mode)
+            if mode & 0o007:
+                file.chmod(mode & ~0o007)
+
+
 class LocalStore:
     """The file, shared by the sessions of this process (a broker has one; tests and simulations more)."""
 
@@ -91,6 +107,8 @@ class LocalStore:
         self._sessions: dict[int, LocalTree] = {}
         self._thread = new_pool(1, "znodes")
         self._copied_zxid = -1
+        if path is not None:
+            keep_private(path)
         self._db = sqlite3.connect(self._name, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             self._open()
@@ -196,6 +214,7 @@ class LocalStore:
         fresh = path.with_suffix(".new")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(str(fresh))
+        keep_private(fresh)
         with contextlib.closing(sqlite3.connect(fresh, isolation_level=None)) as copy:
             self._db.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # one file, whatever happens to it next

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -142,3 +143,23 @@ def test_the_loop_goes_on_while_the_disk_is_slow(tmp_path: Path) -> None:
         await tree.close()
 
     asyncio.run(scenario())
+
+
+def test_other_users_of_the_machine_cannot_read_the_file(tmp_path: Path) -> None:
+    """It holds what passwords are checked against. Files of earlier versions are closed to them too."""
+    path, copy = tmp_path / "znodes.sqlite", tmp_path / "copy.sqlite"
+
+    def modes() -> set[int]:
+        return {stat.S_IMODE(file.stat().st_mode) & 0o077 for file in tmp_path.iterdir()}
+
+    async def use() -> None:
+        tree = LocalTree.open(path)
+        await tree.create("/secret", b"x")
+        await tree.copy_to([copy])
+        assert modes() == {0}
+        await tree.close()
+
+    asyncio.run(use())
+    path.chmod(0o644)
+    asyncio.run(LocalTree.open(path).close())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640

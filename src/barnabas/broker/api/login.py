@@ -51,6 +51,11 @@ class LoginGate:
         """Called before the first frame of a connection is read. Until the login, only small frames are accepted."""
         connection.sasl = Login(self, connection)
 
+    def awaits(self, connection: Connection) -> bool:
+        """See Gate."""
+        login: Login = connection.sasl
+        return login.user is None
+
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
         """See FrameHandler."""
         login: Login = connection.sasl

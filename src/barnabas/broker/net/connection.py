@@ -57,6 +57,9 @@ class Gate(FrameHandler, Protocol):
     def welcome(self, connection: Connection) -> None:
         """Called once, before anything is read from the connection."""
 
+    def awaits(self, connection: Connection) -> bool:
+        """Whether nobody has logged in on it yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shared:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import resource
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -34,6 +34,8 @@ CONNECTIONS_MIN: Final = 8
 HANDSHAKES_FAIR: Final = 500
 """Above this number, unfinished TLS handshakes are closed after HANDSHAKE_S_FAIR instead of HANDSHAKE_S_MAX."""
 HANDSHAKE_S_FAIR: Final = 2.0
+LOGIN_S_MAX: Final = 60.0
+"""How long a connection to a SASL listener may stay without a login."""
 REFUSALS_PER_SECOND: Final = 10
 """At most this many log lines per second about failed handshakes."""
 
@@ -148,12 +150,8 @@ class Listeners:
     def _accept_some(self, listener: Listener) -> float:
         """Accept waiting peers, up to a limit; returns for how many seconds to accept none."""
         for _ in range(ACCEPTS_PER_TURN):
-            if len(self.connections) + len(self._held) + len(self._handshakes) >= self.connections_max:
-                if not self._handshakes:
-                    return self._await_room(listener, "the broker")
-                next(iter(self._handshakes)).cut(
-                    "others wait, and the handshake is the oldest of those not finished"
-                )
+            if self._is_full() and not self._make_room_of_strangers():
+                return self._await_room(listener, "the broker")
             if self.limits.listener_is_full(listener.name):
                 return self._await_room(listener, f"listener {listener.name}")
             try:
@@ -180,6 +178,22 @@ class Listeners:
                 )
                 return rest_ms / 1000
         return 0
+
+    def _is_full(self) -> bool:
+        return len(self.connections) + len(self._held) + len(self._handshakes) >= self.connections_max
+
+    def _make_room_of_strangers(self) -> bool:
+        """End the oldest handshake that is unfinished, else the oldest connection without a login; whether there was one."""
+        if self._handshakes:
+            next(iter(self._handshakes)).cut(
+                "others wait, and the handshake is the oldest of those not finished"
+            )
+            return True
+        stranger = next(self._awaiting_login(), None)
+        if stranger is None or self._loop.time() - stranger.connected_s < HANDSHAKE_S_FAIR:
+            return False
+        stranger.close("others wait, and nobody has logged in on it")
+        return True
 
     def _refuse(self, sock: socket.socket, ip: str) -> bool:
         """Close a connection that exceeds the limits of its address, now or later; False when it does not."""
@@ -345,10 +359,24 @@ class Listeners:
             self._accept_again(listener)
 
     def close_idle(self, idle_s_max: float) -> None:
-        """Close connections that have sent nothing for longer than connections.max.idle.ms."""
+        """Close connections that have sent nothing for longer than connections.max.idle.ms, or on which nobody logs in."""
         now_s = self._loop.time()
         for connection in [c for c in self.connections if now_s - c.last_active_s > idle_s_max]:
             connection.close(None)
+        late = [c for c in self._awaiting_login() if now_s - c.connected_s > LOGIN_S_MAX]
+        for connection in late:
+            connection.close(None)
+        if late:
+            log.warning(
+                "connections closed without a login", extra={"count": len(late), "after_s": int(LOGIN_S_MAX)}
+            )
+
+    def _awaiting_login(self) -> Iterator[Connection]:
+        """Connections on which nobody has logged in yet, the oldest first."""
+        for connection in self.connections:
+            gate = self.gates.get(connection.listener)
+            if gate is not None and gate.awaits(connection):
+                yield connection
 
     def close(self) -> None:
         """Stop accepting, write what the sockets still accept, close everything."""
