@@ -198,3 +198,59 @@ def test_check(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     said = capsys.readouterr().out
     assert "every user of this machine can read" in said
     assert "lets clients in without a certificate" in said
+
+
+def test_files_with_secrets_that_others_may_read(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every kind of them is named, by `security check` and by the start; none that is closed to others is."""
+    names = (
+        "server.properties",
+        "broker.pem",
+        "secrets.properties",
+        "users.properties",
+        "jaas.conf",
+        "kafka.keytab",
+    )
+    files = {name: tmp_path / name for name in names}
+    for name in ("broker.pem", "users.properties"):
+        files[name].write_bytes((folder / name).read_bytes())
+    files["secrets.properties"].write_text("keystore=hidden\n")
+    files["jaas.conf"].write_text(
+        "KafkaServer { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true "
+        f'keyTab="{files["kafka.keytab"]}" principal="kafka/localhost@REALM"; }};\n'
+    )
+    files["kafka.keytab"].write_bytes(b"")
+    files["server.properties"].write_text(
+        f"listeners=SASL_SSL://127.0.0.1:0\nssl.keystore.location={files['broker.pem']}\n"
+        f"ssl.keystore.password=${{file:{files['secrets.properties']}:keystore}}\nssl.truststore.password=plain\n"
+        f"scram.users.file={files['users.properties']}\nsasl.enabled.mechanisms=SCRAM-SHA-512,GSSAPI\n"
+    )
+    monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={files['jaas.conf']}")
+    check = ["security", "check", "--config", str(files["server.properties"])]
+
+    def named() -> set[str]:
+        run(check)
+        lines = [
+            line for line in capsys.readouterr().out.splitlines() if "every user of this machine" in line
+        ]
+        return {name for name in names if any(f"{files[name]}," in line for line in lines)}
+
+    for file in files.values():
+        file.chmod(0o600)
+    assert named() == set()
+    for file in files.values():
+        file.chmod(0o604)
+    assert named() == set(names)
+    files["server.properties"].write_text(
+        files["server.properties"].read_text().replace("ssl.truststore.password=plain\n", "")
+    )
+    assert named() == set(names) - {"server.properties"}, "it holds no password now"
+
+
+def test_a_start_warns_of_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    users = tmp_path / "users.properties"
+    users.write_text("")
+    users.chmod(0o644)
+    with Broker({"scram.users.file": str(users)}):
+        assert any(f"can read {users}, which holds" in getattr(row, "reason", "") for row in caplog.records)

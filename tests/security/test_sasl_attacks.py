@@ -290,14 +290,15 @@ def test_users_who_are_deleted_or_change_their_password(
         assert begun.token(scram_final(first, server_first))[0] == 0
 
 
-def test_mutated_tokens_by_the_hundred(secured: Broker, address: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("rounds", [300, pytest.param(5_000, marks=pytest.mark.soak)])
+def test_mutated_tokens_by_the_hundred(secured: Broker, address: Callable[[str], str], rounds: int) -> None:
     """Nothing but the right token opens the door, and nothing harms the broker. The seed repeats a failure."""
     server = secured._running()
     delay = "connection.failed.authentication.delay.ms"
     server.config._values[delay], before = 0, server.config._values[delay]
     try:
         chance = random.Random(4711)
-        for round_ in range(300):
+        for round_ in range(rounds):
             mechanism = chance.choice(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))
             token = bytearray(
                 chance.choice((PLAIN_TOKEN, scram_first()[0], b"n,,\x01auth=Bearer a.b.c\x01\x01", b""))

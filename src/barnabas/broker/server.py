@@ -53,6 +53,7 @@ from barnabas.cores.fetch import SessionCache
 from barnabas.cores.znode_layout import sanitize
 from barnabas.runtime.machine import Machine
 from barnabas.security.between import BetweenBrokers
+from barnabas.security.exposed import exposed, said
 from barnabas.security.folder import FIRST_USERS, FolderError, read_users
 from barnabas.security.sasl.listener import SaslListener
 from barnabas.security.tls import TlsListener
@@ -128,6 +129,8 @@ class BrokerServer:
         """Start the broker; returns once connections are accepted. Raises StartError."""
         self._between = self._new_between()
         self._check_audit()
+        for path, what in exposed(self.config).items():
+            log.warning("a file with secrets is open to others", extra={"reason": said(path, what)})
         turn = Turn(asyncio.get_running_loop())
         partitions = Partitions(turn, self.config, self.machine)
         partitions.on_all_offline = self._all_offline

@@ -43,6 +43,8 @@ class BrokerConfig:
         self.dynamic_default: Mapping[str, str] = EMPTY
         self.dynamic_broker: Mapping[str, str] = EMPTY
         self.warnings = warnings
+        self.secret_files: tuple[str, ...] = ()
+        """Files that passwords of the options stand in."""
         self._values: dict[str, Any] = self._resolve()
         self._check()
 
@@ -235,9 +237,17 @@ def load(file: Path | None = None, overrides: Mapping[str, str] = EMPTY) -> Brok
         _take("command line", name, text, static, warnings, providers)
     _honour_old_addresses(static)
     try:
-        return BrokerConfig(static, tuple(warnings))
+        config = BrokerConfig(static, tuple(warnings))
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}" if file is not None else str(error)) from None
+    holds = any(_is_secret(name) and providers.expand(text) == text for name, text, _ in lines)
+    config.secret_files = (*([str(file)] if holds else ()), *providers.files)
+    return config
+
+
+def _is_secret(name: str) -> bool:
+    option = BROKER.find(name) or BROKER.find(listener_base_name(name) or "")
+    return option is not None and option.sensitive
 
 
 def _honour_old_addresses(static: dict[str, str]) -> None:

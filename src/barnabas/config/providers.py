@@ -39,6 +39,8 @@ class Providers:
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._kinds = dict(UNDECLARED)
+        self.files: dict[str, None] = {}
+        """Those that values were looked up in."""
         self._parameters: dict[str, dict[str, str]] = {}
         for name in filter(None, (part.strip() for part in texts.get(PREFIX, "").split(","))):
             option = f"{PREFIX}.{name}.class"
@@ -68,10 +70,14 @@ class Providers:
                 if key in ("", ".", "..") or "/" in key:
                     raise ConfigError(f"{key!r} is not the name of a file in a folder")
                 self._check_path(name, f"{path}/{key}")
-                return _read(Path(path, key))
-            return _key_of(Path(path), key)
+                return self._noted(Path(path, key), _read(Path(path, key)))
+            return self._noted(Path(path), _key_of(Path(path), key))
         except ConfigError as error:
             raise ConfigError(f"the value {match.group(0)} cannot be looked up: {error}") from None
+
+    def _noted(self, path: Path, value: str) -> str:
+        self.files[str(path)] = None
+        return value
 
     def _variable(self, name: str, key: str) -> str:
         pattern = self._parameters.get(name, {}).get("allowlist.pattern", "")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.config import broker_security as options
 from barnabas.config.option import ConfigError
 from barnabas.security import purposes, stores
+from barnabas.security.exposed import exposed, said
 from barnabas.security.listener_options import ListenerOptions
 from barnabas.security.sasl.oauthbearer import UNSECURED
 
@@ -28,6 +29,8 @@ def findings(config: BrokerConfig) -> Iterator[str]:
         yield "no authorizer.class.name is set: whoever is connected may read, write and delete everything"
     elif config.get(options.ALLOW_EVERYONE_IF_NO_ACL_FOUND):
         yield "allow.everyone.if.no.acl.found=true: what no rule names is open to everybody"
+    for path, what in exposed(config).items():
+        yield said(path, what)
     if "User:ANONYMOUS" in config.get(options.SUPER_USERS):
         yield "super.users names User:ANONYMOUS: whoever connects without a login may do everything"
 
@@ -54,9 +57,6 @@ def _of_listener(config: BrokerConfig, listener: Listener) -> Iterator[str]:
 
 def _of_certificates(own: ListenerOptions, listener: Listener, is_between: bool) -> Iterator[str]:
     """is_between: whether brokers reach each other here."""
-    for path in stores.files_of(own):
-        if path == own.get(options.SSL_KEYSTORE_LOCATION) and stores.readable_by_others(path):
-            yield f"every user of this machine can read {path}, which holds the broker's private key; chmod 600 it"
     try:
         pem = stores.key_material(own).pem
     except ConfigError as error:

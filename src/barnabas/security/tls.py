@@ -50,12 +50,6 @@ class TlsListener:
         self._seen = state_of(self._options)
         self.context, self._rules = self._make()
         self._subject = self._own_subject()
-        for path in stores.files_of(self._options):
-            if path == self._options.get(options.SSL_KEYSTORE_LOCATION) and stores.readable_by_others(path):
-                log.warning(
-                    "every user of this machine can read the file with the broker's private key; chmod 600 it",
-                    extra={"file": path},
-                )
         if purposes.NO_SERVER_AUTH in purposes.lacks(stores.key_material(self._options).pem):
             log.warning(
                 "clients will refuse this listener's certificate",

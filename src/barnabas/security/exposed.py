@@ -1,0 +1,65 @@
+"""Files with secrets that the configuration names, and which of them other users of the machine may read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from barnabas.config import broker_security as options
+from barnabas.config.option import ConfigError
+from barnabas.security import stores
+from barnabas.security.listener_options import ListenerOptions
+from barnabas.security.sasl import jaas
+from barnabas.security.sasl.gssapi import GSSAPI, MODULE, key_of
+
+if TYPE_CHECKING:
+    from barnabas.config.loader import BrokerConfig
+
+OAUTHBEARER = "OAUTHBEARER"
+
+
+def exposed(config: BrokerConfig) -> dict[str, str]:
+    """What each such file holds, by path."""
+    found: dict[str, str] = {}
+    for path, what in _named(config):
+        if stores.readable_by_others(path):
+            found.setdefault(path, what)
+    return found
+
+
+def said(path: str, what: str) -> str:
+    """One line about such a file."""
+    return f"every user of this machine can read {path}, which holds {what}; chmod 600 it"
+
+
+def _named(config: BrokerConfig) -> Iterator[tuple[str, str]]:
+    for listener in config.listeners:
+        own, protocol = ListenerOptions(config, listener.name), listener.security_protocol
+        keystore = own.get(options.SSL_KEYSTORE_LOCATION)
+        if keystore and protocol in ("SSL", "SASL_SSL"):
+            yield keystore, "the broker's private key"
+        if protocol.startswith("SASL"):
+            yield from _of_logins(own)
+    for path in config.secret_files:
+        yield path, "passwords"
+    users = config.get(options.SCRAM_USERS_FILE)
+    if users:
+        yield users, "what users' passwords are checked against"
+
+
+def _of_logins(own: ListenerOptions) -> Iterator[tuple[str, str]]:
+    file = jaas.file_named()
+    if file is not None:
+        yield file, "passwords"
+    mechanisms = {name.upper() for name in own.get(options.SASL_ENABLED_MECHANISMS)}
+    if GSSAPI in mechanisms:
+        try:
+            key = key_of(jaas.entry_of(own, GSSAPI, MODULE, file) or {})
+        except ConfigError:
+            key = None  # the start says why
+        if key is not None:
+            yield key[1], "the broker's Kerberos key"
+    url = own.get(options.SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL, OAUTHBEARER)
+    if OAUTHBEARER in mechanisms and url and url.startswith("file:"):
+        yield unquote(urlsplit(url).path), "the broker's token"
