@@ -111,7 +111,7 @@ def add(
     """Allow (or deny) a user to do something."""
     kind, pattern, name = resource_of(topic, group, txn, cluster)
     if user is None:
-        raise UsageError("say whom it concerns: --user NAME, or --user '*' for everybody")
+        raise UsageError("name the user: --user NAME, or --user '*' for everybody")
     request = create_acls.CreateAclsRequest(
         creations=[
             create_acls.AclCreation(

@@ -109,7 +109,7 @@ def stop(data: Folder, json: AsJson = False) -> int:
         lines.append(line)
         summarize(line)
     if not lines:
-        raise CliError(f"no process of the cluster over {cluster.folder} runs")
+        raise CliError(f"no process of the cluster in {cluster.folder} runs")
     if json:
         print_json(lines)
     return EXIT_OK

@@ -187,7 +187,7 @@ class Codecs:
         try:
             return frame(writing[0], writing[1].encode(json_of(text.decode())))
         except UnicodeDecodeError:
-            raise CliError(f"the {part} is not JSON: it is no text in UTF-8") from None
+            raise CliError(f"the {part} is not JSON: it is not UTF-8 text") from None
         except Mismatch as error:
             from barnabas.codecs.rules import RuleFailed
 

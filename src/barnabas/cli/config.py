@@ -37,7 +37,7 @@ Name = Annotated[
 def entity_of(kind: str, name: str) -> configs.Entity:
     """What KIND and NAME mean. Raises UsageError."""
     if kind not in KINDS:
-        raise UsageError(f"KIND is {kind!r}, which is none of the kinds there are: {', '.join(KINDS)}")
+        raise UsageError(f"KIND is {kind!r}, but must be one of: {', '.join(KINDS)}")
     return configs.Entity(KINDS[kind], "" if kind == "broker" and name == "default" else name)
 
 

@@ -35,7 +35,7 @@ def entity_of(user: str | None, client: str | None, address: str | None) -> quot
         kind: None if name == "default" else name for kind, name in given.items() if name is not None
     }
     if not entity or ("ip" in entity and len(entity) > 1):
-        raise UsageError("name whom it concerns: --user, --client, both, or --ip")
+        raise UsageError("name a user, client id or address: --user, --client, both, or --ip")
     return entity
 
 

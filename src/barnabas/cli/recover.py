@@ -47,7 +47,7 @@ def recover(
         with restoring.locked(log_dirs):
             if not force and restoring.is_whole(log_dirs[0] / TREE_FILE):
                 raise CliError(
-                    f"{log_dirs[0] / TREE_FILE} is whole, nothing needs to be restored; --force does it all the same"
+                    f"{log_dirs[0] / TREE_FILE} is whole, nothing needs to be restored; --force restores it all the same"
                 )
             done = asyncio.run(restoring.restore(log_dirs, time.time_ns() // 1_000_000, apply=apply))
     except (restoring.CannotRestore, TreeError, OSError) as error:

@@ -47,7 +47,7 @@ def start(
         raise CliError(f"--port {port} leaves no room for the ports of the servers")
     ensemble = servers.members(data.expanduser().absolute(), count)
     if running(ensemble):
-        raise CliError(f"ZooKeeper runs over {data} already")
+        raise CliError(f"a ZooKeeper runs in {data} already")
     servers.require_free(range(port, port + count))
     servers.write_configs(ensemble, port)
     servers.start(ensemble, port)

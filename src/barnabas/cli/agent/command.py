@@ -302,7 +302,7 @@ def tail(
                 return ship(run, once, json)
             except TopicMadeAnew:
                 note(
-                    f"barnabas agent tail: the topic {topic} was made anew; shipping every file from its start"
+                    f"barnabas agent tail: the topic {topic} was created again; shipping every file from its start"
                 )
                 run.abandon()
                 job.reset = False

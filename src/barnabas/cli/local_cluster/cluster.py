@@ -104,7 +104,7 @@ def read_settings(folder: Path) -> Settings:
             f"{folder} is no cluster's folder; `barnabas cluster start --data {folder}` makes one"
         ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise CliError(f"{path} cannot be read: {error}; `barnabas cluster start` writes it anew") from None
+        raise CliError(f"{path} cannot be read: {error}; `barnabas cluster start` writes it again") from None
 
 
 class LocalCluster:
