@@ -1,4 +1,4 @@
-# Two commands matter: `make run` shows the whole way once, `make test` proves it. `make help` lists the rest.
+# Two commands matter: `make run` shows a broker and a pipeline, `make test` runs every test. `make help` lists the rest.
 
 PYTHON ?= python3
 VENV := .venv
@@ -29,53 +29,53 @@ $(READY): pyproject.toml setup.py $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable '.[pipelines,dev]'
 	touch $@
 
-run: $(READY) ## start a broker, ship an access log, clean it on Spark, show the result
+run: $(READY) ## start a broker, send it an access log, process the log on Spark, show the result
 	@$(BIN)/python examples/access_log/run.py
 
-check: $(READY) ## style, types and import rules
+check: $(READY) ## check style, types and import rules
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(READY) ## format the code and mend what ruff can mend
+format: $(READY) ## format the code, and let ruff fix what it can
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-unit: $(READY) ## the tests that need no broker process and no other language
+unit: $(READY) ## run the tests that need no broker process and no other language
 	$(PARALLEL) tests/unit tests/scenarios tests/fuzz tests/sim
 
-test: $(READY) ## check, then every test, in WORKERS=4 processes
+test: $(READY) ## check, then run every test, in WORKERS=4 processes
 	@$(MAKE) --jobs=2 --output-sync check archive collected
 	$(PARALLEL)
 
-collected: $(READY) ## the tests compiled once, not in each process
+collected: $(READY) ## compile the tests once, not in each process
 	@found=$$($(PYTEST) --collect-only -qq 2>&1) || { echo "$$found"; exit 1; }
 
-archive: $(READY) ## Spark's class archive, which the first run of a pipeline would make behind itself
+archive: $(READY) ## make Spark's class archive now, which the first pipeline would make in the background
 	$(BIN)/python -m barnabas.pipelines.class_archive
 
-sim: $(READY) ## the simulations of a whole broker and of a cluster in SEEDS=10000 histories each
+sim: $(READY) ## simulate a whole broker and a whole cluster, with SEEDS=10000 seeds each
 	$(PARALLEL) tests/sim/broker tests/sim/cluster --seeds $(SEEDS) --cluster-seeds $(SEEDS) --timeout 0
 
-soak: $(READY) ## the tests that need minutes each: fault runs of real clients, one after another
+soak: $(READY) ## run the tests that take minutes: clusters in simulation, faults under real clients
 	$(PARALLEL) tests/sim/cluster --cluster-seeds $(CLUSTER_SEEDS) --timeout 3600
 	$(PYTEST) -m soak --timeout 3600
 
-bench: $(READY) ## measure against rivals; tables and plots in bench/results
+bench: $(READY) ## measure Barnabas and its rivals; tables and plots go to bench/results
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m bench
 
-bench-quick: $(READY) ## the same with short runs
+bench-quick: $(READY) ## run the benchmarks with short runs
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m bench --quick
 
-build: ## a wheel in dist/
+build: ## build a wheel in dist/
 	python3 -m venv .wheel-env
 	.wheel-env/bin/python -m pip install --quiet build
 	.wheel-env/bin/python -m build --wheel
 
-clean: ## remove what builds have made
+clean: ## remove the results of builds
 	rm -rf build dist .wheel-env src/*.egg-info
 	find src -name '*.so' -delete
 	find src -name '*.c' -delete
