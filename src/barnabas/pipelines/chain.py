@@ -25,6 +25,7 @@ from barnabas.pipelines.compiler import (
     run_steps,
 )
 from barnabas.pipelines.delivery import TARGETS
+from barnabas.pipelines.direct.parcels import PARCEL, PARCEL_ROWS
 from barnabas.pipelines.formats.columns import encoded_column
 from barnabas.pipelines.model import Output, PipelineSpec, Query, Step
 from barnabas.pipelines.outgoing import DOCUMENT, JSON_OPTIONS, dead_columns, identified, json_value
@@ -34,6 +35,7 @@ from barnabas.pipelines.steps.base import (
     OPEN,
     SENT,
     Frame,
+    always,
     complaint,
     computed,
     expression,
@@ -58,10 +60,22 @@ def query_frame(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Fra
     moves no filter across: moved below the steps it would repeat all their expressions.
     """
     frame = run_steps(_relation(spec, query, rows), query.output.steps)
-    counted = F.when(~F.col(SKIPPED), 1)
-    failed = F.when(~F.col(SKIPPED) & F.col("_error").isNotNull(), 1)
-    data = frame.data.observe(METRICS, F.count(counted).alias("rows"), F.count(failed).alias("failed"))
+    bad = F.col("_error").isNotNull()
+    data = _observed(frame.data, ~F.col(SKIPPED), ~F.col(SKIPPED) & bad, f"_{PARCEL}", f"_{PARCEL_ROWS}")
     return replace(frame, data=data.where(~F.col(SKIPPED)).drop(SKIPPED))
+
+
+def _observed(data: DataFrame, sent: Column, failed: Column, parcel: str, parcel_rows: str) -> DataFrame:
+    """With the numbers of rows for which these are true; a parcel counts as the lines that are in it."""
+    if parcel not in data.columns:
+        counts = F.count(F.when(sent, 1)), F.count(F.when(failed, 1))
+    else:
+        single = F.col(parcel).isNull()
+        counts = (
+            F.sum(F.when(sent, F.coalesce(F.col(parcel_rows), F.lit(1)))),
+            F.count(F.when(failed & single, 1)),
+        )
+    return data.observe(METRICS, counts[0].alias("rows"), counts[1].alias("failed"))
 
 
 def _relation(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Frame:
@@ -163,6 +177,8 @@ def _place(spec: PipelineSpec, output: Output, what: str) -> Step:
 def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
     """Good rows as the output says, bad ones as they came with headers that tell why."""
     frame, columns = _columns(spec, output, frame)
+    if f"_{PARCEL}" in frame.data.columns:
+        columns[PARCEL] = F.col(f"_{PARCEL}")
     return frame.data.select(*[column.alias(name) for name, column in columns.items()])
 
 
@@ -206,14 +222,19 @@ def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Da
     frame = _relation(spec, query, rows)
     kept = {name: f"_before{name}" for name in ("_error", SENT, *([OPEN] if frame.open else []))}
     data = frame.data.withColumns({before: F.col(name) for name, before in kept.items()})
+    packed = f"_{PARCEL}" in data.columns
     made: list[str] = []
     for number, output in enumerate(query.outputs):
         own = replace(frame, data=data.withColumns({name: F.col(before) for name, before in kept.items()}))
         own, columns = _columns(spec, output, own)
+        # Of one output alone Spark may know that they are never null, and would believe it of all of them.
+        columns["headers"] = F.when(always(), columns["headers"])
         sent_elsewhere = F.col(kept["_error"]).isNotNull() if number else F.col(SKIPPED)
         # Whatever is made of a record, the first output makes a row of it: where it does not send a record that failed,
         # neither do the others.
         marks = [F.lit(number == 0).alias("_first"), F.col("_error").isNotNull().alias("_dead")]
+        if packed:
+            marks += [_of_first(number, PARCEL, "binary"), _of_first(number, PARCEL_ROWS, "int")]
         row = F.struct(
             *[column.cast(SINK_TYPES[name]).alias(name) for name, column in columns.items()], *marks
         )
@@ -221,10 +242,15 @@ def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Da
         made.append(f"_made{number}")
     # A row in memory for each, which Spark writes down once: as an array of rows they would be written twice.
     rows_made = data.unpivot([], made, "_output", "_row").where(F.col("_row").isNotNull())
-    marked = rows_made.select(*[f"_row.{name}" for name in (*SINK_TYPES, "_first", "_dead")])
-    counted = F.count(F.when(F.col("_first"), 1)).alias("rows")
-    failed = F.count(F.when(F.col("_dead"), 1)).alias("failed")
-    return marked.observe(METRICS, counted, failed).select(*SINK_TYPES)
+    parts = (PARCEL, PARCEL_ROWS) if packed else ()
+    marked = rows_made.select(*[f"_row.{name}" for name in (*SINK_TYPES, "_first", "_dead", *parts)])
+    counted = _observed(marked, F.col("_first"), F.col("_dead"), PARCEL, PARCEL_ROWS)
+    return counted.select(*SINK_TYPES, *parts[:1])
+
+
+def _of_first(number: int, name: str, kind: str) -> Column:
+    """A part of a parcel, which is sent as a row of the first output."""
+    return (F.col(f"_{name}") if number == 0 else F.lit(None).cast(kind)).alias(name)
 
 
 def _own(

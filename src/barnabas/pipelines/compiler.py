@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from barnabas.pipelines.columns import DDL_TYPES
+from barnabas.pipelines.direct.parcels import PARCEL, PARCEL_ROWS
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.model import Aggregate, Step
 from barnabas.pipelines.outgoing import JSON_OPTIONS, json_value
@@ -79,6 +80,15 @@ def opened(rows: DataFrame, encoding: str | None = None, *, deletes: bool = Fals
         for name in RECORD_COLUMNS
     ]
     data = rows.select(*columns, F.lit(None).cast(ERROR_TYPE).alias("_error"))
+    if PARCEL in there:
+        # No step does anything to a row with an error, and none may to what is made already.
+        full = F.struct(
+            F.lit("").alias("step"), F.lit("").alias("reason"), F.lit(None).cast("string").alias("output")
+        )
+        packed = rows.select(
+            *columns, F.col(PARCEL).alias(f"_{PARCEL}"), F.col(PARCEL_ROWS).alias(f"_{PARCEL_ROWS}")
+        )
+        data = packed.withColumn("_error", F.when(F.col(f"_{PARCEL}").isNotNull(), full))
     data = data.withColumns({TEXT: _text(data, encoding), SENT: F.col("_headers")})
     return Frame(data.withColumn(DELETED, F.col("_value").isNull()) if deletes else data)
 

@@ -92,6 +92,9 @@ SOURCE_NAMES: Final = _by_name(
     Named("checkCrcs", "false: trust the broker's bytes without a checksum"),
     Named("checkpointLocation", "the query's checkpoint: where it begins is kept there", in_files=False),
     Named("firstOffsets", "where the query begins, as its checkpoint had it (JSON)", internal=True),
+    Named(
+        "direct", "what is made of lines where they are read, see direct/planning.py (JSON)", internal=True
+    ),
     Named("stopFile", "while this file exists no new micro-batch begins", internal=True),
     Named("kafkaConsumer.pollTimeoutMs", "how long one request to a broker may take, in milliseconds"),
     Named(
@@ -206,6 +209,7 @@ class SourceOptions:
     stop_file: str | None = None
     checkpoint: str | None = None
     first: str | None = None
+    direct: str | None = None
     rows_per_trigger_min: int | None = None
     trigger_delay_s: float = 900.0
     rows_per_task_max: int | None = None
@@ -259,6 +263,7 @@ def source_options(raw: Mapping[str, str]) -> SourceOptions:
         stop_file=options.get("stopfile"),
         checkpoint=options.get("checkpointlocation"),
         first=options.get("firstoffsets"),
+        direct=options.get("direct"),
         rows_per_trigger_min=_number(options, "minoffsetspertrigger", "minOffsetsPerTrigger", None),
         trigger_delay_s=_seconds(options, "maxtriggerdelay", "maxTriggerDelay", 900.0),
         rows_per_task_max=_number(options, "maxrecordsperpartition", "maxRecordsPerPartition", None),

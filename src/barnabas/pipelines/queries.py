@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import ClientError
+from barnabas.pipelines.direct.planning import direct_program
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.folders import Folder, join
 from barnabas.pipelines.model import PipelineSpec, Query, Source
@@ -99,6 +100,7 @@ def source_settings(
         "kafka.bootstrap.servers": bootstrap,
         "commitGroup": spec.group(query),
         **({} if brake is None else {"stopFile": str(brake)}),
+        **({} if (program := direct_program(spec, query)) is None else {"direct": program.text()}),
     }
 
 
@@ -149,7 +151,7 @@ def rows_per_batch(spec: PipelineSpec, bootstrap: str) -> int:
     return min(max(BATCH_BYTES // largest, ROWS_MIN), ROWS_MAX)
 
 
-def size_batches(spark: SparkSession, spec: PipelineSpec, bootstrap: str) -> None:
+def size_batches(spark: SparkSession, spec: PipelineSpec, query: Query, bootstrap: str) -> None:
     """Bounds what the queries that start next hold in memory between Java and Python, by rows.
 
     Spark's own bound by bytes (`maxBytesPerBatch`) looks at every column after every row, which takes longer than all
@@ -157,7 +159,9 @@ def size_batches(spark: SparkSession, spec: PipelineSpec, bootstrap: str) -> Non
     """
     if spark.conf.get(BYTES_OPTION, None) != UNBOUNDED or ROWS_OPTION in spec.spark:
         return
-    spark.conf.set(ROWS_OPTION, str(rows_per_batch(spec, bootstrap)))
+    # A parcel is one row of up to half a megabyte.
+    rows = ROWS_MIN if direct_program(spec, query) is not None else rows_per_batch(spec, bootstrap)
+    spark.conf.set(ROWS_OPTION, str(rows))
 
 
 def start_query(
@@ -178,7 +182,7 @@ def start_query(
     from barnabas.pipelines.session import adopt_session, quick_checkpoints
 
     adopt_session(spark)
-    size_batches(spark, spec, bootstrap)
+    size_batches(spark, spec, query, bootstrap)
     place = join(checkpoint, query.name)
     quick_checkpoints(spark, place)
     load = source_loader(spark, spec, query, bootstrap, place, brake=brake, starting=starting)

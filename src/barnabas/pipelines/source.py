@@ -74,7 +74,15 @@ def read_task(options: SourceOptions, parts: tuple[Range, ...]) -> Iterator[pa.R
     """The records of a task's ranges, one range after the other."""
     settle()
     for part in parts:
-        yield from read_range(options, part)
+        batches = read_range(options, part)
+        if options.direct is None:
+            yield from batches
+            continue
+        from barnabas.pipelines.direct.parcels import packer
+
+        pack = packer(options.direct)
+        for rows in batches:
+            yield from pack.packed(rows, part.topic, part.partition)
 
 
 def read_range(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
@@ -267,6 +275,10 @@ class BarnabasSource(DataSource):
 
     def schema(self) -> str | StructType:
         options = self._source_options()
+        if options.direct is not None:
+            from barnabas.pipelines.direct.parcels import PARCEL_DDL
+
+            return f"{ddl_schema(options.columns)}, {PARCEL_DDL}"
         if not options.schemas:
             return ddl_schema(options.columns)
         from barnabas.pipelines.typed import source_schema

@@ -50,9 +50,17 @@ def test_gathered_batches_have_the_same_rows(counts):
 
 def test_no_batch_that_is_gathered_grows_without_end():
     large = pa.RecordBatch.from_pydict({"value": [b"x" * sink.GATHERED_BYTES]})
-    small = pa.RecordBatch.from_pydict({"value": [b"x"] * (sink.GATHERED_ROWS // 2)})
-    found = list(sink.gathered([large, small, small, small, large]))
-    assert [batch.num_rows for batch in found] == [1, 4096, 2048, 1]
+    small = pa.RecordBatch.from_pydict({"value": [b"x"] * (sink.GATHERED_ROWS // 16)})
+    found = list(sink.gathered([large, *[small] * 17, large]))
+    assert [batch.num_rows for batch in found] == [1, 4096, 256, 1]
+
+
+def test_batches_of_many_rows_stay_alone():
+    """In order with the others."""
+    many = pa.RecordBatch.from_pydict({"value": [b"x"] * sink.LONE_ROWS})
+    small = pa.RecordBatch.from_pydict({"value": [b"x"]})
+    found = list(sink.gathered([small, small, many, many, small]))
+    assert [batch.num_rows for batch in found] == [2, sink.LONE_ROWS, sink.LONE_ROWS, 1]
 
 
 def test_a_large_batch_is_not_copied_together_with_what_came_before():

@@ -1,0 +1,173 @@
+"""Which queries need no Spark expression for most of their lines, and what is made of a line then.
+
+Taken are queries over topics whose first step parses `common-log` or `combined-log`, whose other steps are `convert` (to int
+and long), `time` (of the logs' own format), `unescape`, `drop`, `keep` and `rename`, and whose outputs are topics with keys,
+values and headers of plain fields, texts and `concat_ws`. Everything else stays as it is.
+
+The processes that read the topics then send lines through Spark in parcels (parcels.py), one row for a thousand of them, and
+those that write make the records of the outputs (lines.pyx). A line that is not plain in every respect goes to Spark as
+before, in the same query, so that the result is the same to the byte; lines.pyx says which lines are plain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from barnabas.pipelines.direct.lines import FIELDS, GROUPS, Kind, Shape
+from barnabas.pipelines.direct.program import Made, Program, Recipe
+from barnabas.pipelines.steps.regex import NAMED_PATTERNS, compile_pattern
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.model import Output, PipelineSpec, Query, Source, Step
+
+COMBINED: Final = {
+    compile_pattern(NAMED_PATTERNS[f"{name}-log"]): name == "combined" for name in ("common", "combined")
+}
+LAYOUT: Final = "dd/MMM/yyyy:HH:mm:ss Z"
+KINDS: Final = {"int": Kind.INT, "bigint": Kind.LONG}
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LITERAL: Final = re.compile(r"'([^'\\]*)'")
+_JOINED: Final = re.compile(
+    r"concat_ws\(\s*'([^'\\]*)'((?:\s*,\s*`?[A-Za-z_][A-Za-z0-9_]*`?)+)\s*\)", re.IGNORECASE
+)
+_WORDS: Final = frozenset({"null", "true", "false", "default", "interval"})
+"""What Spark does not read as a field's name."""
+
+
+class _NotPlain(Exception):
+    """Something that only Spark can do."""
+
+
+def direct_program(spec: PipelineSpec, query: Query) -> Program | None:
+    """What is made of a line for this query; None when Spark has to do it."""
+    settings = any(name.startswith("spark.sql.") for name in spec.spark)  # zones, case, what an error is
+    if spec.relations or settings or query.only_dead or query.relation not in query.sends:
+        return None
+    try:
+        _check_source(spec.source)
+        work = _Fields(spec.steps)
+        outputs = tuple(_made(work, output) for output in query.outputs)
+    except _NotPlain:
+        return None
+    return Program(work.combined, tuple(work.made), outputs)
+
+
+def _check_source(source: Source) -> None:
+    if source.kind != "topic" or source.deletes:
+        raise _NotPlain
+    if source.encoding is not None and source.encoding.lower().replace("-", "") != "utf8":
+        raise _NotPlain
+
+
+class _Fields:
+    """The fields after the steps. made: group and Kind of everything that was made on the way, whether it is kept or not;
+    names: those that are there in the end, in order, with their places in it."""
+
+    def __init__(self, steps: tuple[Step, ...]) -> None:
+        if not steps or steps[0].kind != "parse" or steps[0].options.get("from") is not None:
+            raise _NotPlain
+        pattern = steps[0].options.get("compiled")
+        if pattern not in COMBINED:
+            raise _NotPlain
+        self.combined = COMBINED[pattern]
+        self.made: list[tuple[int, int]] = []
+        self.names: dict[str, int] = {}
+        for _, name in pattern.groups:
+            self._make(name, GROUPS.index(name), Kind.TEXT)
+        for step in steps[1:]:
+            self._take(step)
+        if len(self.made) > FIELDS or not self.names or not all(map(_PLAIN.fullmatch, self.names)):
+            raise _NotPlain
+
+    def _make(self, name: str, group: int, kind: Kind) -> None:
+        self.names[name] = len(self.made)
+        self.made.append((group, kind))
+
+    def place(self, name: str) -> int:
+        if name not in self.names:
+            raise _NotPlain
+        return self.names[name]
+
+    def text(self, name: str) -> int:
+        """The place of a field that is written as it is."""
+        place = self.place(name)
+        if self.made[place][1] == Kind.TIME:
+            raise _NotPlain
+        return place
+
+    def group(self, name: str) -> int:
+        """The group of a field that nothing was done to."""
+        group, kind = self.made[self.place(name)]
+        if kind not in (Kind.TEXT, Kind.BARE):
+            raise _NotPlain
+        return group
+
+    def _take(self, step: Step) -> None:
+        options = step.options
+        if step.kind == "convert":
+            groups = {name: self.group(name) for name in options["types"]}
+            for name, kind in options["types"].items():
+                if kind in KINDS:
+                    self._make(name, groups[name], KINDS[kind])
+                elif kind != "string":
+                    raise _NotPlain
+        elif step.kind == "time" and options["formats"][:1] == (LAYOUT,):
+            self._make(options["to"], self.group(options["field"]), Kind.TIME)
+        elif step.kind == "unescape":
+            for name in options["names"]:
+                self._make(name, self.group(name), Kind.BARE)
+        elif step.kind == "drop":
+            for name in options["names"]:
+                self.place(name)
+                del self.names[name]
+        elif step.kind == "keep":
+            self.names = {name: self.place(name) for name in options["names"]}
+        elif step.kind == "rename":
+            new = options["names"]
+            self.names = {new.get(name, name): place for name, place in self.names.items()}
+        else:
+            raise _NotPlain
+
+
+def _made(work: _Fields, output: Output) -> Made:
+    if (
+        not output.may_share()
+        or output.route is not None
+        or output.schema is not None
+        or output.timestamp is not None
+    ):
+        raise _NotPlain
+    return Made(
+        output.name,
+        output.topic,
+        None if output.key is None else _recipe(work, output.key),
+        _object(work.names) if output.value is None else _recipe(work, output.value),
+        tuple((name, _recipe(work, sql)) for name, sql in output.headers.items()),
+    )
+
+
+def _object(names: Mapping[str, int]) -> Recipe:
+    """All fields as JSON."""
+    before = [f'{"," if number else "{"}"{name}":' for number, name in enumerate(names)]
+    return Recipe(Shape.OBJECT, tuple(names.values()), (*before, "}"))
+
+
+def _recipe(work: _Fields, sql: str) -> Recipe:
+    """Of an expression of an output."""
+    sql = sql.strip()
+    if literal := _LITERAL.fullmatch(sql):
+        return Recipe(Shape.CONSTANT, (), (literal[1],))
+    if joined := _JOINED.fullmatch(sql):
+        names = [name.strip() for name in joined[2].split(",")[1:]]
+        return Recipe(Shape.JOINED, tuple(work.text(name) for name in _names(names)), (joined[1],))
+    return Recipe(Shape.FIELD, tuple(work.text(name) for name in _names([sql])))
+
+
+def _names(written: Iterable[str]) -> Iterable[str]:
+    for name in written:
+        bare = name.removeprefix("`").removesuffix("`")
+        if not _PLAIN.fullmatch(bare) or len(name) - len(bare) == 1 or name.lower() in _WORDS:
+            raise _NotPlain
+        yield bare
