@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
@@ -137,6 +137,26 @@ def test_what_others_write_is_read(
     assert found[2].key == found[0].key
     reader = ProtobufDeserializer(kind, {"use.deprecated.format": False}, schemas)
     assert reader(found[2].key, of(topic, MessageField.KEY)) == message
+
+
+def test_schemas_that_headers_name(
+    cli: Cli, bootstrap: str, registry: RegistryProcess, schemas: SchemaRegistryClient
+) -> None:
+    """By GUID, as Confluent's serializers write them when they are asked to."""
+    topic, kind, headers = cli.topic(), point(), list[tuple[str, bytes]]()
+    conf = {"schema.id.serializer": header_schema_id_serializer}
+    value = SerializationContext(topic, MessageField.VALUE, headers)
+    key = SerializationContext(topic, MessageField.KEY, headers)
+    raw = AvroSerializer(schemas, json.dumps(ORDER), conf=conf)({"id": "a", "note": None}, value)
+    named = ProtobufSerializer(kind, schemas, conf)(kind(x=1, y=2), key)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, raw, named, headers=headers)
+    producer.flush(120)
+    assert {name for name, _ in headers} == {"__key_schema_id", "__value_schema_id"}
+    done = cli(
+        "consume", topic, "-e", "-k", " ", "-s", "key=protobuf", "-s", "value=avro", "-r", registry.url
+    )
+    assert done.stdout.decode() == '{"x":1,"y":2} {"id":"a","note":null}\n'
 
 
 def test_errors_are_one_line(cli: Cli, registry: RegistryProcess, schemas: SchemaRegistryClient) -> None:

@@ -20,7 +20,7 @@ from cloudevents.core.bindings.http import to_binary_event, to_structured_event
 from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka_event
 from cloudevents.core.v1.event import CloudEvent
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
@@ -180,11 +180,16 @@ def test_avro_to_and_from_confluent_kafka(together: Together, url: str, topic: s
     producer = Producer({"bootstrap.servers": together.bootstrap})
     producer.produce(topic, AvroSerializer(registry, USER)({"name": "other"}, context))
     assert producer.flush(WAIT_S) == 0
+    context.headers = []
+    raw = AvroSerializer(registry, USER, conf={"schema.id.serializer": header_schema_id_serializer})
+    producer.produce(topic, raw({"name": "third"}, context), headers=context.headers)
+    assert producer.flush(WAIT_S) == 0
     base = instance(url, format="avro")
     post(base, "assignments", {"partitions": [{"topic": topic, "partition": 0}]})
-    assert [(row["key"], row["value"]) for row in read(base, 2)] == [
+    assert [(row["key"], row["value"]) for row in read(base, 3)] == [
         (1, {"name": "testUser"}),
         (None, {"name": "other"}),
+        (None, {"name": "third"}),
     ]
     producer.produce(topic, b"no schema")
     assert producer.flush(WAIT_S) == 0
@@ -192,7 +197,7 @@ def test_avro_to_and_from_confluent_kafka(together: Together, url: str, topic: s
     while (answer := requests.get(f"{base}/records", timeout=WAIT_S)).json() == []:
         assert time.monotonic() < deadline
     assert (answer.status_code, answer.json()["error_code"]) == (422, 42203)  # and names where it is
-    post(base, "positions", {"offsets": [{"topic": topic, "partition": 0, "offset": 3}]})
+    post(base, "positions", {"offsets": [{"topic": topic, "partition": 0, "offset": 4}]})
     assert requests.get(f"{base}/records?timeout=100", timeout=WAIT_S).json() == []
     requests.delete(base, timeout=WAIT_S)
 

@@ -24,7 +24,7 @@ from barnabas.client.registry import (
     RegistryError,
     Schema,
     frame,
-    unframe,
+    named_schema,
 )
 from barnabas.codecs import Mismatch
 
@@ -145,7 +145,7 @@ class Codecs:
 
     wanted: dict[str, Wanted]
     registry: Registry
-    _by_id: dict[int, Codec] = field(default_factory=dict)
+    _by_name: dict[int | str, Codec] = field(default_factory=dict)
     _writing: dict[str, tuple[int, Codec]] = field(default_factory=dict)
     _topic: str = ""
 
@@ -209,8 +209,8 @@ class Codecs:
         if data is None:
             return None, None
         try:
-            schema_id, payload = unframe(data)
-            value = self._codec(schema_id, self.wanted[part].kind).decode(payload)
+            name, payload = named_schema(data, message.headers() or (), part)
+            value = self._codec(name, self.wanted[part].kind).decode(payload)
         except (NotFramed, Mismatch, CliError) as error:
             where = f"{message.topic()} [{message.partition()}] offset {message.offset()}"
             raise CliError(f"{where}: {part}: {error}") from None
@@ -218,13 +218,16 @@ class Codecs:
             "utf-8", "surrogatepass"
         ), value
 
-    def _codec(self, schema_id: int, kind: str) -> Codec:
-        found = self._by_id.get(schema_id)
+    def _codec(self, name: int | str, kind: str) -> Codec:
+        found = self._by_name.get(name)
         if found is None:
-            schema = self._answer(lambda: self.registry.by_id(schema_id))
+            registry = self.registry
+            schema = self._answer(
+                lambda: registry.by_id(name) if isinstance(name, int) else registry.by_guid(name)
+            )
             if schema.kind != kind:
-                raise CliError(f"schema {schema_id} is of type {schema.kind}, not {kind}")
-            found = self._by_id[schema_id] = make_codec(schema)
+                raise CliError(f"schema {name} is of type {schema.kind}, not {kind}")
+            found = self._by_name[name] = make_codec(schema)
         return found
 
     def writer(self, write: Writer) -> Writer:

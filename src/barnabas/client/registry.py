@@ -15,7 +15,8 @@ import json
 import struct
 import threading
 import time
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 MAGIC: Final = 0
 HEAD: Final = struct.Struct(">bI")
+GUID_MAGIC: Final = b"\x01"
+GUID_BYTES: Final = 17
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 TIMEOUT_S: Final = 30.0
 TRIES: Final = 3
@@ -87,6 +90,20 @@ def unframe(data: bytes) -> tuple[int, bytes]:
     if len(data) < HEAD.size or data[0] != MAGIC:
         raise NotFramed(f"the bytes do not begin with the id of a schema: 0x{data[:5].hex()}")
     return HEAD.unpack_from(data)[1], data[HEAD.size :]
+
+
+def named_schema(
+    data: bytes, headers: Iterable[tuple[str, bytes | None]], part: str
+) -> tuple[int | str, bytes]:
+    """Id or GUID of a record's key or value, in a header or before its bytes, and the payload. Raises NotFramed.
+
+    part: "key" or "value". Source: Confluent's serializers, which put a Protobuf message's path behind id or GUID.
+    """
+    carried = next((held for name, held in headers if name == f"__{part}_schema_id" and held), b"")
+    framed = bytes(carried) + data
+    if framed[:1] == GUID_MAGIC and len(carried or data) >= GUID_BYTES:
+        return str(uuid.UUID(bytes=framed[1:GUID_BYTES])), framed[GUID_BYTES:]
+    return unframe(framed)
 
 
 def message_path(payload: bytes) -> tuple[list[int], bytes]:
@@ -206,6 +223,10 @@ class Registry:
             with self._lock:
                 self._known[schema_id] = known
         return known
+
+    def by_guid(self, guid: str) -> Schema:
+        """What a GUID stands for; its id is 0. Raises RegistryError."""
+        return self._schema(self._ask("GET", f"/schemas/guids/{quote(guid, safe='')}"))
 
     def newest(self, subject: str) -> Schema:
         """The newest version of a subject, asked for anew. Raises RegistryError."""

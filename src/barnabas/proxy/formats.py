@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from barnabas.client.registry import NotFramed, unframe
+from barnabas.client.registry import NotFramed, named_schema
 from barnabas.client.registry import frame as frame
 from barnabas.codecs import Mismatch as Mismatch
 from barnabas.codecs import schemas
@@ -67,10 +67,11 @@ def decode_plain(format: str, data: bytes | None) -> Any:
 # --- with a schema ------------------------------------------------------------------------------------
 
 
-def schema_id_of(data: bytes) -> int:
-    """The id in a record's first bytes. Raises Mismatch."""
+def schema_of(record: Any, part: str) -> tuple[int | str, bytes]:
+    """Id or GUID of the schema of a record's key or value, and the payload. Raises Mismatch."""
+    data = record.key() if part == "key" else record.value()
     try:
-        return unframe(data)[0]
+        return named_schema(data, record.headers() or (), part)
     except NotFramed:
         raise Mismatch("the record does not begin with the id of a schema") from None
 

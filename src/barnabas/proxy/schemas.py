@@ -75,6 +75,10 @@ class Schemas:
         """Raises HttpError 42205."""
         return await self._find(("id", schema_id), lambda: self._by_id(schema_id))
 
+    async def by_guid(self, guid: str) -> Known:
+        """Raises HttpError 42205."""
+        return await self._find(("guid", guid), lambda: self._by_guid(guid))
+
     async def by_version(self, subject: str, version: int | None) -> Known:
         """A version of a subject, the newest with None. Raises HttpError 42205."""
         return await self._find(("version", subject, version), lambda: self._by_version(subject, version))
@@ -145,6 +149,9 @@ class Schemas:
         query = f"?subject={quote(subject, safe='')}" if subject else ""
         answer = self._ask("GET", f"/schemas/ids/{schema_id}{query}", None)
         return self._known(schema_id, answer, "", 0)
+
+    def _by_guid(self, guid: str) -> Known:
+        return self._known(0, self._ask("GET", f"/schemas/guids/{quote(guid, safe='')}", None), "", 0)
 
     def _by_version(self, subject: str, version: int | None) -> Known:
         wanted = "latest" if version is None else str(version)

@@ -10,7 +10,6 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 from starlette.responses import Response
 
-from barnabas.client.registry import HEAD
 from barnabas.http.errors import HttpError
 from barnabas.proxy import formats
 from barnabas.proxy.call import (
@@ -219,25 +218,30 @@ def _accepted(call: Call, instance: Instance) -> str:
     )
 
 
-async def _schemas_of(call: Call, instance: Instance, found: Sequence[Any]) -> dict[int, Known]:
+Named = dict[int | str, Known]
+"""Schemas by id or GUID."""
+
+
+async def _schemas_of(call: Call, instance: Instance, found: Sequence[Any]) -> Named:
     """The schemas that these records name. Raises HttpError."""
     if instance.format not in WITH_SCHEMA:
         return {}
-    known: dict[int, Known] = {}
+    known: Named = {}
+    schemas = call.services.schemas
     for record in found:
-        for data in (record.key(), record.value()):
+        for part, data in (("key", record.key()), ("value", record.value())):
             if data is None:
                 continue
             try:
-                schema_id = formats.schema_id_of(data)
+                name, _ = formats.schema_of(record, part)
             except Mismatch:
                 continue  # reported where the record is written down
-            if schema_id not in known:
-                known[schema_id] = await call.services.schemas.by_id(schema_id)
+            if name not in known:
+                known[name] = await (schemas.by_id(name) if isinstance(name, int) else schemas.by_guid(name))
     return known
 
 
-def _write(format: str, known: dict[int, Known], found: Sequence[Any]) -> tuple[bytes, int]:
+def _write(format: str, known: Named, found: Sequence[Any]) -> tuple[bytes, int]:
     """The answer's bytes, and how many records are in it: those before the first that cannot be read.
 
     Raises HttpError 42203 that names the record when it is the first one.
@@ -248,8 +252,8 @@ def _write(format: str, known: dict[int, Known], found: Sequence[Any]) -> tuple[
             rows.append(
                 {
                     "topic": record.topic(),
-                    "key": _decode(format, known, record.key()),
-                    "value": _decode(format, known, record.value()),
+                    "key": _decode(format, known, record, "key"),
+                    "value": _decode(format, known, record, "value"),
                     "partition": record.partition(),
                     "offset": record.offset(),
                 }
@@ -266,13 +270,14 @@ def _write(format: str, known: dict[int, Known], found: Sequence[Any]) -> tuple[
     return dump(rows), len(rows)
 
 
-def _decode(format: str, known: dict[int, Known], data: bytes | None) -> Any:
+def _decode(format: str, known: Named, record: Any, part: str) -> Any:
+    data = record.key() if part == "key" else record.value()
     if data is None:
         return None
     if format not in WITH_SCHEMA:
         return formats.decode_plain(format, data)
-    schema_id = formats.schema_id_of(data)
-    return known[schema_id].codec.decode(data[HEAD.size :])
+    name, payload = formats.schema_of(record, part)
+    return known[name].codec.decode(payload)
 
 
 # --- offsets ------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import uuid
+from types import SimpleNamespace
 from typing import Any
 
 import fastavro
@@ -138,9 +140,23 @@ def test_formats_without_a_schema() -> None:
             formats.encode_plain(format, value)
     with pytest.raises(Mismatch):
         formats.decode_plain("json", b"\xff")
-    assert formats.schema_id_of(formats.frame(70000, b"x")) == 70000
-    with pytest.raises(Mismatch):
-        formats.schema_id_of(b"\x01\0\0\0\1")
+
+
+def test_the_schema_that_a_record_names() -> None:
+    guid = uuid.UUID(int=7)
+
+    def named(value: bytes, *headers: tuple[str, bytes | None]) -> tuple[int | str, bytes]:
+        record = SimpleNamespace(key=lambda: b"k", value=lambda: value, headers=lambda: list(headers) or None)
+        return formats.schema_of(record, "value")
+
+    assert named(formats.frame(70000, b"x")) == (70000, b"x")
+    assert named(b"\x01" + guid.bytes + b"x") == (str(guid), b"x")
+    header = ("__value_schema_id", b"\x01" + guid.bytes + b"\0")  # behind it a message's path
+    assert named(b"x", ("__key_schema_id", b"\0\0\0\0\1"), header) == (str(guid), b"\0x")
+    assert named(b"x", ("__value_schema_id", b"\0\0\0\0\1")) == (1, b"x")
+    for value, *headers in ((b"\x01\0\0\0\1",), (b"x" * 30,), (b"x" * 30, ("__value_schema_id", b"\x01\0"))):
+        with pytest.raises(Mismatch):
+            named(value, *headers)
 
 
 OBJECTS = st.lists(
