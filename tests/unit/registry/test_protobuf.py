@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
+from google.protobuf import descriptor_pb2
 
 from barnabas.registry.errors import InvalidSchema
 from barnabas.registry.formats.base import Dependency
@@ -180,3 +183,42 @@ def test_bad_files_are_one_sentence(text: str, says: str) -> None:
         read_protobuf(text)
     assert says in refused.value.message
     assert "\n" not in refused.value.message
+
+
+def test_custom_options_survive_as_descriptors() -> None:
+    text = """syntax = "proto3"; package p; import "confluent/meta.proto"; import "google/protobuf/descriptor.proto";
+    option (confluent.file_meta).doc = "whole";
+    extend google.protobuf.FieldOptions { Deep deep = 50001; repeated int32 numbers = 50002; Kind kind = 50003; bytes raw = 50004; }
+    message Deep { string a = 1; map<string, Deep> m = 2; repeated Deep more = 3; double d = 4; bool b = 5; }
+    enum Kind { Z = 0; A = 1 [(confluent.enum_value_meta).doc = "x"]; }
+    message M {
+      option (confluent.message_meta).tags = "T";
+      string id = 1 [(.confluent.field_meta) = { tags: "P" 'II' tags: "Q" params { key: "k" value: "v" } }, (numbers) = 1, (p.numbers) = -2];
+      oneof o { string c = 2 [(deep) = { a: "x" m { key: "q" value { d: 1.5 b: true } } more { a: "1" } more { a: "2" } }]; }
+      map<string, string> s = 3 [(confluent.field_meta) = { tags: ["PII"] }, (kind) = A, (unknown) = 5, (raw) = "b"];
+    }"""
+    written = read_protobuf(text)
+    tags = {"p.M.id": {"PII", "Q"}, "p.M.s": {"PII"}}
+    assert {name: set(found) for name, found in written.tags().items()} == tags
+    binary = written.formatted("serialized")
+    read = read_protobuf(binary)
+    assert read.tags() == written.tags()
+    assert (
+        '(confluent.field_meta) = { params { key : "k" value : "v" } tags : [ "PII" , "Q" ] }'
+        in read.canonical
+    )
+    assert read_protobuf(read.canonical).formatted("serialized") == binary
+    known = text.replace(", (unknown) = 5", "")
+    assert read_protobuf(known).normalized() == read.normalized()
+    assert "(unknown) = 5" in written.normalized()
+    assert read_protobuf(written.normalized()).normalized() == written.normalized()
+
+
+def test_descriptors_that_cannot_be_written_as_text() -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="g.proto")
+    file.message_type.add(name="M").field.add(name="g", number=1, type=10, label=1, type_name=".M")
+    edition = descriptor_pb2.FileDescriptorProto(name="e.proto", syntax="editions")
+    edition.message_type.add(name="M")
+    for held, says in ((file, "groups are not supported"), (edition, "syntax 'editions' is not known")):
+        with pytest.raises(InvalidSchema, match=says):
+            read_protobuf(base64.b64encode(held.SerializeToString()).decode())

@@ -77,13 +77,13 @@ def uninterpret(file: Any, pool: Any) -> None:
         held.options.CopyFrom(plain)
 
 
-def interpret(file: Any, pool: Any) -> list[str]:
-    """Puts uninterpreted options into their place as extensions; those that cannot be are left out, and named."""
+def interpret(file: Any, pool: Any, *, keep: bool = False) -> list[str]:
+    """Puts uninterpreted options into their place as extensions. Those that cannot be are named, and kept or left out."""
     left = []
     for held, scope in list(options_of(file, file.package)):
         waiting = list(held.options.uninterpreted_option)
         held.options.ClearField("uninterpreted_option")
-        raw = held.options.SerializeToString()
+        raw, kept = held.options.SerializeToString(), []
         for option in waiting:
             for known in (pool, meta_pool()):
                 options = _options_class(known, held.options)
@@ -93,7 +93,9 @@ def interpret(file: Any, pool: Any) -> list[str]:
                     break
             else:
                 left.append(".".join(part.name_part for part in option.name))
+                kept.append(option)
         held.options.ParseFromString(raw)
+        held.options.uninterpreted_option.extend(kept if keep else ())
     return left
 
 

@@ -68,11 +68,13 @@ class ProtobufSchema:
         self.canonical = print_proto(held)
 
     def normalized(self) -> str:
-        """Names in full, fields by number, imports and options by name."""
+        """Names in full, fields by number, imports and options by name, custom options in one form."""
         resolved, made = pb.FileDescriptorProto(), pb.FileDescriptorProto()
         self.descriptor.CopyToProto(resolved)
         made.CopyFrom(self.held)
         _take_names(made, resolved)
+        interpret(made, self.descriptor.pool, keep=True)
+        uninterpret(made, self.descriptor.pool)
         return print_proto(made, ordered=True)
 
     def problems_reading(self, writer: Parsed) -> Sequence[Problem]:
