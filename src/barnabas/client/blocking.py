@@ -1,4 +1,4 @@
-"""A small blocking client: what pipelines and tools ask of a cluster, with leader routing and retries.
+"""A small blocking client for pipelines and tools, with leader routing and retries.
 
     with BlockingClient("localhost:9092") as client:
         client.create_topics([NewTopic("events", partitions=3)])
@@ -7,7 +7,7 @@
             decode(piece.records, piece.start, 100)
 
 Records go in and out as raw v2 batches; `records.columnar` turns them into columns. Errors are those of
-`client.errors`; what may pass is retried until the deadline. Not thread-safe: each thread has its own.
+`client.errors`; temporary ones are retried until the deadline. Not thread-safe: each thread needs its own client.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ BROKER_RESOURCE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """partitions and replication -1 take the broker's default."""
+    """A topic to create. partitions and replication: -1 for the broker's default."""
 
     name: str
     partitions: int = -1
@@ -81,14 +81,14 @@ class NewTopic:
 
 
 class TimedOffset(NamedTuple):
-    """offset -1: no record at or after the time."""
+    """The result of an offset look-up. offset -1: there is no record at or after the time."""
 
     offset: int
     timestamp_ms: int
 
 
 class BlockingClient:
-    """bootstrap: `host:port,...`, or ClientOptions. The first request makes the first connection."""
+    """bootstrap: `host:port,...`, or ClientOptions. The first request opens the first connection."""
 
     def __init__(self, bootstrap: str | ClientOptions, *, client_id: str = "barnabas") -> None:
         if isinstance(bootstrap, str):
@@ -114,17 +114,17 @@ class BlockingClient:
         return dict(self.cluster.topics)
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicView]:
-        """These topics as they are now; those that do not exist are left out."""
+        """The current state of these topics; those that do not exist are left out."""
         wanted = list(names)
         self.cluster.retry(lambda: self.cluster.refresh(wanted))
         return {name: self.cluster.topics[name] for name in wanted if name in self.cluster.topics}
 
     def partitions(self, topic: str) -> list[int]:
-        """Raises UnknownTopic."""
+        """The partitions of a topic. Raises UnknownTopic."""
         return list(self.cluster.retry(lambda: self.cluster.topic(topic)).partitions)
 
     def create_topics(self, topics: Sequence[NewTopic], *, exist_ok: bool = False) -> list[str]:
-        """Creates topics and waits until the brokers name their leaders; returns the names of those that were made now.
+        """Create topics and wait until the brokers know their leaders; returns the names of those that were created.
 
         Raises BrokerError.
         """
@@ -151,7 +151,7 @@ class BlockingClient:
         return made
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Raises BrokerError, UNKNOWN_TOPIC_OR_PARTITION among them."""
+        """Delete topics. Raises BrokerError, for example with UNKNOWN_TOPIC_OR_PARTITION."""
         timeout_ms = int(self.options.request_timeout_s * 1000)
 
         def request(version: int) -> DeleteTopicsRequest:
@@ -166,7 +166,7 @@ class BlockingClient:
                 raise BrokerError(result.error_code, f"deleting topic {result.name}")
 
     def topic_configs(self, topic: str) -> dict[str, str | None]:
-        """Every option of a topic with the value in force."""
+        """Every option of a topic with its effective value."""
         resource = DescribeConfigsResource(
             resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
         )
@@ -182,7 +182,7 @@ class BlockingClient:
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, TimedOffset]:
-        """The first offset at or after each time in milliseconds; LATEST and EARLIEST are times too."""
+        """The first offset at or after each time in milliseconds; LATEST and EARLIEST are also valid times."""
         if not wanted:
             return {}
         topics = {topic for topic, _ in wanted}
@@ -222,7 +222,7 @@ class BlockingClient:
     def committed(
         self, group: str, topics: Mapping[str, Iterable[int]] | None = None
     ) -> dict[TopicPartition, int]:
-        """The offsets that a group committed, of these partitions or (None) of all; others are left out."""
+        """The offsets that a group has committed for these partitions, or (None) for all; others are left out."""
         wanted = None if topics is None else {name: list(parts) for name, parts in topics.items()}
 
         def attempt() -> dict[TopicPartition, int]:
@@ -242,7 +242,7 @@ class BlockingClient:
         return self.cluster.retry(attempt)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
-        """Commits as a group without members. Raises BrokerError UNKNOWN_MEMBER_ID when it has some."""
+        """Commit offsets for a group without members. Raises BrokerError UNKNOWN_MEMBER_ID if it has members."""
         if not offsets:
             return
         topics = [
@@ -294,11 +294,11 @@ class BlockingClient:
         return self.cluster.connect(address)
 
     def coordinator_address(self, key: str, kind: int = GROUP) -> tuple[str, int] | None:
-        """Where `coordinator` has found it last."""
+        """The address that `coordinator` found last."""
         return self._coordinators.get((kind, key))
 
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
-        """Look for it again next time."""
+        """Look up the coordinator again next time."""
         self._coordinators.pop((kind, key), None)
 
     # --- records ----------------------------------------------------------------------------------
@@ -313,8 +313,8 @@ class BlockingClient:
         read_committed: bool = False,
         max_bytes: int = 8 << 20,
     ) -> Iterator[Fetched]:
-        """Raw batches from `start` until offset `end` (exclusive) is reached; the next piece is under way
-        while the caller works on this one. Raises OffsetOutOfRange when the log begins after `start`."""
+        """Raw batches from `start` until offset `end` (exclusive) is reached. The next piece is being fetched while the
+        caller processes the current one. Raises OffsetOutOfRange when the log begins after `start`."""
         reader = Reader(self.cluster, topic, partition, read_committed=read_committed, max_bytes=max_bytes)
         return reader.read(start, end)
 
@@ -336,17 +336,17 @@ class BlockingClient:
     def produce_raw(
         self, topic: str, partition: int, batch: BytesLike, *, acks: int = -1, timeout_ms: int = 30_000
     ) -> int:
-        """Sends one v2 batch and waits; gives its base offset (-1 with acks 0).
+        """Send one v2 batch and wait; returns its base offset (-1 with acks 0).
 
-        Repeated until the deadline when it may not have arrived: without a producer id in the batch's
-        header that can write it twice.
+        Repeated until the deadline if it may not have arrived. Unless the batch's header has a producer id, this can write
+        it twice.
         """
         return produce_one(self.cluster, topic, partition, batch, acks, timeout_ms)
 
     def init_producer_id(
         self, transactional_id: str | None = None, timeout_ms: int = 60_000
     ) -> tuple[int, int]:
-        """(producer id, epoch)."""
+        """A new (producer id, epoch)."""
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
 
         def attempt() -> tuple[int, int]:
@@ -365,7 +365,7 @@ class BlockingClient:
     # --- requests ---------------------------------------------------------------------------------
 
     def call(self, connection: Connection, request: Message, response: type[Message]) -> Any:
-        """One request on a connection, which is closed when it fails."""
+        """One request on a connection, which is closed if the request fails."""
         try:
             return connection.call(request, response)
         except BrokerUnavailable:
@@ -392,7 +392,7 @@ class BlockingClient:
 
 
 def _offset_fetch(version: int, group: str, wanted: Mapping[str, list[int]] | None) -> OffsetFetchRequest:
-    """Versions from 8 on ask for several groups at once; earlier ones for one."""
+    """Since version 8 a request names several groups; before, one."""
     if version < 8:
         topics = (
             None

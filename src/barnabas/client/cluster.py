@@ -1,4 +1,4 @@
-"""Which brokers there are, who leads what, and the connections to them."""
+"""The brokers of a cluster, the leaders of partitions, and connections to them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BACKOFF_MAX_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """leader: node id, -1 when there is none right now."""
+    """leader: node id, -1 if there is none at the moment."""
 
     leader: int
     leader_epoch: int
@@ -29,7 +29,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """topic_id: all zero from brokers that know none."""
+    """topic_id: all zero if the broker does not know topic ids."""
 
     name: str
     topic_id: UUID
@@ -38,7 +38,7 @@ class TopicView:
 
 
 class Cluster:
-    """Metadata cache and connections, by node id. Not thread-safe."""
+    """A cache of metadata, and connections by node id. Not thread-safe."""
 
     def __init__(self, options: ClientOptions) -> None:
         self.options = options
@@ -56,7 +56,7 @@ class Cluster:
         self._connections.clear()
 
     def connect(self, address: tuple[str, int]) -> Connection:
-        """A connection to an address on which no request is under way; kept open between requests."""
+        """A connection to an address without a request in flight; kept open between requests."""
         held = self._connections.setdefault(address, [])
         for connection in held:
             if not connection.pending:
@@ -65,14 +65,14 @@ class Cluster:
         return held[-1]
 
     def forget(self, connection: Connection) -> None:
-        """Closes a connection whose state is not known any more."""
+        """Close a connection whose state is unknown."""
         connection.close()
         for held in self._connections.values():
             if connection in held:
                 held.remove(connection)
 
     def any(self) -> Connection:
-        """A connection to any broker: one that is open, else the first that answers.
+        """A connection to any broker: an open one, otherwise one to the first that answers.
 
         Raises BrokerUnavailable that names every address tried.
         """
@@ -96,14 +96,14 @@ class Cluster:
             time.sleep(0.2)
 
     def node(self, node_id: int) -> Connection:
-        """A connection to this broker; raises BrokerUnavailable when it is not known."""
+        """A connection to this broker; raises BrokerUnavailable if it is not known."""
         address = self.brokers.get(node_id)
         if address is None:
             raise BrokerUnavailable(f"broker {node_id} is not among the live ones")
         return self.connect(address)
 
     def refresh(self, topics: Iterable[str] | None = ()) -> None:
-        """Asks for brokers and these topics (None: all). Topics that are not there leave the cache."""
+        """Request the brokers and these topics (None: all). Topics that do not exist are removed from the cache."""
         names = None if topics is None else list(dict.fromkeys(topics))
         wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         connection = self.any()
@@ -135,7 +135,7 @@ class Cluster:
                 )
 
     def topic(self, name: str, *, refresh: bool = False) -> TopicView:
-        """Raises UnknownTopic."""
+        """The metadata of a topic. Raises UnknownTopic."""
         if refresh or name not in self.topics:
             self.refresh([name])
         if name not in self.topics:
@@ -146,7 +146,7 @@ class Cluster:
         """The leader's node id. Raises UnknownTopic, and BrokerError LEADER_NOT_AVAILABLE to try again."""
         view = self.topic(topic)
         if partition not in view.partitions:
-            view = self.topic(topic, refresh=True)  # it may have been added since
+            view = self.topic(topic, refresh=True)  # it may have been added meanwhile
         if partition not in view.partitions:
             count = len(view.partitions)
             raise UnknownTopic(f"topic {topic} has no partition {partition}; it has {count}")
@@ -156,10 +156,10 @@ class Cluster:
         return leader
 
     def await_leaders(self, topics: Iterable[str]) -> None:
-        """Waits until every partition of these new topics has a leader, at most until the deadline.
+        """Wait until every partition of these new topics has a leader, at most until the deadline.
 
-        The controller acknowledges a topic before each broker has heard of it. Raises nothing: the topics are there, and
-        a caller who may create topics need not be allowed to look at them.
+        The controller acknowledges a topic before all brokers know it. Raises nothing: the topics have been created, and a
+        caller that may create topics is not necessarily allowed to describe them.
         """
         give_up = time.monotonic() + self.options.deadline_s
         pause_s = self.options.backoff_s
@@ -181,10 +181,10 @@ class Cluster:
         return view is not None and all(partition.leader >= 0 for partition in view.partitions.values())
 
     def retry(self, attempt: Callable[[], T], topics: Iterable[str] = ()) -> T:
-        """Repeats `attempt` while it fails in a way that may pass, with growing pauses, until the deadline (or so often as
-        the options allow).
+        """Repeat `attempt` while it fails with temporary errors, with growing pauses, until the deadline (or as often as the
+        options allow).
 
-        Between attempts the metadata of `topics` is asked for again. The last error is raised at the end.
+        The metadata of `topics` is refreshed between attempts. At the end the last error is raised.
         """
         give_up = time.monotonic() + self.options.deadline_s
         pause_s = self.options.backoff_s
@@ -216,5 +216,5 @@ class Cluster:
                     raise UnknownTopic(f"topic {name} does not exist") from last
 
     def _drop_broken(self) -> None:
-        """After a failure no open request of ours is trusted: all connections are made anew."""
+        """After a failure, open requests cannot be trusted: close all connections, to open new ones."""
         self.close()

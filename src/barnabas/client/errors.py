@@ -1,4 +1,4 @@
-"""What can go wrong for a client, each with a message that says what to do."""
+"""The errors of the client, each with a message that says what to do."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from barnabas.wire.errors import ErrorCode
 
 
 class ClientError(Exception):
-    """Base of everything that the client raises."""
+    """Base class of all errors that the client raises."""
 
 
 class BrokerUnavailable(ClientError):
-    """No broker could be reached, or it went away and did not come back in time."""
+    """No broker could be reached, or the broker went away and did not come back in time."""
 
 
 class AuthenticationFailed(ClientError):
@@ -20,7 +20,7 @@ class AuthenticationFailed(ClientError):
 
 
 class UnsupportedByBroker(ClientError):
-    """The broker does not know the request in any version that this client speaks. api: the request's name."""
+    """The broker supports no version of the request that this client supports. api: the request's name."""
 
     def __init__(self, message: str, api: str = "") -> None:
         self.api = api
@@ -28,7 +28,7 @@ class UnsupportedByBroker(ClientError):
 
 
 class UnknownTopic(ClientError):
-    """The topic, or the partition, is not there."""
+    """The topic or partition does not exist."""
 
 
 class BrokerError(ClientError):
@@ -59,7 +59,7 @@ _HINTS: Final[dict[str, str]] = {
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error code."""
+    """Kafka's name for an error code."""
     try:
         return ErrorCode(code).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""Reading one partition as raw batches, the next fetch under way while the last one is worked on."""
+"""Reads one partition as raw batches; the next fetch is in flight while the last one is processed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ WAIT_MS = 500
 
 
 class OffsetOutOfRange(ClientError):
-    """The log begins after the offset asked for, or ends before it.
+    """The log begins after the requested offset, or ends before it.
 
-    log_start, log_end: where it begins and ends now (-1 when the broker did not say).
+    log_start, log_end: where it begins and ends now (-1 if the broker did not say).
     """
 
     def __init__(self, topic: str, partition: int, offset: int, log_start: int, log_end: int) -> None:
@@ -32,8 +32,8 @@ class OffsetOutOfRange(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """records: raw batches from `start` on (the first may begin before it), a view into fresh memory.
-    next_offset: after the last whole batch; `start` when there is none. aborted: (producer id, first offset)."""
+    """records: raw batches from `start` on (the first may begin before it), a view of newly allocated memory.
+    next_offset: after the last whole batch; `start` if there is none. aborted: (producer id, first offset)."""
 
     start: int
     next_offset: int
@@ -45,7 +45,7 @@ class Fetched:
 
 
 class Reader:
-    """Fetches of one partition, from its leader, with retries after a change of leader."""
+    """Fetches from the leader of one partition, with retries after a change of leader."""
 
     def __init__(
         self, cluster: Cluster, topic: str, partition: int, *, read_committed: bool, max_bytes: int
@@ -98,7 +98,7 @@ class Reader:
         records = memoryview(b"") if row.records is None else memoryview(row.records)
         after, _ = scan(records)
         if after < 0 and len(records) >= self.max_bytes:
-            # One batch is larger than a fetch: brokers since 0.10.1 send it whole, so this is an older one.
+            # One batch is larger than a fetch. Brokers since 0.10.1 send it whole, so this is an older one.
             raise ClientError(
                 f"{doing}: the next batch is over {self.max_bytes} bytes; raise fetch.max.bytes"
             )
@@ -121,7 +121,7 @@ class Reader:
         return self.cluster.retry(attempt, [self.topic])
 
     def read(self, start: int, end: int) -> Iterator[Fetched]:
-        """Pieces that together cover start..end-1; `end` must be at or below the high watermark."""
+        """Pieces that together contain start..end-1; `end` must be at or below the high watermark."""
         offset = start
         under_way: Connection | None = None
         try:
@@ -140,8 +140,8 @@ class Reader:
                     try:
                         under_way = self._send(offset)
                     except (BrokerUnavailable, BrokerError):
-                        under_way = None  # asked again, with retries, once this piece is done
+                        under_way = None  # requested again, with retries, after this piece
                 yield piece
         finally:
-            if under_way is not None:  # the caller stopped early: the answer must not meet a later request
+            if under_way is not None:  # the caller stopped early: no later request may get this answer
                 self.cluster.forget(under_way)

@@ -1,4 +1,4 @@
-"""Whether a JSON value suits a JSON Schema. Needs jsonschema-rs, of the extra `services`."""
+"""Validates JSON values by a JSON Schema. Needs jsonschema-rs, of the extra `services`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any, Final
 from urllib.parse import quote
 
 ROOT: Final = "json-schema:///-"
-"""The name of the schema itself; others are relative to where it is."""
+"""The name of the schema itself; other names are relative to it."""
 
 
 class BadSchema(ValueError):
-    """A text that is no JSON Schema, or refers to what is not there."""
+    """A text is not a JSON Schema, or refers to something that does not exist."""
 
 
 class Unsuited(ValueError):
-    """A value that its schema does not allow; the message says where and why."""
+    """A value is not allowed by its schema; the message says where and why."""
 
 
 class JsonSchema:
-    """A schema that values are checked by. tree: the schema itself, from its text.
+    """A schema for validating values. tree: the parsed schema.
 
     dependencies: names and texts of the schemas that it refers to. Raises BadSchema, and ImportError without jsonschema-rs.
     """
@@ -44,19 +44,19 @@ class JsonSchema:
     def _of(self, tree: Any, registry: Any) -> Any:
         import jsonschema_rs
 
-        # Regular expressions in linear time: no value can make one take for ever.
+        # Regular expressions in linear time, so that no value can make one take forever.
         options = jsonschema_rs.RegexOptions()
         return jsonschema_rs.validator_for(tree, registry=registry, pattern_options=options)
 
     def allows(self, part: Any, value: Any) -> bool:
-        """Whether a value suits a part of the schema or of a document that it refers to. Raises BadSchema."""
+        """Whether a part of the schema, or of a document that it refers to, allows a value. Raises BadSchema."""
         if not isinstance(part, dict):
             return part is not False
         found = self._parts.get(id(part))
         if found is None:
             if not self._places:
                 self._places = _places(((ROOT, self.tree), *self.documents.items()))
-            # Looked at where it stands, so that what it refers to is there.
+            # Validated in its own place, so that its references can be resolved.
             looked_at = {"$ref": self._places[id(part)]}
             if isinstance(self.tree, dict) and "$schema" in self.tree:
                 looked_at["$schema"] = self.tree["$schema"]
@@ -64,7 +64,7 @@ class JsonSchema:
                 found = self._of(looked_at, self._with_itself()).is_valid
             except (self._invalid, self._unresolved, ValueError) as error:
                 raise BadSchema(f"a part of the schema cannot be looked at alone: {error}") from error
-            self._parts[id(part)] = found  # `tree` keeps the part, and so its id
+            self._parts[id(part)] = found  # `tree` keeps the part alive, and so its id unique
         return bool(found(value))
 
     def matches(self, pattern: str, name: str) -> bool:
@@ -75,7 +75,7 @@ class JsonSchema:
         return bool(found(name))
 
     def _with_itself(self) -> Any:
-        """What schemas may refer to, with this one among it."""
+        """The registry of schemas that may be referred to, including this one."""
         import jsonschema_rs
 
         if self._whole is None:
@@ -84,7 +84,7 @@ class JsonSchema:
         return self._whole
 
     def check(self, value: Any) -> None:
-        """Raises Unsuited."""
+        """Raises Unsuited if the schema does not allow the value."""
         try:
             self._validator.validate(value)
         except self._invalid as error:
@@ -95,7 +95,7 @@ class JsonSchema:
 
 
 def _uri(name: str, document: Any) -> str:
-    """What a document is known by, and its references are relative to: its id, where it has one."""
+    """The URI of a document, which its references are relative to: its id, if it has one."""
     held = document if isinstance(document, dict) else {}
     key = "id" if "draft-04" in str(held.get("$schema")) else "$id"
     given = held[key].partition("#")[0] if isinstance(held.get(key), str) else ""
@@ -103,7 +103,7 @@ def _uri(name: str, document: Any) -> str:
 
 
 def _places(documents: Iterable[tuple[str, Any]]) -> dict[int, str]:
-    """Of each object in the documents, by its identity, the reference to it."""
+    """The reference to each object in the documents, by the object's identity."""
     places: dict[int, str] = {}
     waiting = [(f"{_uri(name, document)}#", document) for name, document in documents]
     while waiting:

@@ -1,7 +1,7 @@
-"""How to reach a cluster: Kafka's own option names to one checked value.
+"""How to reach a cluster: converts Kafka's option names to one checked value.
 
-`from_kafka` takes the names that Kafka clients share (`security.protocol`, `sasl.mechanism`, ...), those of
-Spark's source after their `kafka.` prefix.
+`from_kafka` takes the names that Kafka clients have in common (`security.protocol`, `sasl.mechanism`, ...), which Spark's
+source uses with the prefix `kafka.`.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ SECURITY_NAMES: Final = frozenset(
         "sasl.username", "sasl.password", "sasl.oauthbearer.token", "sasl.oauthbearer.token.endpoint.url",
     }
 )  # fmt: skip
-"""What is understood of `ssl.*` and `sasl.*`."""
+"""The supported options among `ssl.*` and `sasl.*`."""
 SECURITY_IGNORED: Final = frozenset(
     {
         "ssl.protocol", "ssl.enabled.protocols", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
         "ssl.secure.random.implementation", "ssl.truststore.password", "sasl.login.callback.handler.class",
     }
 )  # fmt: skip
-"""Java's own settings that mean nothing here: TLS 1.2 and 1.3 are spoken, PEM certificates have no password."""
+"""Java settings that mean nothing here: TLS 1.2 and 1.3 are used, PEM certificates have no password."""
 KEYSTORE_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce", b"0\x82", b"0\x80")
-"""How Java's key stores begin: JKS, JCEKS, PKCS12."""
+"""The first bytes of Java's key stores: JKS, JCEKS, PKCS12."""
 
 _JAAS_PAIR: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """Files are PEM. `verify_host` False takes any certificate name, as an empty
-    ssl.endpoint.identification.algorithm does. ca_pem: certificates themselves, in place of a file."""
+    """Files are in PEM format. `verify_host` False accepts any certificate name, as an empty
+    ssl.endpoint.identification.algorithm does. ca_pem: the certificates themselves, in place of a file."""
 
     ca_file: str | None = None
     ca_pem: str | None = None
@@ -55,7 +55,7 @@ class TlsOptions:
     verify_host: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Raises ClientError that names the file which cannot be read."""
+        """The TLS context. Raises ClientError naming the file that cannot be read."""
         for name in (self.ca_file, self.certificate_file, self.key_file):
             if name:
                 _require_pem(name)
@@ -98,8 +98,8 @@ class SaslOptions:
 class ClientOptions:
     """One cluster and how to talk to it. Times in seconds.
 
-    contact_timeout_s: how long the first contact is tried while every address refuses. deadline_s: how long a
-    request that may be repeated is repeated. retries_max: how often at the most; None: until the deadline.
+    contact_timeout_s: how long the first contact is tried while all addresses refuse. deadline_s: how long a repeatable
+    request is retried. retries_max: the maximum number of retries; None: until the deadline.
     """
 
     bootstrap: tuple[tuple[str, int], ...]
@@ -115,9 +115,9 @@ class ClientOptions:
 
     @classmethod
     def from_kafka(cls, options: Mapping[str, str]) -> ClientOptions:
-        """From Kafka's client option names; names that do not concern a connection are left alone.
+        """Options from Kafka's client option names; names that do not concern connections are ignored.
 
-        Raises ClientError that names the option, its value and what is allowed.
+        Raises ClientError naming the option, its value and what is allowed.
         """
         bootstrap = options.get("bootstrap.servers", "")
         if not bootstrap.strip():
@@ -138,13 +138,13 @@ class ClientOptions:
 
 
 def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
-    """Addresses out of `host:port,host:port`; `[::1]:9092` for IPv6, port 9092 when left out.
+    """Parse `host:port,host:port`; IPv6 as `[::1]:9092`, port 9092 if omitted.
 
-    Raises ClientError that shows the part which is not an address.
+    Raises ClientError showing the part that is not an address.
     """
     addresses = []
     for part in text.split(","):
-        part = part.strip().rpartition("://")[2]  # PLAINTEXT://host:port is taken as well
+        part = part.strip().rpartition("://")[2]  # PLAINTEXT://host:port is accepted as well
         if not part:
             continue
         match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:]+))(?::(\d{1,5}))?", part)
@@ -170,7 +170,7 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
 
 
 def _require_pem(name: str) -> None:
-    """Raises ClientError for a file that cannot be read, or is one of Java's key stores."""
+    """Raises ClientError if the file cannot be read, or is one of Java's key stores."""
     try:
         with open(name, "rb") as file:
             begins = file.read(4)

@@ -1,9 +1,9 @@
 """Writing raw batches: one at a time, or a pipelined, idempotent stream of them.
 
-A broker accepts a producer's batches of a partition only in the order of their sequences and answers a batch
-that it already has with its first offset, so a batch may be sent again whenever its fate is not known. What is
-in flight when something breaks is sent again one by one, in order: the first repeat of each either fills
-the gap or is recognised.
+A broker accepts a producer's batches for a partition only in the order of their sequences, and answers a batch that it
+already has with its first offset. So a batch whose outcome is unknown may be sent again. After a failure, the batches in
+flight are sent again one by one, in order: the first repetition of each either fills the gap or is recognized as a
+duplicate.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BytesLike: TypeAlias = bytes | bytearray | memoryview | Buffer
 
 ACKS_ALL: Final = -1
 IN_FLIGHT_MAX: Final = 4
-"""Requests per connection; a broker remembers the last five batches of a producer."""
+"""Maximum number of requests in flight per connection; a broker remembers a producer's last five batches."""
 REQUEST_BYTES_MAX: Final = 4 << 20
 _REFUSED_FOR_ORDER: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,)
 
@@ -58,7 +58,7 @@ def _request(
 
 
 def _check(row: PartitionProduceResponse, topic: str) -> int:
-    """The base offset of an answered batch. Raises BrokerError."""
+    """The base offset in the answer for a batch. Raises BrokerError."""
     if row.error_code and row.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         raise BrokerError(row.error_code, f"producing to {topic}-{row.index}", row.error_message)
     return row.base_offset
@@ -73,7 +73,7 @@ def produce_one(
     timeout_ms: int,
     transactional_id: str | None = None,
 ) -> int:
-    """Sends one batch to its leader and waits, with retries. Gives the base offset."""
+    """Send one batch to its leader and wait, with retries; returns the base offset."""
     request = _request(topic, [(partition, batch)], acks, timeout_ms, transactional_id)
 
     def attempt() -> int:
@@ -99,10 +99,10 @@ class _InFlight:
 
 
 class ProduceStream:
-    """Sends batches of one idempotent producer with acks=all, several requests under way.
+    """Sends batches of one idempotent producer with acks=all, with several requests in flight.
 
-    records, bytes: what was acknowledged so far. ends: the offset after the last acknowledged batch of each partition.
-    Order per partition is the order of `send`. An error that cannot pass is raised by `send` or `flush`; nothing may be
+    records, bytes: what has been acknowledged so far. ends: the offset after the last acknowledged batch of each partition.
+    Each partition gets its batches in the order of `send`. A permanent error is raised by `send` or `flush`; nothing may be
     sent afterwards. joined: the transaction that the batches belong to.
     """
 
@@ -118,7 +118,7 @@ class ProduceStream:
         self._lanes: dict[int, Connection] = {}
 
     def send(self, topic: str, batches: Iterable[EncodedBatch]) -> None:
-        """Sends finished batches, at most one per partition in a request; waits while many are under way."""
+        """Send complete batches, at most one per partition in a request; waits while many are in flight."""
         if self.joined is not None:
             batches = list(batches)
             self.joined.add(topic, (batch.partition for batch in batches))
@@ -138,7 +138,7 @@ class ProduceStream:
             self._send(leader, topic, group)
 
     def flush(self) -> None:
-        """Waits until everything sent is acknowledged."""
+        """Wait until everything sent has been acknowledged."""
         while self._in_flight:
             self._receive()
 
@@ -148,7 +148,7 @@ class ProduceStream:
         parts = [(b.partition, b.data) for b in batches]
         request = _request(topic, parts, ACKS_ALL, self.timeout_ms, self._transactional_id)
         try:
-            # One connection per broker for the whole stream: requests on two could overtake each other.
+            # Use one connection per broker for the whole stream: requests on two connections could overtake each other.
             connection = self._lanes.get(leader)
             if connection is None:
                 connection = self._lanes[leader] = self.cluster.node(leader)
@@ -164,7 +164,7 @@ class ProduceStream:
         return held
 
     def _receive(self) -> None:
-        """Takes the oldest answer; a failure that may pass sends everything under way again."""
+        """Receive the oldest answer; after a temporary failure everything in flight is sent again."""
         oldest = self._in_flight[0]
         try:
             answer = oldest.connection.receive()
@@ -191,7 +191,7 @@ class ProduceStream:
         self.ends[topic, batch.partition] = max(end, self.ends.get((topic, batch.partition), 0))
 
     def _recover(self, held: list[tuple[str, list[EncodedBatch]]]) -> None:
-        """Sends these again one by one, in order, each until it is acknowledged or the deadline passes."""
+        """Send these batches again one by one, in order, each until it is acknowledged or the deadline passes."""
         self.cluster.close()
         self._lanes.clear()
         time.sleep(self.cluster.options.backoff_s)

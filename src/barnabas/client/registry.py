@@ -5,7 +5,7 @@
     record = frame(schema.id, payload)
     schema_id, payload = unframe(record)
 
-An id never changes its meaning, so what is found by an id is kept. Blocking; threads may share one.
+The meaning of an id never changes, so results by id are cached. Blocking; threads may share one object.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BUSY: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class RegistryError(Exception):
-    """A registry refuses a request or does not answer; one sentence. code: its error code, 0 for none."""
+    """A registry refused a request or did not answer; one sentence. code: its error code, 0 if there is none."""
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)
@@ -47,19 +47,19 @@ class RegistryError(Exception):
 
 
 class NoRegistry(RegistryError):
-    """Nothing at the address answers as a registry does."""
+    """Nothing at the address answers like a registry."""
 
 
 class BadAddress(RegistryError):
-    """What should be a registry's address is none."""
+    """The given address is not a valid address of a registry."""
 
 
 class NotFramed(ValueError):
-    """A record does not begin as one with a schema does."""
+    """A record does not begin like one with a schema id."""
 
 
 class Schema(NamedTuple):
-    """A schema. kind: AVRO, JSON or PROTOBUF. dependencies: names and texts of what it refers to, innermost first.
+    """A schema. kind: AVRO, JSON or PROTOBUF. dependencies: names and texts of the schemas it refers to, innermost first.
 
     contract: its rules with its metadata, as JSON text; empty without rules.
     """
@@ -73,7 +73,7 @@ class Schema(NamedTuple):
 
 
 def contract_of(answer: Mapping[str, Any]) -> str:
-    """Of a registry's answer with a schema, the rules and what they look at, as JSON text; empty without rules."""
+    """The rules, with the metadata that they use, from a registry's answer, as JSON text; empty without rules."""
     if not answer.get("ruleSet"):
         return ""
     held = {name: answer[name] for name in ("ruleSet", "metadata") if answer.get(name)}
@@ -81,12 +81,12 @@ def contract_of(answer: Mapping[str, Any]) -> str:
 
 
 def frame(schema_id: int, payload: bytes) -> bytes:
-    """A record's bytes: zero, the schema's id in 4 bytes, and the payload. Source: Confluent's wire format."""
+    """A record's bytes: zero, the schema's id in 4 bytes, the payload. Source: Confluent's wire format."""
     return HEAD.pack(MAGIC, schema_id) + payload
 
 
 def unframe(data: bytes) -> tuple[int, bytes]:
-    """Id and payload. Raises NotFramed."""
+    """(id, payload). Raises NotFramed."""
     if len(data) < HEAD.size or data[0] != MAGIC:
         raise NotFramed(f"the bytes do not begin with the id of a schema: 0x{data[:5].hex()}")
     return HEAD.unpack_from(data)[1], data[HEAD.size :]
@@ -107,7 +107,7 @@ def named_schema(
 
 
 def message_path(payload: bytes) -> tuple[list[int], bytes]:
-    """Of a Protobuf payload: which message of the file it is, as indexes from the outermost inwards, and its bytes.
+    """(path, bytes) of a Protobuf payload; the path names the message in its file by indexes, outermost first.
 
     Raises NotFramed.
     """
@@ -147,10 +147,11 @@ def request(
     tries: int = 1,
     context: ssl.SSLContext | None = None,
 ) -> Any:
-    """A registry's answer. url: http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]. Raises RegistryError.
+    """Send a request to a registry; returns its answer. url: http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]. Raises
+    RegistryError.
 
-    tries: how often it is asked while it does not answer or is busy. context: how it is trusted, where not by the
-    system's authorities.
+    tries: number of attempts while the registry does not answer or is busy. context: verifies the registry, if the system's
+    authorities do not.
     """
     for left in range(tries - 1, -1, -1):
         try:
@@ -206,7 +207,7 @@ def _answer(url: str, status: int, raw: bytes) -> Any:
 
 
 class Registry:
-    """One registry by its address."""
+    """One registry, given by its address."""
 
     def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url
@@ -215,7 +216,7 @@ class Registry:
         self._lock = threading.Lock()
 
     def by_id(self, schema_id: int) -> Schema:
-        """What an id stands for. Raises RegistryError."""
+        """The schema with this id. Raises RegistryError."""
         with self._lock:
             known = self._known.get(schema_id)
         if known is None:
@@ -229,11 +230,11 @@ class Registry:
         return self._schema(self._ask("GET", f"/schemas/guids/{quote(guid, safe='')}"))
 
     def newest(self, subject: str) -> Schema:
-        """The newest version of a subject, asked for anew. Raises RegistryError."""
+        """The newest version of a subject, never cached. Raises RegistryError."""
         return self._schema(self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/latest"))
 
     def register(self, subject: str, kind: str, text: str) -> int:
-        """The id of a schema in a subject, where it becomes the newest version if it is not there. Raises RegistryError."""
+        """The id of a schema in a subject; registers it as the newest version if it is not there. Raises RegistryError."""
         body = {"schema": text, "schemaType": kind}
         answer = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", body)
         return int(answer["id"])
@@ -260,7 +261,7 @@ class Registry:
     def _collect(
         self, references: Sequence[Mapping[str, Any]], found: dict[str, str], above: tuple[str, ...]
     ) -> None:
-        """Add what the references refer to, and then they themselves, to `found`."""
+        """Add the schemas referred to, each after its own references, to `found`."""
         for row in references:
             name, subject, version = str(row["name"]), str(row["subject"]), int(row["version"])
             if name in found:

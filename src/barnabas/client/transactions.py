@@ -1,4 +1,4 @@
-"""Transactions of the blocking client: the requests of Kafka's protocol before KIP-890, which every broker since 0.11 takes.
+"""Transactions of the blocking client, with the requests from before KIP-890, which all brokers since 0.11 accept.
 
     transactions = Transactions(client)
     producer = transactions.begin("copy-0", timeout_ms=60_000)
@@ -7,9 +7,9 @@
     transactions.add_offset(producer, "copy", ("events", 0), 17, "")
     transactions.end(producer, commit=True)
 
-`begin` asks for a producer id anew, so that each transaction has an epoch of its own: whatever was under way for its
-transactional id is aborted first, and a request that comes late is known by its epoch. Any process may end what another
-one has begun, since producer id and epoch are all that it takes.
+`begin` requests a producer id each time, so that each transaction has its own epoch: an open transaction with the same
+transactional id is aborted first, and late requests are recognized by their epoch. Any process may end a transaction
+that another has begun, since only the producer id and the epoch are needed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ LOST: Final = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
-"""What says that a transaction is not under way any more."""
+"""Errors that say that a transaction is no longer open."""
 MOVED: Final = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -71,7 +71,7 @@ MOVED: Final = frozenset(
 
 
 class TransactionLost(ClientError):
-    """The transaction was aborted: its time was up, or another producer of the same transactional id has begun."""
+    """The transaction was aborted: it timed out, or another producer has begun with the same transactional id."""
 
     def __init__(self, transactional_id: str, doing: str) -> None:
         self.transactional_id = transactional_id
@@ -82,7 +82,7 @@ class TransactionLost(ClientError):
 
 
 class TxnProducer(NamedTuple):
-    """All that it takes to write to a transaction and to end it."""
+    """Everything needed to write to a transaction and to end it."""
 
     transactional_id: str
     producer_id: int
@@ -96,8 +96,8 @@ class Transactions:
         self.client = client
 
     def begin(self, transactional_id: str, timeout_ms: int) -> TxnProducer:
-        """Fences whoever had the transactional id, waits until what it had under way is aborted, and gives the new
-        producer."""
+        """Fence earlier producers with this transactional id, wait until their open transaction is aborted, and return the
+        new producer."""
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
         answer = self._ask(
             transactional_id,
@@ -109,7 +109,7 @@ class Transactions:
         return TxnProducer(transactional_id, answer.producer_id, answer.producer_epoch)
 
     def add_partitions(self, producer: TxnProducer, topic: str, partitions: Iterable[int]) -> None:
-        """Says that the transaction writes to these; before the first record of each."""
+        """Add partitions to the transaction; must be called before the first record of each."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=producer.transactional_id,
             v3_and_below_producer_id=producer.producer_id,
@@ -120,7 +120,7 @@ class Transactions:
         def code_of(answer: Any) -> int:
             rows = [row for t in answer.results_by_topic_v3_and_below for row in t.results_by_partition]
             codes: list[int] = [row.partition_error_code for row in rows if row.partition_error_code]
-            # One partition's own error means that the others were not attempted.
+            # If one partition has an error of its own, the others were not attempted.
             own = [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
             return (own or codes or [0])[0]
 
@@ -130,7 +130,7 @@ class Transactions:
     def add_offset(
         self, producer: TxnProducer, group: str, place: tuple[str, int], offset: int, metadata: str
     ) -> None:
-        """Commits an offset of a group as part of the transaction."""
+        """Commit an offset of a group as part of the transaction."""
         self._ask(
             producer.transactional_id,
             AddOffsetsToTxnRequest(
@@ -162,7 +162,7 @@ class Transactions:
         )
 
     def end(self, producer: TxnProducer, *, commit: bool) -> None:
-        """Commits or aborts. Repeating it is safe: what has ended in the same way answers with success."""
+        """Commit or abort. May be repeated: a transaction that has already ended in the same way is a success."""
         self._ask(
             producer.transactional_id,
             _end_request(producer, commit),
@@ -172,7 +172,7 @@ class Transactions:
         )
 
     def end_all(self, producers: Sequence[TxnProducer], *, commit: bool) -> list[TransactionLost]:
-        """Ends many, several requests under way. Gives those that were lost; the others have ended as asked."""
+        """End many transactions, with several requests in flight; returns the lost ones, the others have ended."""
         left = list(producers) if len(producers) < 2 else self._end_at_once(producers, commit)
         lost = []
         for producer in left:
@@ -183,11 +183,11 @@ class Transactions:
         return lost
 
     def _end_at_once(self, producers: Sequence[TxnProducer], commit: bool) -> list[TxnProducer]:
-        """Sends all requests before it waits for the first answer; gives those that are to be tried again one by one."""
+        """Send all requests before waiting for the first answer; returns the producers to be retried one by one."""
         lanes: dict[tuple[str, int], Connection] = {}
         waiting: list[tuple[TxnProducer, Connection]] = []
         left: list[TxnProducer] = []
-        for producer in producers:  # before anything is under way: it may take requests of its own
+        for producer in producers:  # before anything is in flight: the look-up may send requests
             with suppress(BrokerUnavailable, BrokerError):
                 self.client.coordinator(producer.transactional_id, TRANSACTION)
         for producer in producers:
@@ -213,8 +213,8 @@ class Transactions:
         return left
 
     def open_ids(self, prefix: str) -> list[str]:
-        """The transactional ids with this prefix that have a transaction under way, as far as this client may see them.
-        Nothing from brokers that cannot list them (before 3.0)."""
+        """The transactional ids with this prefix that have an open transaction, as far as this client may see them. Empty
+        with brokers that cannot list them (before 3.0)."""
 
         def attempt() -> list[str]:
             self.client.cluster.refresh()
@@ -233,7 +233,7 @@ class Transactions:
         return self.client.cluster.retry(attempt)
 
     def notes(self, group: str) -> list[str]:
-        """What was committed beside the offsets of a group, once no transaction that changes them is under way."""
+        """The metadata committed with the offsets of a group, once no open transaction changes them."""
 
         def attempt() -> list[str]:
             connection = self.client.coordinator(group, GROUP)
@@ -264,7 +264,7 @@ class Transactions:
         doing: str,
         kind: int = TRANSACTION,
     ) -> Any:
-        """Asks a coordinator until it answers with something that will not pass."""
+        """Send a request to a coordinator until its answer is not a temporary error."""
         name = key if kind == TRANSACTION else request.transactional_id  # type: ignore[attr-defined]
 
         def attempt() -> Any:
@@ -289,7 +289,7 @@ class Transactions:
 
 
 class Joined:
-    """The partitions of one transaction, for a stream that writes in it."""
+    """The partitions of one transaction, for a stream that writes to it."""
 
     def __init__(self, transactions: Transactions, producer: TxnProducer) -> None:
         self.transactions = transactions
@@ -297,7 +297,7 @@ class Joined:
         self._added: set[tuple[str, int]] = set()
 
     def add(self, topic: str, partitions: Iterable[int]) -> None:
-        """Adds those that are not part of it yet."""
+        """Add the partitions that are not in the transaction yet."""
         fresh = sorted({p for p in partitions if (topic, p) not in self._added})
         if fresh:
             self.transactions.add_partitions(self.producer, topic, fresh)

@@ -1,4 +1,4 @@
-"""Addresses of HTTP services with a login in them: https://USER:PASSWORD@HOST:PORT."""
+"""Addresses of HTTP services that may contain a login: https://USER:PASSWORD@HOST:PORT."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Address(NamedTuple):
-    """Where a service answers. context: how it is trusted; None for the system's authorities."""
+    """The address of a service. context: verifies the service; None for the system's authorities."""
 
     url: str
     context: ssl.SSLContext | None = None
 
 
 def login_of(parts: SplitResult) -> dict[str, str]:
-    """The header with which the login of an address is sent; none for an address without one."""
+    """The header that sends an address's login; empty for an address without one."""
     if parts.username is None:
         return {}
     user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -30,7 +30,7 @@ def connect(
     parts: SplitResult, context: ssl.SSLContext | None, timeout_s: float
 ) -> http.client.HTTPConnection:
     """A connection to where an address points; it is opened by the first request."""
-    import http.client  # a broker's start does without
+    import http.client  # imported late: not needed when a broker starts
 
     host = parts.hostname or "localhost"
     if parts.scheme == "https":
@@ -39,6 +39,6 @@ def connect(
 
 
 def without_login(url: str) -> str:
-    """The address as messages may show it."""
+    """The address without its login, for messages."""
     head, at, rest = url.rpartition("@")
     return f"{head.partition('://')[0]}://{rest}" if at and "://" in head else rest if at else url

@@ -1,4 +1,4 @@
-"""JSON values to the bytes of records with schemas, and back: for the command line and the REST proxy."""
+"""Converts JSON values to the bytes of records with schemas, and back: for the command line and the REST proxy."""
 
 from typing import Final
 
@@ -7,4 +7,4 @@ TAGS: Final = "confluent:tags"
 
 
 class Mismatch(ValueError):
-    """Data that does not suit its format or its schema; the message says where and why."""
+    """Data does not match its format or its schema; the message says where and why."""

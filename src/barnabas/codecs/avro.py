@@ -1,7 +1,7 @@
-"""Avro's JSON encoding: values as JSON to what fastavro writes, and back. Pure.
+"""Avro's JSON encoding: converts JSON values to the input of fastavro, and back. Pure.
 
-Source: the Avro specification, "JSON Encoding": bytes are text with one character for each byte, and a value of a union
-stands as {"type": value}, null alone as null. A value of a union without its type is taken for the first type it fits.
+Source: the Avro specification, "JSON Encoding": bytes are a text with one character per byte; a value of a union is written
+as {"type": value}, null just as null. A union value without a type is taken for the first type that matches.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ DEPTH_MAX: Final = 200
 
 
 class AvroCodec:
-    """One schema. Logical types are left out: a timestamp is the number that it is."""
+    """One schema. Logical types are ignored: a timestamp is just a number."""
 
     def __init__(self, text: str, dependencies: tuple[str, ...] = ()) -> None:
-        """dependencies: texts of the schemas whose names this one uses, innermost first."""
+        """dependencies: texts of the schemas whose types this one uses, innermost first."""
         named: dict[str, Any] = {}
         for dependency in dependencies:
             fastavro.parse_schema(_plain(json.loads(dependency)), named_schemas=named)
@@ -34,7 +34,7 @@ class AvroCodec:
         self.name = self._schema.get("name") if isinstance(self._schema, dict) else None
 
     def parsed(self) -> tuple[Any, dict[str, Any]]:
-        """The schema as fastavro has it, and its named types."""
+        """The schema as parsed by fastavro, and its named types."""
         return self._whole(), self._named
 
     def encode(self, value: Any) -> bytes:
@@ -48,11 +48,11 @@ class AvroCodec:
         return out.getvalue()
 
     def decode(self, data: bytes) -> Any:
-        """The JSON value of what `encode` made. Raises Mismatch for bytes of another schema."""
+        """The JSON value that `encode` encoded. Raises Mismatch if the bytes do not match the schema."""
         source = io.BytesIO(data)
         try:
             datum = fastavro.schemaless_reader(source, self._whole(), None, return_named_type=True)
-        except Exception as error:  # fastavro raises whatever the bytes lead to
+        except Exception as error:  # fastavro may raise anything
             raise Mismatch(f"the bytes do not suit the schema: {str(error)[:200]}") from error
         if source.tell() != len(data):
             raise Mismatch(f"{len(data) - source.tell()} bytes are left after the value")
@@ -112,7 +112,7 @@ class AvroCodec:
 
     def _default(self, field: Any) -> Any:
         kind = field["type"]
-        if isinstance(kind, list):  # a default is one of the first type
+        if isinstance(kind, list):  # a default belongs to the first type
             first = kind[0]
             inner = self._from_json(first, field["default"], f"/{field['name']}", 0)
             return None if _kind(first) == "null" else (_label(first), inner)
@@ -189,7 +189,7 @@ _COMPLEX: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 def _plain(schema: Any) -> Any:
-    """The schema without logical types, and {"type": "int"} as "int"."""
+    """The schema without logical types, and with {"type": "int"} as "int"."""
     if isinstance(schema, list):
         return [_plain(branch) for branch in schema]
     if not isinstance(schema, dict):
@@ -233,7 +233,7 @@ def _kind(schema: Any) -> str:
 
 
 def _label(schema: Any) -> str:
-    """How a union's value names this type."""
+    """The name of this type in values of a union."""
     return str(schema.get("name") or schema["type"]) if isinstance(schema, dict) else str(schema)
 
 
@@ -247,7 +247,7 @@ def _shown(value: Any) -> str:
 
 
 def holds(kind: str, value: Any) -> bool:
-    """Whether a value that was read is one of this kind of types without names."""
+    """Whether a decoded value has this unnamed type."""
     if isinstance(value, bool):
         return kind == "boolean"
     if isinstance(value, int):
@@ -262,7 +262,7 @@ def holds(kind: str, value: Any) -> bool:
 
 
 def _primitive(kind: str, value: Any, path: str) -> Any:
-    """The value as fastavro takes it. Raises Mismatch."""
+    """The value in the form that fastavro takes. Raises Mismatch."""
     if kind == "null" and value is None:
         return None
     if kind == "boolean" and isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""The rules of a schema on the bytes of records: what is written passes them last, what is read passes them first. Pure.
+"""Applies the rules of a schema to the bytes of records: last when writing, first when reading. Pure.
 
-Rules see what Avro's generic records hold: a timestamp is the number that it is, a decimal its bytes.
+Rules see the contents of Avro's generic records: a timestamp is a number, a decimal is bytes.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ KEPT_MAX: Final = 500
 
 
 class Language(Protocol):
-    """One schema's way between payloads and what rules work on."""
+    """Converts between payloads of one schema and the values that rules work on."""
 
     @property
     def shape(self) -> Shape:
-        """The values' fields."""
+        """Access to the fields of values."""
         ...
 
     def load(self, payload: bytes, writer: Schema) -> tuple[bytes, Any]:
-        """What stands before the value, and a value of this schema, from a payload that may be of another version.
+        """(head, value): the bytes before the value, and a value of this schema, from a payload that may have another
+        version.
 
         Raises Mismatch."""
         ...
 
     def dump(self, head: bytes, value: Any) -> bytes:
-        """Raises Mismatch."""
+        """The payload for a value. Raises Mismatch."""
         ...
 
 
 class Contract:
-    """The rules of one schema. Raises InvalidSchema for a schema that cannot be read, RulesMissing without the packages."""
+    """The rules of one schema. Raises InvalidSchema if it cannot be read, RulesMissing without the packages."""
 
     def __init__(self, schema: Schema) -> None:
         cel()
@@ -61,7 +62,7 @@ class Contract:
         self.reads, self.writes = self._rules.has(READ), self._rules.has(WRITE)
 
     def written(self, payload: bytes) -> bytes:
-        """A payload as it is to be written. Raises RuleFailed, Mismatch."""
+        """The payload to be written for a given one. Raises RuleFailed, Mismatch."""
         if not self.writes:
             return payload
         head, value = self._language.load(payload, self._schema)
@@ -69,7 +70,7 @@ class Contract:
         return self._language.dump(head, value) if self._rules.changes(WRITE) else payload
 
     def read(self, payload: bytes, writer: Schema) -> tuple[bytes, Schema]:
-        """A payload as it is to be read, and the schema that it is of then. Raises RuleFailed, Mismatch."""
+        """The payload to be read for a stored one, and the schema of the result. Raises RuleFailed, Mismatch."""
         if not self.reads:
             return payload, writer
         head, value = self._language.load(payload, writer)
@@ -80,7 +81,7 @@ class Contract:
 
 
 def contract_of_schema(schema: Schema) -> Contract | None:
-    """None where nothing is to be executed. Raises InvalidSchema, RulesMissing."""
+    """The contract of a schema; None if it has no rules to execute. Raises InvalidSchema, RulesMissing."""
     if not schema.contract or not rules_of(json.loads(schema.contract)):
         return None
     return Contract(schema)
@@ -95,7 +96,7 @@ def has_migrations(schema: Schema) -> bool:
 
 
 class AvroLanguage:
-    """Avro by fastavro, without logical types."""
+    """Avro, with fastavro, without logical types."""
 
     def __init__(self, schema: Schema) -> None:
         from barnabas.codecs.avro import type_tags
@@ -114,7 +115,7 @@ class AvroLanguage:
         source = io.BytesIO(payload)
         try:
             value = fastavro.schemaless_reader(source, written, wanted, return_named_type=True)
-        except Exception as error:  # fastavro raises whatever the bytes lead to
+        except Exception as error:  # fastavro may raise anything
             raise Mismatch(f"the bytes do not suit the schema: {str(error)[:200]}") from error
         if source.tell() != len(payload):
             raise Mismatch(f"{len(payload) - source.tell()} bytes are left after the value")
@@ -126,9 +127,9 @@ class AvroLanguage:
 
         out = io.BytesIO()
         try:
-            fastavro.validate(bare(value), self._whole)  # it knows the names of records' branches only
+            fastavro.validate(bare(value), self._whole)  # it knows only the names of record branches
             fastavro.schemaless_writer(out, self._whole, value)
-        except Exception as error:  # fastavro raises whatever the value leads to
+        except Exception as error:  # fastavro may raise anything
             told = " ".join(str(error).split())[:300]
             raise Mismatch(f"what its rules made does not suit the schema: {told}") from error
         return out.getvalue()
@@ -141,13 +142,13 @@ def _avro(schema: Schema) -> tuple[Any, dict[str, Any]]:
 
     try:
         codec = AvroCodec(schema.text, tuple(text for _, text in schema.dependencies))
-    except Exception as error:  # fastavro raises whatever a bad schema leads to
+    except Exception as error:  # fastavro may raise anything
         raise InvalidSchema(f"the schema is not valid: {str(error)[:200]}") from error
     return codec.parsed()
 
 
 class JsonLanguage:
-    """JSON values, checked where they are written."""
+    """JSON values, which are validated when they are written."""
 
     def __init__(self, schema: Schema) -> None:
         try:
@@ -176,7 +177,7 @@ class JsonLanguage:
 
 
 class ProtobufLanguage:
-    """Messages of this version's file, whichever one a record names."""
+    """Messages in the file of this version, whichever message a record names."""
 
     def __init__(self, schema: Schema) -> None:
         from barnabas.registry.formats.protobuf import read_protobuf

@@ -1,7 +1,7 @@
-"""Expressions of data contracts: CEL with the functions of Confluent's serializers. Pure, but for the CEL variable `now`.
+"""Expressions in data contracts: CEL with the functions of Confluent's serializers. Pure, except for the CEL variable `now`.
 
-Needs the extra `rules`: cel-python, and confluent-kafka's own functions and conversions, so that a rule means the same here
-and there.
+Needs the extra `rules`: cel-python, and confluent-kafka's own functions and conversions, so that a rule means the same
+here as there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEPTH_MAX: Final = 200
 KEPT_MAX: Final = 2_000
 TEXT_MAX: Final = 4_000
 COMPREHENSIONS_MAX: Final = 3
-"""How many may stand in one another: the time that they take grows with the power of it."""
+"""How deeply they may be nested: the run time grows exponentially with the depth."""
 COMPREHENSIONS: Final = frozenset({"all", "exists", "exists_one", "map", "filter", "min"})
 
 STEPS_MAX: Final = 100_000
@@ -42,7 +42,7 @@ Expression = Callable[[Mapping[str, Any]], Any]
 
 
 class BadExpression(ValueError):
-    """An expression that cannot be read, or has no value for these arguments."""
+    """An expression is invalid, or cannot be evaluated for these arguments."""
 
 
 class _Spent(Exception):
@@ -87,7 +87,7 @@ class RulesMissing(InvalidSchema):
 
 
 class _Cel:
-    """What there is of the packages."""
+    """The parts of the packages that are used."""
 
     def __init__(self) -> None:
         try:
@@ -161,13 +161,13 @@ def _product(left: Any, right: Any) -> Any:
 
 @cache
 def cel() -> _Cel:
-    """Raises RulesMissing."""
+    """The packages, imported on first use. Raises RulesMissing."""
     return _Cel()
 
 
 @lru_cache(KEPT_MAX)
 def compiled(text: str) -> Expression:
-    """Raises BadExpression for what is no CEL, RulesMissing."""
+    """The compiled expression. Raises BadExpression if it is not CEL, RulesMissing."""
     found = cel()
     _require_short(text)
     try:
@@ -176,7 +176,7 @@ def compiled(text: str) -> Expression:
         program = found.environment.program(tree, functions=found.functions)
     except BadExpression:
         raise
-    except Exception as error:  # the parser raises more than its own errors
+    except Exception as error:  # the parser may raise anything
         raise BadExpression(f"{text.strip()!r} is not CEL: {_first_line(error)}") from error
 
     def evaluate(arguments: Mapping[str, Any]) -> Any:
@@ -185,7 +185,7 @@ def compiled(text: str) -> Expression:
             given["now"] = found.types.TimestampType(datetime.datetime.now(datetime.UTC))
         try:
             made = program.evaluate(given)
-        except Exception as error:  # functions raise whatever their arguments lead to
+        except Exception as error:  # functions may raise anything
             raise BadExpression(f"{text.strip()!r} has no value: {_first_line(error)}") from error
         return plain(made)
 
@@ -193,7 +193,7 @@ def compiled(text: str) -> Expression:
 
 
 def check(kind: str, text: str) -> None:
-    """Whether a rule's expression can be read. kind: the rule's type; others than CEL and JSONata pass.
+    """Check that a rule's expression is valid. kind: the rule's type; types other than CEL and JSONata pass.
 
     Raises BadExpression, RulesMissing."""
     if kind in ("CEL", "CEL_FIELD"):
@@ -209,7 +209,7 @@ def check(kind: str, text: str) -> None:
         _require_short(text)
         try:
             jsonata.Jsonata(text)
-        except Exception as error:  # it raises whatever the text leads to
+        except Exception as error:  # it may raise anything
             raise BadExpression(f"{text.strip()!r} is not JSONata: {_first_line(error)}") from error
 
 
@@ -221,7 +221,7 @@ def _require_short(text: str) -> None:
 
 
 def _require_bounded(tree: Any, text: str) -> None:
-    """Raises BadExpression for comprehensions in one another, by which a short text may take for ever."""
+    """Raises BadExpression for nested comprehensions, with which a short text may take forever."""
     waiting = [(tree, 0)]
     while waiting:
         node, depth = waiting.pop()
@@ -239,7 +239,7 @@ def _require_bounded(tree: Any, text: str) -> None:
 
 
 def argument(value: Any) -> Any:
-    """A value of JSON, Avro or Protobuf as an argument. Raises BadExpression, RulesMissing."""
+    """Convert a value of JSON, Avro or Protobuf to an argument. Raises BadExpression, RulesMissing."""
     convert = cel().to_cel
     try:
         return convert(value)
@@ -250,7 +250,7 @@ def argument(value: Any) -> Any:
 
 
 def field_argument(value: Any, native: Any) -> Any:
-    """native: the Protobuf field that the value is of. Raises BadExpression, RulesMissing."""
+    """As `argument`, for a field. native: the Protobuf field of the value. Raises BadExpression, RulesMissing."""
     convert = cel().field_to_cel
     try:
         return convert(_Native(native), value)
@@ -259,10 +259,10 @@ def field_argument(value: Any, native: Any) -> Any:
 
 
 def protobuf_result(value: Any, message: Any) -> Any:
-    """A message of the kind of `message` from the map that an expression gave. Raises BadExpression."""
+    """A message of the type of `message` from the map that an expression returned. Raises BadExpression."""
     try:
         return cel().to_message(value, message)
-    except Exception as error:  # it raises whatever the map leads to
+    except Exception as error:  # it may raise anything
         raise BadExpression(f"its result is no {message.DESCRIPTOR.name}: {_first_line(error)}") from error
 
 
@@ -275,14 +275,14 @@ def protobuf_leaf(value: Any, native: Any) -> Any:
 
 
 class _Native:
-    """The one thing that the conversion asks of its context."""
+    """The only part of its context that the conversion uses."""
 
     def __init__(self, field_descriptor: Any) -> None:
         self.field_descriptor = field_descriptor
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """What an expression gave, without CEL's own types. Raises BadExpression."""
+    """The result of an expression, without CEL's own types. Raises BadExpression."""
     types = cel().types
     if depth > DEPTH_MAX:
         raise BadExpression(f"the value is nested more than {DEPTH_MAX} levels deep")

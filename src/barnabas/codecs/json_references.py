@@ -1,4 +1,4 @@
-"""Where the references of a JSON Schema lead: by pointers, anchors and ids, in it and in the documents beside it. Pure."""
+"""Resolves the references in a JSON Schema: pointers, anchors and ids, in it and in the documents beside it. Pure."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any, Final
 from urllib.parse import unquote, urljoin
 
 BASE: Final = "http://schema.invalid/"
-"""What names are relative to in a document without an id."""
+"""The base URI of a document without an id."""
 NAMES: Final = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependencies", "dependentSchemas"}
 )
-"""Keywords whose value has schemas by names, not keywords."""
+"""Keywords whose value maps names, not keywords, to schemas."""
 VALUES: Final = frozenset({"const", "default", "enum", "examples"})
 """Keywords whose value is data."""
 OLD_DRAFTS: Final = ("draft-03", "draft-04", "draft-06", "draft-07")
 
 
 class NotFound(ValueError):
-    """A reference that leads nowhere, or where it cannot be followed to."""
+    """A reference has no target, or cannot be followed."""
 
 
 class References:
-    """tree: the schema. documents: those that it refers to, by name. Both are kept, as parts are known by their identity."""
+    """tree: the schema. documents: those that it refers to, by name. Both are kept: parts are identified by object id."""
 
     def __init__(self, tree: Any, documents: Mapping[str, Any]) -> None:
         self._kept = (tree, documents)
@@ -35,7 +35,7 @@ class References:
             self._index(document, base)
 
     def resolved(self, reference: Any, node: Any) -> Any:
-        """The schema that a reference in `node` leads to. Raises NotFound."""
+        """The schema that a reference in `node` refers to. Raises NotFound."""
         base = self._bases.get(id(node))
         if not isinstance(reference, str) or base is None:
             raise NotFound(f"the reference {str(reference)[:100]!r} cannot be followed")
@@ -73,7 +73,7 @@ class References:
                     waiting.append((inner, base, not is_names and key in NAMES))
 
     def _identified(self, node: dict[str, Any], given: Any, base: str) -> str:
-        """The base of references in a schema."""
+        """The base URI for references in a schema."""
         if isinstance(given, str):
             name, _, anchor = given.partition("#")
             if name:
@@ -88,7 +88,7 @@ class References:
 
 
 def _pointed(node: Any, pointer: str) -> Any:
-    """None where nothing is."""
+    """The part of `node` at a JSON pointer, or None."""
     for part in pointer[1:].split("/"):
         part = part.replace("~1", "/").replace("~0", "~")
         if isinstance(node, dict):

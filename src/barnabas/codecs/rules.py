@@ -1,8 +1,8 @@
-"""Data contracts: the domain rules of a schema, executed where its records are written and read. Pure.
+"""Data contracts: the domain rules of a schema, executed when its records are written and read. Pure.
 
-Which rules run, in which order and what a failure leads to is as in Confluent's serializers: conditions refuse a value,
-transforms replace it; a rule for fields looks at the fields with one of its tags. Source: Confluent's documentation of
-data contracts, and confluent-kafka's serializers, which the tests compare with.
+Which rules run, in which order, and the effect of a failure are the same as in Confluent's serializers: conditions refuse a
+value, transforms replace it; a rule for fields processes the fields that have one of its tags. Source: Confluent's
+documentation of data contracts, and confluent-kafka's serializers, which the tests compare with.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PATHS_MAX: Final = 2_000
 
 
 class RuleFailed(Mismatch):
-    """A rule refuses a value. dead_letters: the topic for such values, where the rule names one."""
+    """A rule refuses a value. dead_letters: the topic for such values, if the rule names one."""
 
     def __init__(self, message: str, rule: str, dead_letters: str | None) -> None:
         super().__init__(message)
@@ -60,18 +60,18 @@ Visit = Callable[[Field, Any], Any]
 
 
 class Shape(Protocol):
-    """What rules have to know of a schema's language."""
+    """What rules need to know about a schema's language."""
 
     def walk(self, value: Any, visit: Visit) -> Any:
-        """The value with each field's value replaced by what `visit` makes of it. May change the value in place."""
+        """The value, with each field's value replaced by the result of `visit`. May modify the value in place."""
         ...
 
     def argument(self, value: Any, field: Field | None = None) -> Any:
-        """A value as expressions see it."""
+        """A value in the form in which expressions see it."""
         ...
 
     def result(self, value: Any, like: Any) -> Any:
-        """The value that a transform made in place of another."""
+        """The result of a transform, converted to take the place of `like`."""
         ...
 
 
@@ -92,14 +92,14 @@ class Rule:
 
     @cached_property
     def expressions(self) -> tuple[Expression | None, Expression]:
-        """The guard, where there is one, and what stands behind it. Raises BadExpression, RulesMissing."""
+        """(guard, if there is one, and the expression after it). Raises BadExpression, RulesMissing."""
         if self.type not in ("CEL", "CEL_FIELD"):
             raise BadExpression(f"rules of type {self.type or 'null'} are not executed here")
         guard, rest = split_guard(self.expr)
         return compiled(guard) if guard.strip() else None, compiled(rest)
 
     def action(self, outcome: str, mode: str) -> str:
-        """outcome: on_success or on_failure."""
+        """The action for an outcome, on_success or on_failure."""
         is_failure = outcome == "on_failure"
         text = self.on_failure if is_failure else self.on_success
         if self.mode == "WRITEREAD" and "," in text:
@@ -108,7 +108,7 @@ class Rule:
 
 
 class Rules:
-    """The domain rules of one schema, for both ways."""
+    """The domain rules of one schema, for both directions."""
 
     def __init__(self, contract: str, shape: Shape) -> None:
         """contract: the schema's `ruleSet` and `metadata` as JSON text."""
@@ -126,15 +126,15 @@ class Rules:
         }
 
     def has(self, mode: str) -> bool:
-        """Whether there are rules for WRITE or READ."""
+        """Whether there are rules for the mode, WRITE or READ."""
         return bool(self._by_mode[mode])
 
     def changes(self, mode: str) -> bool:
-        """Whether rules for WRITE or READ may change a value."""
+        """Whether the rules for WRITE or READ may change a value."""
         return any(rule.kind != CONDITION for rule in self._by_mode[mode])
 
     def applied(self, mode: str, value: Any) -> Any:
-        """The value as the rules of WRITE or READ leave it. Raises RuleFailed, RulesMissing."""
+        """The value after applying the rules for WRITE or READ. Raises RuleFailed, RulesMissing."""
         rules = self._by_mode[mode]
         if value is None:
             return value
@@ -162,7 +162,7 @@ class Rules:
         raise RuleFailed(text, rule.name, rule.dead_letters if action == "DLQ" else None)
 
     def _run_guarded(self, rule: Rule, value: Any) -> Any:
-        """As _run, whatever the value is: one record must not end the work on all others."""
+        """As _run, for any value: one record must not stop the work on all others."""
         try:
             with bounded():
                 return self._run(rule, value)
@@ -170,12 +170,12 @@ class Rules:
             raise
         except RecursionError:
             raise BadExpression("the value is nested too deeply") from None
-        except Exception as error:  # what conversions and libraries raise for a value that they do not expect
+        except Exception as error:  # conversions and libraries may raise anything
             told = " ".join(str(error).split()) or type(error).__name__
             raise BadExpression(f"the value is not one that rules can look at: {told[:200]}") from error
 
     def _run(self, rule: Rule, value: Any) -> Any:
-        """The value behind one rule. Raises Mismatch where a condition does not hold, BadExpression."""
+        """The value after applying one rule. Raises Mismatch if a condition is not met, BadExpression."""
         if rule.type in FIELD_TYPES:
             return self._run_on_fields(rule, value)
         shape = self._shape
@@ -239,7 +239,7 @@ class Rules:
         return frozenset().union(*(tags for pattern, tags in self._tagged if pattern == path))
 
     def _matching_tags(self, full_name: str) -> frozenset[str]:
-        """Those that the metadata gives a field by its path."""
+        """The tags that the metadata assigns to a field by its path."""
         found: frozenset[str] = frozenset()
         for pattern, tags in self._tagged:
             if _matches(pattern, full_name):
@@ -248,7 +248,7 @@ class Rules:
 
 
 def rules_of(contract: Mapping[str, Any]) -> list[Rule]:
-    """The domain rules that run in clients and are not disabled."""
+    """The enabled domain rules that run in clients."""
     properties = (contract.get("metadata") or {}).get("properties") or {}
     rule_set = contract.get("ruleSet") or {}
     if (rule_set.get("enableAt") or "ALL") not in ("ALL", "CLIENT"):
@@ -275,7 +275,7 @@ def rules_of(contract: Mapping[str, Any]) -> list[Rule]:
 
 
 def _is_repeated(rule: Rule, others: Iterable[Rule]) -> bool:
-    """Of transforms with the same tags, the one that stands first in the schema runs, whichever the way."""
+    """Of transforms with the same tags only the first in the schema runs, in either direction."""
     return (
         bool(rule.tags)
         and rule.kind != CONDITION
@@ -287,7 +287,7 @@ def _is_repeated(rule: Rule, others: Iterable[Rule]) -> bool:
 
 
 def _evaluated(rule: Rule, arguments: dict[str, Any]) -> tuple[bool, Any]:
-    """Whether the guard holds, and then the value of the expression."""
+    """Whether the guard is true, and in that case the value of the expression."""
     guard, body = rule.expressions
     if guard is not None and not guard(arguments):
         return False, None
@@ -300,7 +300,7 @@ def _require(made: Any) -> None:
 
 
 def _wildcard(path: str) -> list[str]:
-    """A path in metadata.tags: `*` stands for a part of a name, `**` for any number of names, `?` for a character."""
+    """A path in metadata.tags: `*` matches a part of a name, `**` any number of names, `?` one character."""
     made: list[str] = []
     for part in re.findall(r"\*\*|\*|.", path, re.DOTALL):
         if not (part in ("*", "**") and made and made[-1] == "**"):
@@ -309,8 +309,8 @@ def _wildcard(path: str) -> list[str]:
 
 
 def _matches(pattern: list[str], name: str) -> bool:
-    """In time of their lengths multiplied, where a regular expression may take the power of its wildcards."""
-    reached = [True] + [False] * len(name)  # by the parts so far: whether they make up the first n characters
+    """Takes time proportional to the product of the lengths; a regular expression could take exponential time."""
+    reached = [True] + [False] * len(name)  # whether the parts so far match the first n characters
     for part in pattern:
         made, holds = [], False
         for index, was in enumerate(reached):

@@ -1,6 +1,6 @@
-"""One schema's way between JSON values and the bytes of records, without their head. Pure.
+"""Converts between JSON values and the bytes of records with one schema, without the head of the record. Pure.
 
-Avro is the JSON encoding of its specification, Protobuf its JSON mapping. The REST proxy and the command line use it.
+Avro uses the JSON encoding of its specification, Protobuf its JSON mapping. Used by the REST proxy and the command line.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ class Codec(Protocol):
 
 
 def make_codec(kind: str, text: str, dependencies: Sequence[Dependency], contract: str = "") -> Codec:
-    """kind: AVRO, JSON or PROTOBUF. contract: the schema's rules and metadata as JSON text, see client.registry.Schema.
+    """The codec for a schema. kind: AVRO, JSON or PROTOBUF. contract: the schema's rules and metadata as JSON text, see
+    client.registry.Schema.
 
-    Raises InvalidSchema, and ImportError without the package of a language."""
+    Raises InvalidSchema, and ImportError if the package for the language is missing."""
     plain = _plain_codec(kind, text, dependencies)
     if not contract:
         return plain
@@ -58,7 +59,7 @@ def _plain_codec(kind: str, text: str, dependencies: Sequence[Dependency]) -> Co
 
         try:
             return AvroCodec(text, tuple(dependency.text for dependency in dependencies))
-        except Exception as error:  # fastavro raises whatever a bad schema leads to
+        except Exception as error:  # fastavro may raise anything
             raise InvalidSchema(f"the schema is not valid: {str(error)[:200]}") from error
     if kind == JSON:
         return JsonCodec(text, dependencies)
@@ -68,12 +69,12 @@ def _plain_codec(kind: str, text: str, dependencies: Sequence[Dependency]) -> Co
 
 
 def json_bytes(value: Any) -> bytes:
-    """A JSON value as records hold it."""
+    """A JSON value in the form stored in records."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def json_value(data: bytes) -> Any:
-    """Raises Mismatch."""
+    """The JSON value in a record. Raises Mismatch."""
     try:
         return parse_json(data)
     except BadJson as error:
@@ -81,14 +82,14 @@ def json_value(data: bytes) -> Any:
 
 
 class RuledCodec:
-    """A codec whose records pass the rules of their schema."""
+    """A codec that applies the rules of the schema to its records."""
 
     def __init__(self, plain: Codec, schema: Schema, rules: Contract) -> None:
         self.name = plain.name
         self._plain, self._schema, self._rules = plain, schema, rules
 
     def encode(self, value: Any) -> bytes:
-        """See Codec. JSON is checked by its schema once the rules have made of it what they make."""
+        """See Codec. JSON is validated by its schema after the rules have been applied."""
         if self._rules.writes and isinstance(self._plain, JsonCodec):
             try:
                 plain = json_bytes(value)
@@ -103,7 +104,7 @@ class RuledCodec:
 
 
 class JsonCodec:
-    """JSON that is checked by its schema where it is written."""
+    """JSON that is validated by its schema when it is written."""
 
     def __init__(self, text: str, dependencies: Sequence[Dependency]) -> None:
         try:
@@ -127,7 +128,7 @@ class JsonCodec:
 
 
 class ProtobufCodec:
-    """Writes the file's first message; reads whichever one the record names."""
+    """Writes the file's first message; reads whichever message the record names."""
 
     def __init__(self, text: str, dependencies: Sequence[Dependency]) -> None:
         from google.protobuf import descriptor_pb2, message_factory
@@ -165,9 +166,10 @@ class ProtobufCodec:
             raise Mismatch(f"the bytes do not suit the schema: {_reason(error)}") from None
 
     def message(self, data: bytes, writer: ProtobufCodec | None = None) -> tuple[bytes, Any]:
-        """The bytes that name the message, and the message.
+        """(the bytes that name the message, the message).
 
-        writer: of the schema that the record names, if that is another: messages are known by their names. Raises Mismatch.
+        writer: codec of the schema that the record names, if it is another one: messages are matched by name. Raises
+        Mismatch.
         """
         from google.protobuf.message import DecodeError
 
@@ -187,7 +189,7 @@ class ProtobufCodec:
         return head, message
 
     def _path_of(self, full_name: str) -> list[int]:
-        """Where a message is in the file. Raises Mismatch."""
+        """The position of a message in the file. Raises Mismatch."""
         package = f"{self._written.package}." if self._written.package else ""
         path: list[int] = []
         messages = self._written.message_type
@@ -202,7 +204,7 @@ class ProtobufCodec:
         return path
 
     def _message(self, path: list[int]) -> Any:
-        """The message that a record names by its places in the file. Raises Mismatch."""
+        """The message that a record names by its position in the file. Raises Mismatch."""
         try:
             written = self._written.message_type[path[0]]
             found = self._file.message_types_by_name[written.name]
@@ -215,7 +217,7 @@ class ProtobufCodec:
 
 
 def path_bytes(path: Sequence[int]) -> bytes:
-    """A message's places in its file as they stand before its bytes."""
+    """A message's position in its file, in the form written before its bytes."""
     if list(path) == [0]:
         return b"\0"
     made = bytearray()
@@ -229,5 +231,5 @@ def path_bytes(path: Sequence[int]) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """What a library says, on one line."""
+    """A library's error message on one line."""
     return " ".join(str(error).split())[:300] or type(error).__name__

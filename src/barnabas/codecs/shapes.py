@@ -13,7 +13,7 @@ AVRO_PRIMITIVE: Final = frozenset({"null", "boolean", "int", "long", "float", "d
 
 
 def bare(value: Any) -> Any:
-    """An Avro value without the names of union branches, which stand as (name, value)."""
+    """An Avro value without the names of union branches, which are given as (name, value)."""
     if isinstance(value, tuple):
         return bare(value[1])
     if isinstance(value, dict):
@@ -34,8 +34,8 @@ class AvroShape:
         return expressions.argument(bare(value))
 
     def result(self, value: Any, like: Any) -> Any:
-        """See rules.Shape. Expressions do not see which branch of a union a value is of: it is that of the value before
-        where that is the same, and else the only one that fits. Raises BadExpression where several do."""
+        """See rules.Shape. Expressions do not see the union branch of a value: the result gets that of the previous value if
+        it fits, otherwise the only one that fits. Raises BadExpression if several do."""
         return self._named_again(self._schema, value, like)
 
     def _named_again(self, schema: Any, value: Any, like: Any) -> Any:
@@ -73,7 +73,7 @@ class AvroShape:
             is_named = isinstance(like, tuple)
             fitting = [b for b in fitting if (_label(b) == label if is_named else self._is_unnamed(b))]
         if not fitting or (is_alone and _label(fitting[0]) in AVRO_PRIMITIVE):
-            return value  # refused where it is written, or as well known without its name
+            return value  # refused when it is written, or clear without its name
         if len(fitting) > 1:
             names = ", ".join(map(_label, fitting))
             raise expressions.BadExpression(
@@ -84,7 +84,7 @@ class AvroShape:
         return name, self._named_again(fitting[0], value, old)
 
     def _fitting(self, schema: Sequence[Any], value: Any) -> list[Any]:
-        """The branches that a value without its branch's name may be of: of those without names the closest."""
+        """The branches that a value without a branch name may belong to; of the unnamed ones only the closest."""
         from barnabas.codecs.avro import holds
 
         fitting = [branch for branch in schema if branch != "null" and self._validates(value, branch)]
@@ -97,13 +97,13 @@ class AvroShape:
         return branch in AVRO_PRIMITIVE if isinstance(branch, str) else "name" not in branch
 
     def _has_fields(self, branch: Any, value: Any) -> bool:
-        """Whether a record has fields for all that is in a value."""
+        """Whether a record type has fields for everything in a value."""
         whole = self._named.get(branch, branch) if isinstance(branch, str) else branch
         names = {row["name"] for row in whole.get("fields", ())} if isinstance(whole, dict) else set()
         return not isinstance(value, dict) or value.keys() <= names
 
     def walk(self, value: Any, visit: Visit) -> Any:
-        """See rules.Shape. The name of a union's branch is kept where the new value is still of that type."""
+        """See rules.Shape. The name of a union branch is kept if the new value still has that type."""
         whole = Field("", "", "", self._tags, value) if self._tags else None
         return self._walked(self._schema, value, visit, whole)
 
@@ -157,7 +157,7 @@ class AvroShape:
         whole = self._named.get(branch, branch) if isinstance(branch, str) else branch
         try:
             return bool(fastavro.validation.validate(value, whole, raise_errors=False))
-        except Exception:  # types that are named elsewhere
+        except Exception:  # types that are defined elsewhere
             return True
 
 
@@ -182,7 +182,7 @@ class ProtobufShape:
         return expressions.protobuf_result(value, like)
 
     def walk(self, value: Any, visit: Visit) -> Any:
-        """See rules.Shape. Changes the message. A field that is not set is left out. Raises BadExpression."""
+        """See rules.Shape. Modifies the message. Fields that are not set are skipped. Raises BadExpression."""
         try:
             self._walk(value, visit)
         except (TypeError, ValueError) as error:
@@ -283,7 +283,7 @@ PROTO_KINDS: Final = {
     12: "BYTES",
     14: "ENUM",
 }
-"""By the numbers that descriptor.proto gives the types of fields."""
+"""By descriptor.proto's numbers for the types of fields."""
 LEAVES: Final = {"google.protobuf.Timestamp": "LONG", "confluent.type.Decimal": "BYTES"}
 """Messages that CEL knows as one value."""
 WRAPPERS: Final = frozenset(

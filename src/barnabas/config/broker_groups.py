@@ -22,7 +22,7 @@ OFFSETS_TOPIC_NUM_PARTITIONS: Final = GROUPS.integer(
 OFFSETS_TOPIC_REPLICATION_FACTOR: Final = GROUPS.short(
     "offsets.topic.replication.factor",
     3,
-    "Replicas of __consumer_offsets; fewer brokers than that give as many as there are.",
+    "Replicas of __consumer_offsets; with fewer brokers, as many as there are.",
     lo=1,
     mark=WORKS,
 )
@@ -47,7 +47,11 @@ OFFSETS_RETENTION_MINUTES: Final = GROUPS.integer(
     "offsets.retention.minutes", 10_080, "How long offsets of an empty group are kept.", lo=1, mark=WORKS
 )
 OFFSETS_RETENTION_CHECK_INTERVAL_MS: Final = GROUPS.long(
-    "offsets.retention.check.interval.ms", 600_000, "How often old offsets are looked for.", lo=1, mark=WORKS
+    "offsets.retention.check.interval.ms",
+    600_000,
+    "How often expired offsets are looked for.",
+    lo=1,
+    mark=WORKS,
 )
 OFFSET_METADATA_MAX_BYTES: Final = GROUPS.integer(
     "offset.metadata.max.bytes", 4096, "Longest text that may be committed with an offset.", mark=WORKS
@@ -55,24 +59,24 @@ OFFSET_METADATA_MAX_BYTES: Final = GROUPS.integer(
 GROUP_MIN_SESSION_TIMEOUT_MS: Final = GROUPS.integer(
     "group.min.session.timeout.ms",
     6000,
-    "Shortest session time-out that a classic member may ask.",
+    "Shortest session time-out that a classic member may ask for.",
     mark=WORKS,
 )
 GROUP_MAX_SESSION_TIMEOUT_MS: Final = GROUPS.integer(
     "group.max.session.timeout.ms",
     1_800_000,
-    "Longest session time-out that a classic member may ask.",
+    "Longest session time-out that a classic member may ask for.",
     mark=WORKS,
 )
 GROUP_INITIAL_REBALANCE_DELAY_MS: Final = GROUPS.integer(
     "group.initial.rebalance.delay.ms",
     0,
-    "Wait for more members before a new group's first assignment. Kafka "
+    "How long to wait for more members before a new group's first assignment. Kafka "
     "waits 3000; Barnabas does not, so that a first consumer starts at once.",
     mark=WORKS,
 )
 GROUP_MAX_SIZE: Final = GROUPS.integer(
-    "group.max.size", INT_MAX, "Most members of a classic group.", lo=1, mark=WORKS
+    "group.max.size", INT_MAX, "Maximum number of members of a classic group.", lo=1, mark=WORKS
 )
 GROUPS.integer(
     "group.coordinator.threads",
@@ -89,7 +93,7 @@ GROUPS.integer(
 GROUP_COORDINATOR_APPEND_LINGER_MS: Final = GROUPS.integer(
     "group.coordinator.append.linger.ms",
     -1,
-    "Wait that gathers group records into one write; -1 adapts.",
+    "How long group records are collected for one write; -1 adapts the time.",
     lo=-1,
 )
 GROUPS.integer(
@@ -149,7 +153,11 @@ GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS: Final = GROUPS.integer(
     mark=WORKS,
 )
 GROUP_CONSUMER_MAX_SIZE: Final = GROUPS.integer(
-    "group.consumer.max.size", INT_MAX, "Most members of a consumer-protocol group.", lo=1, mark=WORKS
+    "group.consumer.max.size",
+    INT_MAX,
+    "Maximum number of members of a consumer-protocol group.",
+    lo=1,
+    mark=WORKS,
 )
 GROUP_CONSUMER_ASSIGNORS: Final = GROUPS.strings(
     "group.consumer.assignors",
@@ -160,7 +168,7 @@ GROUP_CONSUMER_ASSIGNORS: Final = GROUPS.strings(
 GROUP_CONSUMER_MIGRATION_POLICY: Final = GROUPS.string(
     "group.consumer.migration.policy",
     "bidirectional",
-    "Which way a group with members may change its protocol.",
+    "In which directions a group with members may change its protocol.",
     choices=(
         "bidirectional",
         "upgrade",
@@ -176,14 +184,14 @@ GROUP_CONSUMER_MIGRATION_POLICY: Final = GROUPS.string(
 GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS: Final = GROUPS.integer(
     "group.consumer.regex.refresh.interval.ms",
     600_000,
-    "How often topics are matched again against subscribed regular expressions. Barnabas does so at the next "
-    "heartbeat after any topic was made or deleted, and needs no interval.",
+    "How often topics are matched against subscribed regular expressions. Barnabas does so at the next "
+    "heartbeat after any topic was created or deleted, and needs no interval.",
     lo=10_000,
 )
 GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS: Final = GROUPS.integer(
     "group.consumer.assignment.interval.ms",
     0,
-    "Least time between two assignments of a group; some hundred members that come together cost fewer of them. "
+    "Minimum time between two assignments of a group: fewer are computed when hundreds of members join at once. "
     "Kafka's 1000 makes a second member wait; Barnabas does not, unless asked to.",
     lo=0,
     mode=CLUSTER,

@@ -1,4 +1,4 @@
-"""Broker options: who this broker is, where it listens, and what KRaft files say that has no use here."""
+"""Broker options: this broker's identity and listeners, and KRaft options that have no use here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def listener_list(value: tuple[str, ...]) -> str | None:
-    """The check of a list of NAME://HOST:PORT with distinct names and ports up to 65535."""
+    """Checks a list of NAME://HOST:PORT with distinct names and ports up to 65535; returns what is wrong, or None."""
     for item in value:
         if not _LISTENER.fullmatch(item) or int(item.rpartition(":")[2]) > 65535:
             return f"{item!r} must be NAME://HOST:PORT, for example PLAINTEXT://localhost:9092"
@@ -28,7 +28,7 @@ def listener_list(value: tuple[str, ...]) -> str | None:
 
 
 def protocol_map(value: str) -> str | None:
-    """The check of NAME:PROTOCOL,NAME:PROTOCOL."""
+    """Checks NAME:PROTOCOL,NAME:PROTOCOL; returns what is wrong, or None."""
     for item in value.split(","):
         name, _, protocol = item.strip().partition(":")
         if item.strip() and (not name or protocol.strip().upper() not in _PROTOCOLS):
@@ -39,7 +39,7 @@ def protocol_map(value: str) -> str | None:
 NODE_ID: Final = IDENTITY.integer(
     "node.id",
     1,
-    "Number of this broker, unique in its cluster. Barnabas starts as node 1 where Kafka insists on a value.",
+    "Id of this broker, unique in its cluster. The default is 1; Kafka requires a value.",
     lo=0,
     mark=WORKS,
 )
@@ -62,15 +62,15 @@ LISTENERS: Final = IDENTITY.strings(
 )
 ADVERTISED_LISTENERS: Final = IDENTITY.strings_or_null(
     "advertised.listeners",
-    "Addresses that clients are given. Without it a broker that stands alone gives each client the address that it "
-    "connected to, and brokers of a cluster give what listeners names.",
+    "Addresses given to clients. Without it, a broker that stands alone gives each client the address that it "
+    "connected to, and brokers of a cluster give those in listeners.",
     check=listener_list,
     mark=WORKS,
 )
 LISTENER_SECURITY_PROTOCOL_MAP: Final = IDENTITY.string(
     "listener.security.protocol.map",
     "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-    "Which security protocol each listener name stands for.",
+    "The security protocol of each listener name.",
     check=protocol_map,
     mode=Mode.PER_BROKER,
     mark=WORKS,
@@ -94,7 +94,7 @@ LOG_DIR: Final = IDENTITY.strings(
 )
 LOG_DIRS: Final = IDENTITY.strings_or_null(
     "log.dirs",
-    "Folders that hold partitions; a new partition goes to the folder with the fewest.",
+    "Folders that contain partitions; a new partition goes to the folder with the fewest.",
     mark=WORKS,
 )
 CORDONED_LOG_DIRS: Final = IDENTITY.strings(
@@ -102,7 +102,7 @@ CORDONED_LOG_DIRS: Final = IDENTITY.strings(
 )
 BROKER_RACK: Final = IDENTITY.string_or_null(
     "broker.rack",
-    "Rack or zone of this broker: shown to clients, and replicas are spread over racks.",
+    "Rack or zone of this broker: shown to clients, and used to spread replicas over racks.",
     mark=WORKS,
 )
 IDENTITY.integer(
@@ -110,7 +110,7 @@ IDENTITY.integer(
 )
 IDENTITY.integer("broker.session.timeout.ms", 9000, "Silence after which a KRaft controller fences a broker.")
 IDENTITY.integer(
-    "initial.broker.registration.timeout.ms", 60_000, "Time a broker has to register when it starts."
+    "initial.broker.registration.timeout.ms", 60_000, "Time that a broker has to register when it starts."
 )
 CONTROLLER_QUORUM_IGNORED: Final = "Belongs to KRaft's quorum, which Barnabas does not have."
 for _name in ("controller.listener.names", "controller.quorum.voters", "controller.quorum.bootstrap.servers"):
@@ -155,7 +155,7 @@ CONTROLLED_SHUTDOWN_ENABLE: Final = IDENTITY.boolean(
 IDENTITY.long(
     "controller.performance.sample.period.ms",
     60_000,
-    "How often a KRaft controller sums up its slow events in its log.",
+    "How often a KRaft controller logs a summary of its slow events.",
     lo=100,
     mark=IGNORED,
 )

@@ -16,26 +16,30 @@ CLUSTER: Final = Mode.CLUSTER
 AUTO_CREATE_TOPICS_ENABLE: Final = LOG.boolean(
     "auto.create.topics.enable",
     True,
-    "Make a topic when a client asks for one that does not exist.",
+    "Create a topic when a client asks for one that does not exist.",
     mark=WORKS,
 )
 DELETE_TOPIC_ENABLE: Final = LOG.boolean(
     "delete.topic.enable", True, "Whether topics may be deleted.", mark=WORKS
 )
 NUM_PARTITIONS: Final = LOG.integer(
-    "num.partitions", 1, "Partitions of a topic that is made without saying how many.", lo=1, mark=WORKS
+    "num.partitions",
+    1,
+    "Partitions of a topic that is created without a number of partitions.",
+    lo=1,
+    mark=WORKS,
 )
 DEFAULT_REPLICATION_FACTOR: Final = LOG.integer(
     "default.replication.factor",
     1,
-    "Replicas of a topic that is made without saying how many.",
+    "Replicas of a topic that is created without a number of replicas.",
     lo=1,
     mark=WORKS,
 )
 MIN_INSYNC_REPLICAS: Final = LOG.integer(
     "min.insync.replicas",
     1,
-    "In-sync replicas that must exist for a produce with acks=all to be accepted.",
+    "Number of in-sync replicas required to accept a produce request with acks=all.",
     lo=1,
     mode=CLUSTER,
     topic="min.insync.replicas",
@@ -44,7 +48,7 @@ MIN_INSYNC_REPLICAS: Final = LOG.integer(
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = LOG.boolean(
     "unclean.leader.election.enable",
     False,
-    "Let a replica lead that is not in sync when no other is left, at the price of lost records.",
+    "Allow a replica that is not in sync to become leader when no other is left, at the price of lost records.",
     mode=CLUSTER,
     topic="unclean.leader.election.enable",
     mark=WORKS,
@@ -52,39 +56,41 @@ UNCLEAN_LEADER_ELECTION_ENABLE: Final = LOG.boolean(
 LOG.long(
     "unclean.leader.election.interval.ms",
     300_000,
-    "How often partitions without a leader are looked at for an unclean election.",
+    "How often unclean elections are tried for partitions without a leader.",
     lo=1,
     internal=True,
 )
 LOG_RETENTION_MS: Final = LOG.long_or_null(
     "log.retention.ms",
-    "Age above which segments go; -1 keeps them for ever. Wins over .minutes and .hours.",
+    "Age above which segments are deleted; -1 keeps them forever. Takes precedence over .minutes and .hours.",
     mode=CLUSTER,
     topic="retention.ms",
     mark=WORKS,
 )
 LOG_RETENTION_MINUTES: Final = LOG.integer_or_null(
-    "log.retention.minutes", "Age above which segments go, in minutes. Wins over .hours.", mark=WORKS
+    "log.retention.minutes",
+    "Age above which segments are deleted, in minutes. Takes precedence over .hours.",
+    mark=WORKS,
 )
 LOG_RETENTION_HOURS: Final = LOG.integer(
-    "log.retention.hours", 168, "Age above which segments go, in hours.", mark=WORKS
+    "log.retention.hours", 168, "Age above which segments are deleted, in hours.", mark=WORKS
 )
 LOG_RETENTION_BYTES: Final = LOG.long(
     "log.retention.bytes",
     -1,
-    "Size of one partition above which its oldest segments go; -1 means no limit.",
+    "Size of a partition above which its oldest segments are deleted; -1 means no limit.",
     mode=CLUSTER,
     topic="retention.bytes",
     mark=WORKS,
 )
 LOG_RETENTION_CHECK_INTERVAL_MS: Final = LOG.long(
-    "log.retention.check.interval.ms", 300_000, "How often retention is looked at.", lo=1, mark=WORKS
+    "log.retention.check.interval.ms", 300_000, "How often retention is applied.", lo=1, mark=WORKS
 )
 LOG_SEGMENT_BYTES: Final = LOG.integer(
     "log.segment.bytes",
     1 << 30,
-    "Roll the active segment before an append would pass this many bytes (Kafka 4 asks "
-    "for 1 MiB at least; here small values work, as in Kafka 3).",
+    "Roll the active segment before an append would exceed this many bytes (Kafka 4 requires "
+    "at least 1 MiB; here small values work, as in Kafka 3).",
     lo=14,
     hi=INT_MAX,
     mode=CLUSTER,
@@ -93,7 +99,7 @@ LOG_SEGMENT_BYTES: Final = LOG.integer(
 )
 LOG_ROLL_MS: Final = LOG.long_or_null(
     "log.roll.ms",
-    "Age of the active segment at which it rolls. Wins over .hours.",
+    "Age of the active segment at which it rolls. Takes precedence over .hours.",
     lo=1,
     mode=CLUSTER,
     topic="segment.ms",
@@ -104,14 +110,14 @@ LOG_ROLL_HOURS: Final = LOG.integer(
 )
 LOG_ROLL_JITTER_MS: Final = LOG.long_or_null(
     "log.roll.jitter.ms",
-    "Up to this much is taken off log.roll.ms by chance. Wins over .hours.",
+    "Maximum random reduction of log.roll.ms. Takes precedence over .hours.",
     lo=0,
     mode=CLUSTER,
     topic="segment.jitter.ms",
     mark=WORKS,
 )
 LOG_ROLL_JITTER_HOURS: Final = LOG.integer(
-    "log.roll.jitter.hours", 0, "Up to this much is taken off log.roll.hours by chance.", lo=0, mark=WORKS
+    "log.roll.jitter.hours", 0, "Maximum random reduction of log.roll.hours.", lo=0, mark=WORKS
 )
 LOG_SEGMENT_DELETE_DELAY_MS: Final = LOG.long(
     "log.segment.delete.delay.ms",
@@ -134,7 +140,7 @@ LOG_CLEANUP_POLICY: Final = LOG.strings(
 LOG_FLUSH_INTERVAL_MESSAGES: Final = LOG.long(
     "log.flush.interval.messages",
     LONG_MAX,
-    "Force the log to disk after this many records.",
+    "Flush the log to disk after this many records.",
     lo=1,
     mode=CLUSTER,
     topic="flush.messages",
@@ -142,7 +148,7 @@ LOG_FLUSH_INTERVAL_MESSAGES: Final = LOG.long(
 )
 LOG_FLUSH_INTERVAL_MS: Final = LOG.long_or_null(
     "log.flush.interval.ms",
-    "Force the log to disk when records have waited this long; without it, log.flush.scheduler.interval.ms.",
+    "Flush the log to disk when records have waited this long; without it, log.flush.scheduler.interval.ms.",
     mode=CLUSTER,
     topic="flush.ms",
     mark=WORKS,
@@ -150,20 +156,20 @@ LOG_FLUSH_INTERVAL_MS: Final = LOG.long_or_null(
 LOG_FLUSH_SCHEDULER_INTERVAL_MS: Final = LOG.long(
     "log.flush.scheduler.interval.ms",
     LONG_MAX,
-    "How often it is looked at whether a log must be forced to disk.",
+    "How often logs are checked for flushes that are due.",
     mark=WORKS,
 )
 LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS: Final = LOG.integer(
     "log.flush.offset.checkpoint.interval.ms",
     60_000,
-    "How often recovery points are written down.",
+    "How often recovery points are written to disk.",
     lo=0,
     mark=WORKS,
 )
 LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS: Final = LOG.integer(
     "log.flush.start.offset.checkpoint.interval.ms",
     60_000,
-    "How often log start offsets are written down.",
+    "How often log start offsets are written to disk.",
     lo=0,
     mark=WORKS,
 )
@@ -188,14 +194,14 @@ LOG_INDEX_SIZE_MAX_BYTES: Final = LOG.integer(
 LOG_PREALLOCATE: Final = LOG.boolean(
     "log.preallocate",
     False,
-    "Reserve a segment's whole size on disk when it is made.",
+    "Reserve a segment's whole size on disk when it is created.",
     mode=CLUSTER,
     topic="preallocate",
 )
 LOG_MESSAGE_TIMESTAMP_TYPE: Final = LOG.string(
     "log.message.timestamp.type",
     "CreateTime",
-    "Whose time a record carries: the producer's, or that of the append.",
+    "Which timestamp records get: the producer's, or the time of the append.",
     choices=("CreateTime", "LogAppendTime"),
     mode=CLUSTER,
     topic="message.timestamp.type",
@@ -204,7 +210,7 @@ LOG_MESSAGE_TIMESTAMP_TYPE: Final = LOG.string(
 LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS: Final = LOG.long(
     "log.message.timestamp.before.max.ms",
     LONG_MAX,
-    "How far a record's timestamp may lie behind the broker's clock.",
+    "How far a record's timestamp may be behind the broker's clock.",
     lo=0,
     mode=CLUSTER,
     topic="message.timestamp.before.max.ms",
@@ -213,7 +219,7 @@ LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS: Final = LOG.long(
 LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS: Final = LOG.long(
     "log.message.timestamp.after.max.ms",
     3_600_000,
-    "How far a record's timestamp may lie ahead of the broker's clock.",
+    "How far a record's timestamp may be ahead of the broker's clock.",
     lo=0,
     mode=CLUSTER,
     topic="message.timestamp.after.max.ms",
@@ -230,7 +236,7 @@ LOG_MESSAGE_DOWNCONVERSION_ENABLE: Final = LOG.boolean(
 COMPRESSION_TYPE: Final = LOG.string(
     "compression.type",
     "producer",
-    "Codec in which batches are kept; `producer` keeps what the producer chose.",
+    "Codec in which batches are stored; `producer` keeps the producer's choice.",
     choices=COMPRESSIONS,
     mode=CLUSTER,
     topic="compression.type",
@@ -274,7 +280,7 @@ LOG_CLEANER_THREADS: Final = LOG.integer(
 LOG_CLEANER_BACKOFF_MS: Final = LOG.long(
     "log.cleaner.backoff.ms",
     15_000,
-    "Wait of the cleaner when there is nothing to clean.",
+    "Pause of the cleaner when there is nothing to clean.",
     lo=0,
     mode=CLUSTER,
     mark=WORKS,
@@ -282,7 +288,7 @@ LOG_CLEANER_BACKOFF_MS: Final = LOG.long(
 LOG_CLEANER_DEDUPE_BUFFER_SIZE: Final = LOG.long(
     "log.cleaner.dedupe.buffer.size",
     134_217_728,
-    "Memory for the table of keys of all cleaner threads.",
+    "Memory for the key tables of all cleaner threads.",
     mode=CLUSTER,
     mark=WORKS,
 )
@@ -294,19 +300,19 @@ LOG.integer(
     mode=CLUSTER,
 )
 LOG.double(
-    "log.cleaner.io.buffer.load.factor", 0.9, "How full the table of keys may get.", mode=CLUSTER, mark=WORKS
+    "log.cleaner.io.buffer.load.factor", 0.9, "How full the key table may get.", mode=CLUSTER, mark=WORKS
 )
 LOG.double(
     "log.cleaner.io.max.bytes.per.second",
     1.7976931348623157e308,
-    "Most bytes per second that cleaning may read and write.",
+    "Maximum bytes per second that cleaning may read and write.",
     mode=CLUSTER,
     mark=WORKS,
 )
 LOG_CLEANER_MIN_CLEANABLE_RATIO: Final = LOG.double(
     "log.cleaner.min.cleanable.ratio",
     0.5,
-    "Share of a compacted log that must be new before it is compacted again.",
+    "Fraction of a compacted log that must be new before it is compacted again.",
     lo=0,
     hi=1,
     mode=CLUSTER,
@@ -325,7 +331,7 @@ LOG_CLEANER_DELETE_RETENTION_MS: Final = LOG.long(
 LOG_CLEANER_MIN_COMPACTION_LAG_MS: Final = LOG.long(
     "log.cleaner.min.compaction.lag.ms",
     0,
-    "Time for which a new record is safe from compaction.",
+    "Time for which a new record is not compacted.",
     lo=0,
     mode=CLUSTER,
     topic="min.compaction.lag.ms",
@@ -334,7 +340,7 @@ LOG_CLEANER_MIN_COMPACTION_LAG_MS: Final = LOG.long(
 LOG_CLEANER_MAX_COMPACTION_LAG_MS: Final = LOG.long(
     "log.cleaner.max.compaction.lag.ms",
     LONG_MAX,
-    "Longest time a record may stay out of reach of compaction.",
+    "Longest time that a record may stay uncompacted.",
     lo=1,
     mode=CLUSTER,
     topic="max.compaction.lag.ms",
@@ -355,14 +361,14 @@ LOG.class_name(
 LOG.long(
     "log.dir.failure.timeout.ms",
     30_000,
-    "Time a broker has to report a failed log folder before it stops; here it knows at once.",
+    "Time to report a failed log folder before the broker stops; here it is noticed at once.",
     lo=1,
     mark=IGNORED,
 )
 LOG.long(
     "log.initial.task.delay.ms",
     30_000,
-    "Wait after the start before house-keeping of logs begins.",
+    "Delay after the start before the housekeeping of logs begins.",
     lo=0,
     internal=True,
 )

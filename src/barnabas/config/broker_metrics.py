@@ -23,12 +23,14 @@ METRICS.long("metrics.sample.window.ms", 30_000, "Length of one such sample.", l
 METRICS.string(
     "metrics.recording.level",
     "INFO",
-    "Detail of Java metrics.",
+    "Level of detail of Java metrics.",
     choices=("INFO", "DEBUG", "TRACE"),
     mark=IGNORED,
 )
 METRICS.strings("kafka.metrics.reporters", (), "Java metric reporters.", mark=IGNORED)
-METRICS.integer("kafka.metrics.polling.interval.secs", 10, "How often they are asked.", lo=1, mark=IGNORED)
+METRICS.integer(
+    "kafka.metrics.polling.interval.secs", 10, "How often these reporters are polled.", lo=1, mark=IGNORED
+)
 TELEMETRY_MAX_BYTES: Final = METRICS.integer(
     "telemetry.max.bytes",
     1_048_576,
@@ -59,7 +61,7 @@ METRICS.long(
 METRICS.long(
     "log.remote.copy.lag.ms",
     0,
-    "How long a finished segment waits before it is copied to remote storage.",
+    "How long a rolled segment waits before it is copied to remote storage.",
     lo=-2,
     mode=CLUSTER,
     topic="remote.copy.lag.ms",
@@ -67,7 +69,7 @@ METRICS.long(
 METRICS.long(
     "log.remote.copy.lag.bytes",
     0,
-    "Bytes that stay out of remote storage although they could be copied.",
+    "Bytes that are not copied to remote storage although they could be.",
     lo=-2,
     mode=CLUSTER,
     topic="remote.copy.lag.bytes",
@@ -87,7 +89,7 @@ METRICS.string_or_null(
 METRICS.string(
     "remote.log.metadata.manager.class.name",
     "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
-    "Java class that keeps what lies in remote storage.",
+    "Java class that stores the metadata of remote storage.",
     mark=IGNORED,
 )
 METRICS.string_or_null("remote.log.metadata.manager.class.path", "Class path of that class.", mark=IGNORED)
@@ -97,7 +99,7 @@ METRICS.string_or_null(
 METRICS.integer(
     "remote.log.metadata.custom.metadata.max.bytes",
     128,
-    "Largest note a remote storage may keep for a segment.",
+    "Largest custom metadata of a remote storage for a segment.",
     lo=0,
 )
 METRICS.long(
@@ -132,14 +134,14 @@ METRICS.double("remote.log.manager.task.retry.jitter", 0.2, "Random part of that
 METRICS.long(
     "remote.log.manager.copy.max.bytes.per.second",
     LONG_MAX,
-    "Most bytes per second copied to remote storage.",
+    "Maximum bytes per second copied to remote storage.",
     lo=1,
     mode=CLUSTER,
 )
 METRICS.long(
     "remote.log.manager.fetch.max.bytes.per.second",
     LONG_MAX,
-    "Most bytes per second read from remote storage.",
+    "Maximum bytes per second read from remote storage.",
     lo=1,
     mode=CLUSTER,
 )

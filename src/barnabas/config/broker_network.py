@@ -17,7 +17,7 @@ _PER_IP: Final = re.compile(r"\s*[^:,\s][^,]*:\d+\s*")
 
 
 def per_ip_overrides(value: str) -> str | None:
-    """The check of host:limit,host:limit."""
+    """Checks host:limit,host:limit; returns what is wrong, or None."""
     if not value or all(_PER_IP.fullmatch(item) for item in value.split(",")):
         return None
     return "must be a list of host:limit, for example localhost:200,10.0.0.7:20"
@@ -69,14 +69,14 @@ SOCKET_REQUEST_MAX_BYTES: Final = NETWORK.integer(
 SOCKET_SEND_BUFFER_BYTES: Final = NETWORK.integer(
     "socket.send.buffer.bytes",
     102_400,
-    "SO_SNDBUF of client sockets where it is set; else, and with -1, the system adapts it as it goes.",
+    "SO_SNDBUF of client sockets; if it is not set, or -1, the system tunes it automatically.",
     lo=-1,
     mark=WORKS,
 )
 SOCKET_RECEIVE_BUFFER_BYTES: Final = NETWORK.integer(
     "socket.receive.buffer.bytes",
     102_400,
-    "SO_RCVBUF of client sockets where it is set; else, and with -1, the system adapts it as it goes.",
+    "SO_RCVBUF of client sockets; if it is not set, or -1, the system tunes it automatically.",
     lo=-1,
     mark=WORKS,
 )
@@ -92,7 +92,7 @@ MAX_CONNECTIONS_PER_IP: Final = NETWORK.integer(
 MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = NETWORK.string(
     "max.connections.per.ip.overrides",
     "",
-    "Addresses with a limit of their own, as host:limit,host:limit.",
+    "Separate limits for some addresses, as host:limit,host:limit.",
     check=per_ip_overrides,
     mode=CLUSTER,
     mark=WORKS,
@@ -114,7 +114,7 @@ CONNECTIONS_MAX_IDLE_MS: Final = NETWORK.long(
 CONNECTION_FAILED_AUTHENTICATION_DELAY_MS: Final = NETWORK.integer(
     "connection.failed.authentication.delay.ms",
     100,
-    "Wait before a connection that failed to log in is closed.",
+    "Delay before a connection that failed to log in is closed.",
     lo=0,
     mark=WORKS,
 )
@@ -147,17 +147,21 @@ MESSAGE_MAX_BYTES: Final = NETWORK.integer(
 FETCH_MAX_BYTES: Final = NETWORK.integer(
     "fetch.max.bytes",
     57_671_680,
-    "Most bytes returned for one fetch, whatever the client asks.",
+    "Maximum bytes returned for one fetch, whatever the client asks for.",
     lo=1024,
     mark=WORKS,
 )
 MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS: Final = NETWORK.integer(
-    "max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions that are remembered.", lo=0, mark=WORKS
+    "max.incremental.fetch.session.cache.slots",
+    1000,
+    "Maximum number of fetch sessions that are remembered.",
+    lo=0,
+    mark=WORKS,
 )
 MAX_REQUEST_PARTITION_SIZE_LIMIT: Final = NETWORK.integer(
     "max.request.partition.size.limit",
     2000,
-    "Most partitions in one DescribeTopicPartitions answer.",
+    "Maximum number of partitions in one DescribeTopicPartitions answer.",
     lo=1,
     mark=WORKS,
 )
@@ -169,6 +173,6 @@ for _name, _default in (
     NETWORK.integer(
         _name,
         _default,
-        "Belongs to Kafka's purgatory; waiting requests are dropped at once here.",
+        "Belongs to Kafka's purgatory; here, finished requests are removed at once.",
         mark=IGNORED,
     )

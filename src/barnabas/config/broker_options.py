@@ -1,4 +1,4 @@
-"""All broker options as one table, the synonyms among them, and the options that Kafka has retired."""
+"""All broker options as one table, their synonyms, and the options that Kafka has retired."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BROKER: Final = OptionTable("Broker options", *AREAS)
 # Topic config -> the broker option that is its default.
 TOPIC_SYNONYM: Final = {option.topic: option.name for option in BROKER if option.topic is not None}
 
-# The first that is set wins; the last has the default.
+# The first one that is set wins; the last one has the default.
 SYNONYM_CHAINS: Final = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.ms", "log.roll.hours"),
@@ -51,7 +51,7 @@ def listener_base_name(name: str) -> str | None:
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """The names under which a broker option may be set, the strongest first.
+    """The names under which a broker option may be set, highest precedence first.
 
     Source: Kafka's DynamicBrokerConfig.brokerConfigSynonyms.
     """
@@ -67,7 +67,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 _ZOOKEEPER: Final = "the options of docs/configuration.md are known, and this is none of them"
 _OLD_FORMAT: Final = "batches are always kept in format 2"
 
-# Options of older Kafka that are still found in property files, with what to know about each.
+# Options of older Kafka versions that still occur in property files, with an explanation of each.
 RETIRED: Final = {
     "log.message.format.version": _OLD_FORMAT,
     "message.format.version": _OLD_FORMAT,
@@ -78,7 +78,7 @@ RETIRED: Final = {
     "broker.id.generation.enable": "set node.id",
     "offsets.commit.required.acks": "offset commits always wait for all in-sync replicas",
     "delegation.token.master.key": "use delegation.token.secret.key",
-    "leader.imbalance.per.broker.percentage": "leadership is given back whenever it is not balanced",
+    "leader.imbalance.per.broker.percentage": "leadership is moved back whenever it is not balanced",
     "advertised.host.name": "use advertised.listeners",
     "advertised.port": "use advertised.listeners",
     "quota.producer.default": "use `barnabas` quota commands or kafka-configs --entity-default",
@@ -97,7 +97,7 @@ RETIRED_PREFIXES: Final = {
 
 
 def retired_reason(name: str) -> str | None:
-    """Why a name of older Kafka has no effect and what to do instead; None for other names."""
+    """Why an option of older Kafka versions has no effect, and what to do instead; None for other names."""
     if name in RETIRED:
         return RETIRED[name]
     return next((why for prefix, why in RETIRED_PREFIXES.items() if name.startswith(prefix)), None)

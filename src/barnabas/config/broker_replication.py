@@ -17,10 +17,18 @@ REPLICA_LAG_TIME_MAX_MS: Final = REPLICATION.long(
     mark=WORKS,
 )
 REPLICA_FETCH_MAX_BYTES: Final = REPLICATION.integer(
-    "replica.fetch.max.bytes", 1_048_576, "Bytes a follower asks of each partition.", lo=0, mark=WORKS
+    "replica.fetch.max.bytes",
+    1_048_576,
+    "Bytes that a follower requests of each partition.",
+    lo=0,
+    mark=WORKS,
 )
 REPLICA_FETCH_RESPONSE_MAX_BYTES: Final = REPLICATION.integer(
-    "replica.fetch.response.max.bytes", 10_485_760, "Bytes a follower asks of each fetch.", lo=0, mark=WORKS
+    "replica.fetch.response.max.bytes",
+    10_485_760,
+    "Bytes that a follower requests in each fetch.",
+    lo=0,
+    mark=WORKS,
 )
 REPLICA_FETCH_MIN_BYTES: Final = REPLICATION.integer(
     "replica.fetch.min.bytes", 1, "Bytes that a follower's fetch waits for.", mark=WORKS
@@ -29,7 +37,7 @@ REPLICA_FETCH_WAIT_MAX_MS: Final = REPLICATION.integer(
     "replica.fetch.wait.max.ms", 500, "Longest wait of a follower's fetch.", mark=WORKS
 )
 REPLICA_FETCH_BACKOFF_MS: Final = REPLICATION.integer(
-    "replica.fetch.backoff.ms", 1000, "Wait of a follower after a fetch failed.", lo=0, mark=WORKS
+    "replica.fetch.backoff.ms", 1000, "Pause of a follower after a failed fetch.", lo=0, mark=WORKS
 )
 REPLICA_SOCKET_TIMEOUT_MS: Final = REPLICATION.integer(
     "replica.socket.timeout.ms", 30_000, "Time-out of a follower's requests.", mark=WORKS
@@ -40,7 +48,7 @@ REPLICA_SOCKET_RECEIVE_BUFFER_BYTES: Final = REPLICATION.integer(
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS: Final = REPLICATION.long(
     "replica.high.watermark.checkpoint.interval.ms",
     5000,
-    "How often high watermarks are written down.",
+    "How often high watermarks are written to disk.",
 )
 RACK_AWARE_SELECTOR: Final = (
     "org.apache.kafka.common.replica.RackAwareReplicaSelector",
@@ -50,7 +58,7 @@ LEADER_SELECTOR: Final = ("org.apache.kafka.common.replica.LeaderSelector", "Lea
 
 
 def replica_selector(value: str | None) -> str | None:
-    """The check of replica.selector.class: classes of one's own cannot run here."""
+    """Checks replica.selector.class, since custom classes cannot run here; returns what is wrong, or None."""
     if value is None or value in (*RACK_AWARE_SELECTOR, *LEADER_SELECTOR):
         return None
     return f"must be {RACK_AWARE_SELECTOR[0]} or {LEADER_SELECTOR[0]}; other classes cannot run here"
@@ -66,20 +74,20 @@ REPLICA_SELECTOR_CLASS: Final = REPLICATION.string_or_null(
 AUTO_LEADER_REBALANCE_ENABLE: Final = REPLICATION.boolean(
     "auto.leader.rebalance.enable",
     True,
-    "Give leadership back to preferred replicas from time to time.",
+    "Regularly move leadership back to preferred replicas.",
     mark=WORKS,
 )
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: Final = REPLICATION.long(
     "leader.imbalance.check.interval.seconds",
     300,
-    "How often preferred leaders are looked at.",
+    "How often leadership is moved back to preferred replicas.",
     lo=1,
     mark=WORKS,
 )
 LEADER_REPLICATION_THROTTLED_RATE: Final = REPLICATION.long(
     "leader.replication.throttled.rate",
     LONG_MAX,
-    "Bytes per second that a leader gives to throttled replicas.",
+    "Bytes per second that a leader sends to throttled replicas.",
     lo=0,
     mode=Mode.PER_BROKER,
     mark=WORKS,

@@ -11,7 +11,7 @@ SCHEMAS: Final = OptionTable("Schema validation")
 
 
 def registry_addresses(value: tuple[str, ...]) -> str | None:
-    """The check of a list of registries: http or https, a host, no password."""
+    """Checks a list of registries: http or https, a host, no password; returns what is wrong, or None."""
     for url in value:
         try:
             parts = urlsplit(url)

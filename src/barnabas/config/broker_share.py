@@ -55,7 +55,7 @@ GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS: Final = SHARE.integer(
     mark=WORKS,
 )
 GROUP_SHARE_MAX_SIZE: Final = SHARE.integer(
-    "group.share.max.size", 200, "Most members of a share group.", lo=1, hi=1000, mark=WORKS
+    "group.share.max.size", 200, "Maximum number of members of a share group.", lo=1, hi=1000, mark=WORKS
 )
 GROUP_SHARE_MAX_SHARE_SESSIONS: Final = SHARE.integer(
     "group.share.max.share.sessions", 2000, "Share sessions per broker.", lo=1, mark=WORKS
@@ -63,7 +63,7 @@ GROUP_SHARE_MAX_SHARE_SESSIONS: Final = SHARE.integer(
 GROUP_SHARE_DELIVERY_COUNT_LIMIT: Final = SHARE.integer(
     "group.share.delivery.count.limit",
     5,
-    "Deliveries after which a record is given up.",
+    "Number of deliveries after which a record is given up on.",
     lo=2,
     hi=10,
     mark=WORKS,
@@ -87,7 +87,7 @@ GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT: Final = SHARE.integer(
 GROUP_SHARE_RECORD_LOCK_DURATION_MS: Final = SHARE.integer(
     "group.share.record.lock.duration.ms",
     30_000,
-    "Time a consumer has to acknowledge a record.",
+    "Time that a consumer has to acknowledge a record.",
     lo=1000,
     hi=3_600_000,
     mark=WORKS,
@@ -138,7 +138,7 @@ GROUP_SHARE_ASSIGNORS: Final = SHARE.strings(
 GROUP_SHARE_ASSIGNMENT_INTERVAL_MS: Final = SHARE.integer(
     "group.share.assignment.interval.ms",
     1000,
-    "Least time between two assignments of a share group.",
+    "Minimum time between two assignments of a share group.",
     lo=0,
     mode=CLUSTER,
 )
@@ -160,28 +160,28 @@ SHARE.boolean(
 GROUP_SHARE_INITIALIZE_RETRY_INTERVAL_MS: Final = SHARE.integer(
     "group.share.initialize.retry.interval.ms",
     30_000,
-    "Wait before a share partition's state is initialized again.",
+    "Pause before the initialization of a share partition's state is repeated.",
     lo=1,
     mark=WORKS,
 )
 DEADLETTERQUEUE_TOPIC_NAME_PREFIX: Final = SHARE.string(
     "errors.deadletterqueue.topic.name.prefix",
     "dlq.",
-    "What the names of share groups' dead-letter topics must begin with.",
+    "Prefix that the names of share groups' dead-letter topics must have.",
     mode=CLUSTER,
     mark=WORKS,
 )
 DEADLETTERQUEUE_AUTO_CREATE_TOPICS_ENABLE: Final = SHARE.boolean(
     "errors.deadletterqueue.auto.create.topics.enable",
     False,
-    "Create the dead-letter topic that a share group names if there is none.",
+    "Create the dead-letter topic of a share group if it does not exist.",
     mode=CLUSTER,
     mark=WORKS,
 )
 SHARE.string(
     "group.share.persister.class.name",
     "org.apache.kafka.server.share.persister.DefaultStatePersister",
-    "Java class that keeps the state of share groups; cannot run here.",
+    "Java class that stores the state of share groups; cannot run here.",
     internal=True,
     mark=IGNORED,
 )
@@ -191,14 +191,14 @@ SHARE_STATE_TOPIC_NUM_PARTITIONS: Final = SHARE.integer(
 SHARE_STATE_TOPIC_REPLICATION_FACTOR: Final = SHARE.short(
     "share.coordinator.state.topic.replication.factor",
     3,
-    "Replicas of __share_group_state; fewer brokers than that give as many as there are.",
+    "Replicas of __share_group_state; with fewer brokers, as many as there are.",
     lo=1,
     mark=WORKS,
 )
 SHARE_STATE_TOPIC_MIN_ISR: Final = SHARE.short(
     "share.coordinator.state.topic.min.isr",
     2,
-    "min.insync.replicas of __share_group_state, when it is made; never more than its replicas.",
+    "min.insync.replicas of __share_group_state when it is created; never more than its replicas.",
     lo=1,
     mark=WORKS,
 )
@@ -234,7 +234,7 @@ SHARE.integer("share.coordinator.threads", 1, "Kafka's share coordinator threads
 SHARE.integer(
     "share.coordinator.append.linger.ms",
     -1,
-    "Wait that gathers share records into one write; -1 adapts.",
+    "How long share records are collected for one write; -1 adapts the time.",
     lo=-1,
     mode=CLUSTER,
 )
@@ -269,14 +269,14 @@ TRANSACTION_STATE_LOG_NUM_PARTITIONS: Final = SHARE.integer(
 TRANSACTION_STATE_LOG_REPLICATION_FACTOR: Final = SHARE.short(
     "transaction.state.log.replication.factor",
     3,
-    "Replicas of __transaction_state; fewer brokers than that give as many as there are.",
+    "Replicas of __transaction_state; with fewer brokers, as many as there are.",
     lo=1,
     mark=WORKS,
 )
 TRANSACTION_STATE_LOG_MIN_ISR: Final = SHARE.integer(
     "transaction.state.log.min.isr",
     2,
-    "min.insync.replicas of __transaction_state, when it is made; never more than its replicas.",
+    "min.insync.replicas of __transaction_state when it is created; never more than its replicas.",
     lo=1,
     mark=WORKS,
 )
@@ -304,15 +304,15 @@ TRANSACTIONAL_ID_EXPIRATION_MS: Final = SHARE.integer(
 TRANSACTION_MAX_TIMEOUT_MS: Final = SHARE.integer(
     "transaction.max.timeout.ms",
     900_000,
-    "Longest transaction time-out that a producer may ask.",
+    "Longest transaction time-out that a producer may ask for.",
     lo=1,
     mark=WORKS,
 )
 TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS: Final = SHARE.integer(
     "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     10_000,
-    "How soon an abort of a timed-out transaction that could not be written is tried again. A transaction is aborted as "
-    "soon as its time is up, not at the next tick of this interval.",
+    "How soon a failed abort of a timed-out transaction is retried. A transaction is aborted as "
+    "soon as its time is up, not at the next multiple of this interval.",
     lo=1,
     mark=WORKS,
 )
@@ -347,5 +347,7 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE: Final = SHARE.boolean(
     mark=WORKS,
 )
 SHARE.boolean(
-    "transaction.two.phase.commit.enable", False, "Let transactions be decided by an outside coordinator."
+    "transaction.two.phase.commit.enable",
+    False,
+    "Allow an external coordinator to decide about transactions.",
 )

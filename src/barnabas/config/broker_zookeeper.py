@@ -1,4 +1,4 @@
-"""Broker options: where the cluster's metadata lies when it is not kept by the broker itself."""
+"""Broker options: where the cluster's metadata is stored if the broker does not store it itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONNECT: Final = re.compile(r"[^\s,/:]+(:\d{1,5})?(,[^\s,/:]+(:\d{1,5})?)*(/[^\
 
 
 def connect_string(value: str | None) -> str | None:
-    """The check of HOST:PORT,HOST:PORT/CHROOT."""
+    """Checks HOST:PORT,HOST:PORT/CHROOT; returns what is wrong, or None."""
     if value and not _CONNECT.fullmatch(value):
         return "HOST:PORT[,HOST:PORT...][/CHROOT] must be given, for example zoo1:2181,zoo2:2181/kafka"
     return None
@@ -27,14 +27,14 @@ def _digest_login(value: str | None) -> str | None:
 
 ZOOKEEPER_CONNECT: Final = ZOOKEEPER.string_or_null(
     "zookeeper.connect",
-    "Keeps the cluster's metadata in this ZooKeeper ensemble: HOST:PORT,HOST:PORT and optionally /CHROOT, which is "
-    "made when it is missing. Without it the broker keeps the metadata itself, beside its log.",
+    "Stores the cluster's metadata in this ZooKeeper ensemble: HOST:PORT,HOST:PORT and optionally /CHROOT, which is "
+    "created if it does not exist. Without it the broker stores the metadata itself, beside its log.",
     check=connect_string,
     mark=Mark.WORKS,
 )
 ZNODES_SERVE: Final = ZOOKEEPER.string_or_null(
     "znodes.serve",
-    "Serves the metadata that this broker keeps to other brokers of the machine, at this Unix socket. Barnabas's own "
+    "Serves the metadata that this broker stores to other brokers on the machine, at this Unix socket. Barnabas's own "
     "option; `barnabas start --workers` sets it.",
     mark=Mark.WORKS,
 )
@@ -47,28 +47,28 @@ ZNODES_CONNECT: Final = ZOOKEEPER.string_or_null(
 ZOOKEEPER_SESSION_TIMEOUT_MS: Final = ZOOKEEPER.integer(
     "zookeeper.session.timeout.ms",
     18_000,
-    "Silence after which ZooKeeper takes a broker for dead.",
+    "Silence after which ZooKeeper considers a broker dead.",
     lo=100,
     mark=Mark.WORKS,
 )
 ZOOKEEPER_CONNECTION_TIMEOUT_MS: Final = ZOOKEEPER.integer_or_null(
     "zookeeper.connection.timeout.ms",
-    "Time that a starting broker waits for ZooKeeper; zookeeper.session.timeout.ms when it is not set.",
+    "How long a starting broker waits for ZooKeeper; zookeeper.session.timeout.ms if it is not set.",
     lo=1,
     mark=Mark.WORKS,
 )
 ZOOKEEPER.integer(
     "zookeeper.max.in.flight.requests",
     10,
-    "Requests that Kafka sends to ZooKeeper before it waits for answers; Barnabas reads many nodes in one.",
+    "Requests that Kafka sends to ZooKeeper before it waits for answers; Barnabas reads many nodes in one request.",
     lo=1,
     mark=Mark.IGNORED,
 )
 ZOOKEEPER_SET_ACL: Final = ZOOKEEPER.boolean(
     "zookeeper.set.acl",
     False,
-    "Let only brokers with this login change the nodes that they make in ZooKeeper; all may read them, except those "
-    "that hold secrets. Needs a login: zookeeper.digest.login, a JAAS file's Client section, or a certificate.",
+    "Allow only brokers with this login to change the nodes that they create in ZooKeeper; all may read them, except those "
+    "with secrets. Needs a login: zookeeper.digest.login, a JAAS file's Client section, or a certificate.",
     mark=Mark.WORKS,
 )
 ZOOKEEPER_DIGEST_LOGIN: Final = ZOOKEEPER.password(
@@ -92,7 +92,7 @@ ZOOKEEPER_SSL_KEYSTORE_PASSWORD: Final = ZOOKEEPER.password(
 )
 ZOOKEEPER_SSL_TRUSTSTORE_LOCATION: Final = ZOOKEEPER.string_or_null(
     "zookeeper.ssl.truststore.location",
-    "File with the certificates that ZooKeeper's servers are checked against; the system's own when it is not set.",
+    "File with the certificates that ZooKeeper's servers are checked against; the system's own if it is not set.",
     mark=Mark.WORKS,
 )
 ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD: Final = ZOOKEEPER.password(
@@ -101,13 +101,13 @@ ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD: Final = ZOOKEEPER.password(
 ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM: Final = ZOOKEEPER.string(
     "zookeeper.ssl.endpoint.identification.algorithm",
     "HTTPS",
-    "HTTPS checks that the server's certificate is for the host that was asked for; empty does not.",
+    "HTTPS checks that the server's certificate is for the requested host; empty does not.",
     mark=Mark.WORKS,
 )
 ZOOKEEPER_SSL_ENABLED_PROTOCOLS: Final = ZOOKEEPER.strings(
     "zookeeper.ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), "TLS versions that are used.", mark=Mark.WORKS
 )
-_FILE_TELLS: Final = "Format of that file; its first bytes tell it in any case."
+_FILE_TELLS: Final = "Format of that file; in any case it is determined from the first bytes."
 for _name, _doc in (
     ("zookeeper.ssl.keystore.type", _FILE_TELLS),
     ("zookeeper.ssl.truststore.type", _FILE_TELLS),
@@ -118,7 +118,7 @@ for _name, _doc in (
 for _name, _doc in (
     (
         "zookeeper.ssl.crl.enable",
-        "Whether revocation lists are asked for; those in the truststore count in any case.",
+        "Whether revocation lists are requested; those in the truststore are always used.",
     ),
     ("zookeeper.ssl.ocsp.enable", "Whether servers' certificates are checked with OCSP."),
 ):

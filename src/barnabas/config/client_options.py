@@ -23,7 +23,7 @@ MATCH_KEYS: Final = (
 
 
 def match_patterns(value: tuple[str, ...]) -> str | None:
-    """The check of key=regular expression pairs."""
+    """Checks key=regular expression pairs; returns what is wrong, or None."""
     for item in value:
         key, equals, pattern = item.partition("=")
         if not equals or key.strip() not in MATCH_KEYS:
@@ -36,7 +36,7 @@ def match_patterns(value: tuple[str, ...]) -> str | None:
 
 
 METRICS: Final = CLIENT_METRICS.strings(
-    "metrics", (), "Prefixes of the client metrics that are wanted; `*` means all.", mark=WORKS
+    "metrics", (), "Prefixes of the requested client metrics; `*` means all.", mark=WORKS
 )
 INTERVAL_MS: Final = CLIENT_METRICS.integer(
     "interval.ms", 300_000, "How often clients send them.", lo=100, hi=3_600_000, mark=WORKS
@@ -44,7 +44,7 @@ INTERVAL_MS: Final = CLIENT_METRICS.integer(
 MATCH: Final = CLIENT_METRICS.strings(
     "match",
     (),
-    "Which clients are asked, as key=regular expression pairs that must all match.",
+    "Which clients send metrics, as key=regular expression pairs that must all match.",
     check=match_patterns,
     mark=WORKS,
 )

@@ -1,4 +1,4 @@
-"""Configs as DescribeConfigs shows them: value, source, and the synonyms in order of their strength.
+"""Configs as shown by DescribeConfigs: value, source, and the synonyms in order of precedence.
 
 Source: Kafka's ConfigHelper.
 """
@@ -34,7 +34,7 @@ class Source(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A name under which a value could be set, and is."""
+    """A name under which a value can be set, with the value set there."""
 
     name: str
     value: str | None
@@ -56,7 +56,7 @@ class Entry:
 
     @property
     def is_default(self) -> bool:
-        """True when nobody has set it."""
+        """Whether nothing sets the value."""
         return self.source == Source.DEFAULT
 
 
@@ -76,10 +76,10 @@ def _entry(option: Option[Any], value: object, synonyms: tuple[Synonym, ...], *,
 def _broker_layers(
     broker: BrokerConfig, wanted: str, names: Iterable[str], default: Callable[[str], str | None]
 ) -> tuple[Synonym, ...]:
-    """Where the broker option `wanted` and its synonyms `names` are set, the strongest first.
+    """Where the broker option `wanted` and its synonyms `names` are set, highest precedence first.
 
-    What comes before the first entry named `wanted` is left out, as Kafka does: so log.retention.ms has no
-    synonyms when only log.retention.hours is set.
+    Entries before the first one named `wanted` are left out, as in Kafka: so log.retention.ms has no synonyms if only
+    log.retention.hours is set.
     """
     names = tuple(names)
     found: list[Synonym] = []
@@ -98,7 +98,7 @@ def _broker_layers(
 
 
 def _shown(name: str, text: str) -> str | None:
-    """A text as others may read it: None for a secret."""
+    """A text as it may be shown: None for a secret."""
     option = BROKER.find(name) or BROKER.find(listener_base_name(name) or "")
     return None if option is not None and option.sensitive else text
 
@@ -153,7 +153,7 @@ def _renamed(entry: Entry, name: str) -> Entry:
 
 
 def describe_cluster_default(broker: BrokerConfig) -> list[Entry]:
-    """What is set for all brokers together (entity `<default>`): only that, with its one source."""
+    """The options set for all brokers together (entity `<default>`), each with just that source."""
     entries = []
     for name, text in sorted(broker.dynamic_default.items()):
         option = BROKER.find(name) or BROKER.find(listener_base_name(name) or "")
@@ -183,7 +183,7 @@ def describe_group(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[E
 
 
 def describe_client_metrics(overrides: Mapping[str, str]) -> list[Entry]:
-    """A client-metrics subscription. overrides: what it sets."""
+    """A client-metrics subscription. overrides: the options that it sets."""
     entries = []
     for option in CLIENT_METRICS:
         synonyms: tuple[Synonym, ...] = ()

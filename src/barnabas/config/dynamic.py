@@ -1,7 +1,7 @@
-"""Changes to configs at run time: what is allowed, and which new texts result.
+"""Changes to configs at run time: what is allowed, and the resulting texts.
 
-Topic configs, dynamic broker configs (of one broker or of all), group configs and client-metrics
-subscriptions. Texts go in and out; a refusal is an ApiError with Kafka's code.
+Covers topic configs, dynamic broker configs (of one broker or of all), group configs and client-metrics
+subscriptions. Input and output are texts; a refusal is an ApiError with Kafka's code.
 Source: Kafka's ConfigAdminManager, ConfigurationControlManager, DynamicBrokerConfig, LogConfig, GroupConfig.
 """
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Resource(IntEnum):
-    """What configs belong to; the numbers are those of the protocol's resource types."""
+    """The resources that have configs; the numbers are the protocol's resource types."""
 
     TOPIC = 2
     BROKER = 4
@@ -39,7 +39,7 @@ class Resource(IntEnum):
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does with a value."""
+    """The operations of IncrementalAlterConfigs on a value."""
 
     SET = 0
     DELETE = 1
@@ -48,7 +48,7 @@ class Operation(IntEnum):
 
 
 class Change(NamedTuple):
-    """One line of IncrementalAlterConfigs. value: None only for DELETE."""
+    """One change of IncrementalAlterConfigs. value: None only for DELETE."""
 
     name: str
     operation: int
@@ -56,12 +56,12 @@ class Change(NamedTuple):
 
 
 class TopicConfig:
-    """The effective configs of one topic: its own values over the broker's."""
+    """The effective configs of one topic: its own values, and the broker's for the rest."""
 
     __slots__ = ("_broker", "_own", "overrides")
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
-        """overrides: the topic's own texts, checked when they were set. Unknown names are passed over."""
+        """overrides: the topic's own texts, checked when they were set. Unknown names are ignored."""
         self.overrides = overrides
         self._broker = broker
         self._own: dict[str, Any] = {
@@ -86,7 +86,7 @@ class TopicConfig:
 
 
 def new_topic_configs(broker: BrokerConfig, configs: Mapping[str, str | None]) -> dict[str, str]:
-    """The configs of a topic that is made, or that AlterConfigs replaces. Raises ApiError(INVALID_CONFIG)."""
+    """The configs of a new topic, or those set by AlterConfigs. Raises ApiError(INVALID_CONFIG)."""
     missing = [name for name, text in configs.items() if text is None]
     if missing:
         raise _invalid(f"Null value not supported for topic configs: {', '.join(missing)}")
@@ -150,7 +150,7 @@ def altered_broker_configs(
 
 
 def new_broker_configs(configs: Mapping[str, str | None], *, whole_cluster: bool) -> dict[str, str]:
-    """Dynamic broker configs that AlterConfigs replaces. Raises ApiError(INVALID_REQUEST)."""
+    """Dynamic broker configs as set by AlterConfigs. Raises ApiError(INVALID_REQUEST)."""
     _check_broker_names(configs, whole_cluster)
     missing = [name for name, text in configs.items() if text is None]
     if missing:
@@ -163,7 +163,7 @@ def _broker_value(broker: BrokerConfig, name: str) -> object:
 
 
 class _BrokerOrListener(OptionTable):
-    """Broker options, also found under listener.name.X."""
+    """Broker options, also under the prefix listener.name.X."""
 
     def find(self, name: str) -> Option[Any] | None:
         return super().find(name) or super().find(listener_base_name(name) or "")
@@ -219,7 +219,7 @@ def _checked_broker(texts: dict[str, str]) -> dict[str, str]:
             if option is not None and option.parse(text) == 0 and name == "log.cleaner.threads":
                 raise ConfigError("log.cleaner.threads=0: a running broker keeps at least one")
     except ConfigError as error:
-        # INVALID_CONFIG would say it better, but clients know this one.
+        # INVALID_CONFIG would be more precise, but this is the error that clients expect.
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
     return texts
 
@@ -245,7 +245,7 @@ def altered_group_configs(
 
 
 def group_default(broker: BrokerConfig, name: str) -> Any:
-    """A group config's value on this broker when the group does not set it. KeyError when unknown."""
+    """A group config's value on this broker if the group does not set it. KeyError if unknown."""
     synonym = GROUP_SYNONYM.get(name)
     return GROUP[name].default if synonym is None else broker[synonym]
 
@@ -296,7 +296,7 @@ def _check_values(table: OptionTable, texts: Mapping[str, str]) -> None:
 def _altered(
     table: OptionTable, current: Mapping[str, str], changes: Sequence[Change], default: Any
 ) -> dict[str, str]:
-    """The texts after the changes. default(name): what a list is appended to when it is not set."""
+    """The texts after the changes. default(name): the list to append to if none is set."""
     names = [change.name for change in changes]
     if len(set(names)) < len(names):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

@@ -15,7 +15,7 @@ _DURATION: Final = re.compile(r"P(?=\d|T\d)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\
 
 
 def offset_reset(value: str) -> str | None:
-    """The check of share.auto.offset.reset: earliest, latest, or by_duration: and an ISO-8601 duration."""
+    """Checks share.auto.offset.reset: earliest, latest, or by_duration: with an ISO-8601 duration."""
     kind, _, duration = value.partition(":")
     if value in ("earliest", "latest") or (kind == "by_duration" and _DURATION.fullmatch(duration)):
         return None
@@ -39,7 +39,7 @@ CONSUMER_HEARTBEAT_INTERVAL_MS: Final = GROUP.integer(
 CONSUMER_ASSIGNMENT_INTERVAL_MS: Final = GROUP.integer(
     "consumer.assignment.interval.ms",
     0,
-    "Least time between two assignments of the group.",
+    "Minimum time between two assignments of the group.",
     lo=0,
     mark=WORKS,
 )
@@ -55,20 +55,20 @@ SHARE_HEARTBEAT_INTERVAL_MS: Final = GROUP.integer(
     "share.heartbeat.interval.ms", 5000, "Heartbeat interval given to share group members.", lo=1, mark=WORKS
 )
 SHARE_ASSIGNMENT_INTERVAL_MS: Final = GROUP.integer(
-    "share.assignment.interval.ms", 1000, "Least time between two assignments of the share group.", lo=0
+    "share.assignment.interval.ms", 1000, "Minimum time between two assignments of the share group.", lo=0
 )
 GROUP.boolean("share.assignor.offload.enable", True, "Run the assignor in a background thread.")
 SHARE_RECORD_LOCK_DURATION_MS: Final = GROUP.integer(
     "share.record.lock.duration.ms",
     30_000,
-    "Time a consumer has to acknowledge a record.",
+    "Time that a consumer has to acknowledge a record.",
     lo=1000,
     mark=WORKS,
 )
 SHARE_AUTO_OFFSET_RESET: Final = GROUP.string(
     "share.auto.offset.reset",
     "latest",
-    "Where a share group begins in a partition it has no state for.",
+    "Where a share group begins in a partition for which it has no state.",
     check=offset_reset,
     mark=WORKS,
 )
@@ -80,7 +80,11 @@ SHARE_ISOLATION_LEVEL: Final = GROUP.string(
     mark=WORKS,
 )
 SHARE_DELIVERY_COUNT_LIMIT: Final = GROUP.integer(
-    "share.delivery.count.limit", 5, "Deliveries after which a record is given up.", lo=2, mark=WORKS
+    "share.delivery.count.limit",
+    5,
+    "Number of deliveries after which a record is given up on.",
+    lo=2,
+    mark=WORKS,
 )
 SHARE_PARTITION_MAX_RECORD_LOCKS: Final = GROUP.integer(
     "share.partition.max.record.locks",
@@ -90,18 +94,18 @@ SHARE_PARTITION_MAX_RECORD_LOCKS: Final = GROUP.integer(
     mark=WORKS,
 )
 SHARE_RENEW_ACKNOWLEDGE_ENABLE: Final = GROUP.boolean(
-    "share.renew.acknowledge.enable", True, "Let consumers prolong their locks.", mark=WORKS
+    "share.renew.acknowledge.enable", True, "Allow consumers to renew their locks.", mark=WORKS
 )
 ERRORS_DEADLETTERQUEUE_TOPIC_NAME: Final = GROUP.string(
     "errors.deadletterqueue.topic.name",
     "",
-    "Topic for records that the share group gave up; empty means none.",
+    "Topic for records that the share group has given up on; empty means none.",
     mark=WORKS,
 )
 ERRORS_DEADLETTERQUEUE_COPY_RECORD_ENABLE: Final = GROUP.boolean(
     "errors.deadletterqueue.copy.record.enable",
     False,
-    "Copy key and value there too, not only the reason.",
+    "Copy key and value to that topic, not only the reason.",
     mark=WORKS,
 )
 _STREAMS: Final = "Belongs to the streams group protocol (KIP-1071), which is not served."

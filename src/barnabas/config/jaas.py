@@ -1,4 +1,4 @@
-"""Java's login files (JAAS), as far as Kafka's and ZooKeeper's documentation uses them.
+"""Java's login files (JAAS), as far as the documentation of Kafka and ZooKeeper uses them.
 
     Client {
         org.apache.zookeeper.server.auth.DigestLoginModule required
@@ -6,8 +6,8 @@
         password="secret";
     };
 
-A section has a name and login modules, each with a flag and options. Kafka's scripts name the file by a Java property in
-KAFKA_OPTS; so does Barnabas, so that a broker's environment can stay as it is.
+A section has a name and login modules, each with a flag and options. Kafka's scripts pass the file's name as a Java property
+in KAFKA_OPTS; so does Barnabas, so that a broker's environment need not change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOKEN: Final = re.compile(
 
 
 class JaasError(ValueError):
-    """The file is not as Java's documentation says; one line with its line number."""
+    """The file is malformed; the message is one line with its line number."""
 
 
 class Login(NamedTuple):
@@ -39,7 +39,7 @@ class Login(NamedTuple):
 
 
 def java_properties(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The Java properties (-Dname=value) of KAFKA_OPTS. Raises JaasError for an open quote."""
+    """The Java properties (-Dname=value) in KAFKA_OPTS. Raises JaasError for an unclosed quote."""
     try:
         words = shlex.split(environment.get(VARIABLE, ""))
     except ValueError as error:
@@ -49,7 +49,7 @@ def java_properties(environment: Mapping[str, str] = os.environ) -> dict[str, st
 
 
 def read_section(path: str, section: str) -> tuple[Login, ...]:
-    """The logins of one section; empty when the file has no such section. Raises JaasError."""
+    """The logins of one section; empty if the file has no such section. Raises JaasError."""
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -109,7 +109,7 @@ class _Tokens:
         return self._found[self._next - 1][0]
 
     def word(self, what: str) -> str:
-        """The next token, which is no mark."""
+        """The next token, which must not be a punctuation mark."""
         if self._next == len(self._found) or self._found[self._next][2]:
             raise JaasError(f"line {self._here()}: {what} is missing")
         token = self.take()
@@ -117,13 +117,13 @@ class _Tokens:
         return token
 
     def skip(self, mark: str) -> bool:
-        """Whether the next token is this mark; it is passed then."""
+        """Skip the next token if it is this mark; returns whether it was."""
         is_next = self._next < len(self._found) and self._found[self._next][::2] == (mark, True)
         self._next += is_next
         return is_next
 
     def expect(self, mark: str) -> None:
-        """Pass this mark."""
+        """Skip the next token, which must be this mark."""
         if not self.skip(mark):
             raise JaasError(f"line {self._here()}: {mark} is missing")
 

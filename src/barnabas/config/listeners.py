@@ -1,4 +1,4 @@
-"""Listener addresses, read from `listeners`, `advertised.listeners` and the security protocol map."""
+"""Listener addresses, from `listeners`, `advertised.listeners` and the security protocol map."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from barnabas.config.option import refused
 
 
 class Listener(NamedTuple):
-    """One address. host: "" means every interface. port: 0 means any free one.
+    """One address. host: "" means every interface. port: 0 means any free port.
 
     security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
     """
@@ -24,15 +24,15 @@ class Listener(NamedTuple):
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """NAME:PROTOCOL,NAME:PROTOCOL as a dict; names and protocols in upper case."""
+    """NAME:PROTOCOL,NAME:PROTOCOL as a dict, with names and protocols in upper case."""
     pairs = (item.strip().partition(":") for item in text.split(",") if item.strip())
     return {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
 
 
 def parse_listeners(option: str, items: tuple[str, ...], protocols: dict[str, str]) -> tuple[Listener, ...]:
-    """The listeners of a list that passed the option's check.
+    """The listeners in a list that has passed the option's check.
 
-    Raises ConfigError when a name has no security protocol.
+    Raises ConfigError if a name has no security protocol.
     """
     found: list[Listener] = []
     for item in items:

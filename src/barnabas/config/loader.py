@@ -1,7 +1,7 @@
 """Reads server.properties and the command line into a BrokerConfig.
 
-What Kafka knows is accepted; what it does not know, or no longer does, is accepted with a warning;
-a bad value raises ConfigError.
+Options known to Kafka are accepted; unknown and retired ones are accepted with a warning; a bad value raises
+ConfigError.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 class BrokerConfig:
     """Every broker option's value, and where it comes from.
 
-    Three layers of texts lie over the defaults: static (file and command line), dynamic for the whole
-    cluster, dynamic for this broker. `set_dynamic` changes the dynamic ones in place, so that whoever
-    holds the config sees the new values.
+    Three layers of texts override the defaults: static (file and command line), dynamic for the whole cluster, dynamic
+    for this broker. `set_dynamic` changes the dynamic layers in place, so that all holders of the config see the new
+    values.
     """
 
     def __init__(self, static: Mapping[str, str] = EMPTY, warnings: tuple[str, ...] = ()) -> None:
-        """static: option name -> text. Raises ConfigError for a bad value or values that contradict."""
+        """static: option name -> text. Raises ConfigError for a bad value or contradictory values."""
         self.static: Mapping[str, str] = MappingProxyType(dict(static))
         self.dynamic_default: Mapping[str, str] = EMPTY
         self.dynamic_broker: Mapping[str, str] = EMPTY
@@ -59,19 +59,19 @@ class BrokerConfig:
         return name in self._values
 
     def is_set(self, option: Option[Any]) -> bool:
-        """True when some layer sets the option, so that its value is not just the default."""
+        """Whether some layer sets the option, so that its value is not just the default."""
         name = option.name
         return name in self.static or name in self.dynamic_default or name in self.dynamic_broker
 
     def texts(self, name: str) -> str | None:
-        """The text of the strongest layer that sets `name`; None when none does."""
+        """The text from the layer with the highest precedence that sets `name`; None if none does."""
         for layer in (self.dynamic_broker, self.dynamic_default, self.static):
             if name in layer:
                 return layer[name]
         return None
 
     def set_dynamic(self, *, default: Mapping[str, str] = EMPTY, broker: Mapping[str, str] = EMPTY) -> None:
-        """Replace the dynamic layers. A bad value raises ConfigError and changes nothing."""
+        """Replace the dynamic layers. Raises ConfigError for a bad value, with nothing changed."""
         before = self.dynamic_default, self.dynamic_broker
         self.dynamic_default, self.dynamic_broker = (
             MappingProxyType(dict(default)),
@@ -84,29 +84,29 @@ class BrokerConfig:
             raise
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """Texts of all set names that begin with `prefix` (listener.name.external.), which is cut off."""
+        """The texts of all names with this prefix (listener.name.external.), which is removed from the names."""
         layers: dict[str, str] = {**self.static, **self.dynamic_default, **self.dynamic_broker}
         return {name[len(prefix) :]: text for name, text in layers.items() if name.startswith(prefix)}
 
     @property
     def node_id(self) -> int:
-        """This broker's number: node.id, else broker.id, else 1."""
+        """This broker's id: node.id, otherwise broker.id, otherwise 1."""
         return self.get(broker_identity.NODE_ID)
 
     @property
     def log_dirs(self) -> tuple[Path, ...]:
-        """The folders that hold partitions: log.dirs, else log.dir."""
+        """The folders that contain partitions: log.dirs, otherwise log.dir."""
         texts = self.get(broker_identity.LOG_DIRS) or self.get(broker_identity.LOG_DIR)
         return tuple(Path(text) for text in texts)
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """Addresses to accept connections on."""
+        """The addresses on which to accept connections."""
         return self._listeners(broker_identity.LISTENERS)
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """Addresses that clients receive; empty when each connection receives the address it connected to."""
+        """The addresses for clients; empty if each connection receives the address that it connected to."""
         return self._listeners(broker_identity.ADVERTISED_LISTENERS)
 
     def _listeners(self, option: Option[Any]) -> tuple[Listener, ...]:
@@ -115,8 +115,8 @@ class BrokerConfig:
 
     @property
     def inter_broker_listener(self) -> Listener | None:
-        """The listener that brokers use among themselves: the one that is named, else the first with
-        security.inter.broker.protocol; None where no listener is for brokers."""
+        """The listener that brokers use among themselves: the one that is named, otherwise the first with
+        security.inter.broker.protocol; None if no listener is for brokers."""
         name = self.get(broker_identity.INTER_BROKER_LISTENER_NAME)
         protocol = self.get(broker_identity.SECURITY_INTER_BROKER_PROTOCOL)
         for listener in self.listeners:
@@ -126,12 +126,12 @@ class BrokerConfig:
 
     @property
     def logger_levels(self) -> dict[str, int]:
-        """The levels of single loggers, by their names (logger.NAME)."""
+        """The levels of single loggers, by logger name (logger.NAME)."""
         return log_levels.levels_in(self.static)
 
     @property
     def retention_ms(self) -> int:
-        """Default retention.ms of topics: log.retention.ms, else .minutes, else .hours; -1 for ever."""
+        """Default retention.ms of topics: log.retention.ms, otherwise .minutes, otherwise .hours; -1 for unlimited."""
         value = self.get(broker_log.LOG_RETENTION_MS)
         if value is None:
             minutes = self.get(broker_log.LOG_RETENTION_MINUTES)
@@ -144,24 +144,24 @@ class BrokerConfig:
 
     @property
     def segment_ms(self) -> int:
-        """Default segment.ms of topics: log.roll.ms, else log.roll.hours."""
+        """Default segment.ms of topics: log.roll.ms, otherwise log.roll.hours."""
         value = self.get(broker_log.LOG_ROLL_MS)
         return self.get(broker_log.LOG_ROLL_HOURS) * MS_PER_HOUR if value is None else value
 
     @property
     def segment_jitter_ms(self) -> int:
-        """Default segment.jitter.ms of topics: log.roll.jitter.ms, else log.roll.jitter.hours."""
+        """Default segment.jitter.ms of topics: log.roll.jitter.ms, otherwise log.roll.jitter.hours."""
         value = self.get(broker_log.LOG_ROLL_JITTER_MS)
         return self.get(broker_log.LOG_ROLL_JITTER_HOURS) * MS_PER_HOUR if value is None else value
 
     @property
     def flush_ms(self) -> int:
-        """Default flush.ms of topics: log.flush.interval.ms, else the scheduler's interval."""
+        """Default flush.ms of topics: log.flush.interval.ms, otherwise the scheduler's interval."""
         value = self.get(broker_log.LOG_FLUSH_INTERVAL_MS)
         return self.get(broker_log.LOG_FLUSH_SCHEDULER_INTERVAL_MS) if value is None else value
 
     def topic_default(self, name: str) -> Any:
-        """A topic config's value on this broker when the topic does not set it. KeyError when unknown."""
+        """A topic config's value on this broker if the topic does not set it. KeyError if unknown."""
         option = TOPIC[name]
         derived = _DERIVED.get(name)
         if derived is not None:
@@ -178,13 +178,13 @@ class BrokerConfig:
                     values[name] = option.parse(text)
                 elif (base := BROKER.find(listener_base_name(name) or "")) is not None:
                     base.parse(text)
-        # node.id and broker.id are one thing under two names; -1 asks for a generated one.
+        # node.id and broker.id are two names for the same option; -1 asks for a generated id.
         given = values["node.id"] if "node.id" in self.static else values["broker.id"]
         values["node.id"] = values["broker.id"] = given if given >= 0 else broker_identity.NODE_ID.default
         return values
 
     def _check(self) -> None:
-        """Refuse values that contradict each other."""
+        """Raises ConfigError for values that contradict each other."""
         names = {listener.name for listener in self.listeners}
         known = f"one of listeners ({', '.join(sorted(names))})"
         for listener in self.advertised_listeners:
@@ -220,9 +220,9 @@ _DERIVED: Final[Mapping[str, Any]] = {
 def load(file: Path | None = None, overrides: Mapping[str, str] = EMPTY) -> BrokerConfig:
     """The configuration of a broker.
 
-    file: a server.properties. overrides: option name -> text; they win over the file.
-    Raises ConfigError naming where the value stands, the option, the value and what is allowed;
-    OSError when the file cannot be read.
+    file: a server.properties. overrides: option name -> text; they take precedence over the file.
+    Raises ConfigError naming the place, the option, the value and what is allowed;
+    OSError if the file cannot be read.
     """
     static: dict[str, str] = {}
     warnings: list[str] = []
@@ -251,7 +251,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _honour_old_addresses(static: dict[str, str]) -> None:
-    """`port` and `host.name`, as books have them, mean a listener where none is named. They leave `static`."""
+    """Convert the old options `port` and `host.name` in `static` to a listener, unless one is given."""
     for prefix in ("advertised.", ""):
         host, port = static.pop(f"{prefix}host.name", None), static.pop(f"{prefix}port", None)
         if (host is None and port is None) or f"{prefix}listeners" in static:
@@ -268,7 +268,7 @@ def _read(file: Path) -> list[tuple[str, str, int]]:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = raw.decode("latin-1")  # what Java writes
+        text = raw.decode("latin-1")  # the encoding that Java uses
     try:
         return list(parse_properties(text))
     except ConfigError as error:
@@ -278,7 +278,7 @@ def _read(file: Path) -> list[tuple[str, str, int]]:
 def _take(
     where: str, name: str, text: str, static: dict[str, str], warnings: list[str], providers: Providers
 ) -> None:
-    """Check one setting and add it to `static`, or to `warnings` when it has no effect."""
+    """Check one setting and add it to `static`, or to `warnings` if it has no effect."""
     if is_parameter(name):
         return
     if name in OLD_ADDRESSES:

@@ -13,7 +13,7 @@ LEVELS: Final = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, 
 
 
 def logger_name(option: str) -> str | None:
-    """The logger whose level an option sets; None for any other option."""
+    """The logger whose level an option sets; None for other options."""
     for prefix in PREFIXES:
         if option.startswith(prefix) and len(option) > len(prefix):
             return option[len(prefix) :]
@@ -21,7 +21,7 @@ def logger_name(option: str) -> str | None:
 
 
 def parse_level(option: str, text: str) -> int:
-    """The level that a text names. Raises ConfigError."""
+    """The level with this name. Raises ConfigError."""
     level = LEVELS.get(text.strip().upper())
     if level is None:
         raise refused(option, text, f"must be one of {', '.join(LEVELS)}")
@@ -29,7 +29,7 @@ def parse_level(option: str, text: str) -> int:
 
 
 def levels_in(options: Mapping[str, str]) -> dict[str, int]:
-    """The levels that options set, by logger. The options have been checked."""
+    """The levels set by options, by logger. The options must have been checked."""
     return {
         name: parse_level(option, text)
         for option, text in options.items()

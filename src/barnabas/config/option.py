@@ -1,4 +1,4 @@
-"""What one configuration option is: its name, type, default, limits, and what is done with it.
+"""The description of a configuration option: its name, type, default, limits, and what Barnabas does with it.
 
 Options are data. The loader, DescribeConfigs, AlterConfigs, `--help` and docs/configuration.md all
 read the same declarations.
@@ -41,7 +41,7 @@ INTEGER_RANGE: Final = {
 
 
 class Mode(Enum):
-    """When a value may change: at a restart only, per broker, or also for the whole cluster."""
+    """When a value may change: only at a restart, per broker, or also for the whole cluster."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -57,11 +57,11 @@ class Mark(Enum):
 
 
 class ConfigError(ValueError):
-    """A value was refused. One line: where it stands, the option, the value, what is allowed."""
+    """A value was refused. One line: the place, the option, the value, what is allowed."""
 
 
 def refused(name: str, value: object, why: str) -> ConfigError:
-    """The error for a value of option `name`, worded as Kafka words it. why: what is allowed."""
+    """The error for a value of option `name`, in Kafka's words. why: what is allowed."""
     return ConfigError(f"Invalid value {value} for configuration {name}: {why}")
 
 
@@ -83,8 +83,8 @@ class Option(Generic[T]):
     """One declared option.
 
     lo, hi: inclusive limits of a number. choices: allowed strings, or allowed list elements.
-    check: a further rule; returns what is allowed when it refuses, else None.
-    topic: the topic config that this broker option is the default of. internal: hidden from
+    check: a further rule; returns what is allowed if it refuses the value, otherwise None.
+    topic: the topic config whose default this broker option is. internal: hidden from
     DescribeConfigs. A default of None is Kafka's null.
     """
 
@@ -103,16 +103,16 @@ class Option(Generic[T]):
 
     @property
     def sensitive(self) -> bool:
-        """True when the value must never be shown."""
+        """Whether the value must never be shown."""
         return self.kind is Kind.PASSWORD
 
     @property
     def read_only(self) -> bool:
-        """True when a change needs a restart."""
+        """Whether a change requires a restart."""
         return self.mode is Mode.READ_ONLY
 
     def allowed(self) -> str:
-        """What values the option takes, in words that end a sentence."""
+        """The values that the option accepts, in words that end a sentence."""
         if self.choices:
             listed = ", ".join(choice or "(empty)" for choice in self.choices)
             return f"a comma-separated list of: {listed}" if self.kind is Kind.LIST else f"one of: {listed}"
@@ -127,7 +127,7 @@ class Option(Generic[T]):
         return {Kind.LIST: "a comma-separated list", Kind.CLASS: "a class name"}.get(self.kind, "text")
 
     def parse(self, text: str) -> T:
-        """The value that a text means. Raises ConfigError naming option, value and what is allowed."""
+        """The value of a text. Raises ConfigError naming option, value and what is allowed."""
         value, why = _parse(self.kind, text.strip())
         why = self._refusal(value) if why is None else f"{why} (allowed: {self.allowed()})"
         if why is not None:
@@ -135,7 +135,7 @@ class Option(Generic[T]):
         return cast(T, value)
 
     def format(self, value: T) -> str | None:
-        """A value as DescribeConfigs shows it; None for null."""
+        """A value as shown by DescribeConfigs; None for null."""
         return None if self.sensitive else format_value(value)
 
     def _refusal(self, value: Any) -> str | None:
@@ -159,7 +159,7 @@ def _limits(lo: float | None, hi: float | None) -> str:
 
 
 def _parse(kind: Kind, text: str) -> tuple[object, str | None]:
-    """The value, or why there is none."""
+    """(value, None), or (None, why the text is refused)."""
     if kind in INTEGER_RANGE:
         return _parse_integer(kind, text)
     if kind is Kind.BOOLEAN:
@@ -179,7 +179,7 @@ def _parse(kind: Kind, text: str) -> tuple[object, str | None]:
 
 def _parse_integer(kind: Kind, text: str) -> tuple[object, str | None]:
     digits = text[1:] if text[:1] in ("-", "+") else text
-    # int() alone takes 1_000 and digits of other scripts; Java's parser does not.
+    # int() also accepts 1_000 and digits of other scripts; Java's parser does not.
     if not (digits.isascii() and digits.isdigit()):
         return None, f"Not a number of type {kind.name}"
     value = int(text)
@@ -214,7 +214,7 @@ def double_text(value: float) -> str:
 
 
 class OptionTable:
-    """A group of options that belong together; declares them and keeps their order."""
+    """A group of related options; declares them and keeps their order."""
 
     def __init__(self, title: str, *parts: OptionTable) -> None:
         self.title = title
@@ -242,7 +242,7 @@ class OptionTable:
         return self._by_name[name]
 
     def find(self, name: str) -> Option[Any] | None:
-        """The option of that name, or None."""
+        """The option with this name, or None."""
         return self._by_name.get(name)
 
     def names(self) -> Iterable[str]:

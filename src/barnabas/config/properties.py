@@ -20,7 +20,7 @@ class Property(NamedTuple):
 
 
 def parse_properties(text: str) -> Iterator[Property]:
-    """The properties of a file's text, in order; a repeated key comes repeatedly.
+    """The properties in a file's text, in order; repeated keys are all returned.
 
     Raises ConfigError for a malformed \\uXXXX. Source: java.util.Properties.load.
     """
@@ -33,7 +33,7 @@ def parse_properties(text: str) -> Iterator[Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Lines without comments and blank ones, continuations joined, each with its first line's number."""
+    """Lines without comments and blank ones, with continuations joined, each with the number of its first line."""
     joined, first = "", 0
     for number, natural in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
         line = natural.lstrip(_BLANKS)

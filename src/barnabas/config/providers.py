@@ -1,10 +1,10 @@
-"""Values that stand elsewhere: `${NAME:PATH:KEY}` in server.properties, resolved by Kafka's config providers.
+"""Values stored elsewhere: `${NAME:PATH:KEY}` in server.properties, resolved by Kafka's config providers.
 
     config.providers=secrets
     config.providers.secrets.class=org.apache.kafka.common.config.provider.FileConfigProvider
     ssl.keystore.password=${secrets:/etc/kafka/secrets.properties:keystore}
 
-A file provider reads a key of a properties file, a directory provider a whole file of a folder, an environment provider
+A file provider reads a key from a properties file, a directory provider a whole file in a folder, an environment provider
 a variable. `file`, `dir` and `env` need not be declared. A value is looked up once, when the broker starts.
 Source: KIP-297, KIP-632, KIP-887, KIP-993.
 """
@@ -35,7 +35,7 @@ def is_parameter(name: str) -> bool:
 
 
 class Providers:
-    """Those that a configuration declares. texts: the configuration, by option name. Raises ConfigError."""
+    """The providers that a configuration declares. texts: the configuration, by option name. Raises ConfigError."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._kinds = dict(UNDECLARED)
@@ -54,7 +54,7 @@ class Providers:
             }
 
     def expand(self, text: str) -> str:
-        """A value with its references replaced; names that are no providers stay as they are. Raises ConfigError."""
+        """A value with its references replaced; names of unknown providers are left as they are. Raises ConfigError."""
         return REFERENCE.sub(self._value, text) if "${" in text else text
 
     def _value(self, match: re.Match[str]) -> str:

@@ -16,14 +16,14 @@ _THROTTLED: Final = re.compile(r"\d+:\d+")
 
 
 def throttled_replicas(value: tuple[str, ...]) -> str | None:
-    """The check of a throttled replica list: empty, `*`, or partition:broker pairs."""
+    """Checks a throttled replica list: empty, `*`, or partition:broker pairs; returns what is wrong, or None."""
     if value in ((), ("*",)) or all(_THROTTLED.fullmatch(item) for item in value):
         return None
     return "must be * or a list of partition:broker pairs, for example 0:101,1:102"
 
 
 def gzip_level(value: int) -> str | None:
-    """The check of gzip's level: -1 (gzip's own choice) or 1 to 9."""
+    """Checks a gzip level: -1 (gzip's default) or 1 to 9; returns what is wrong, or None."""
     return None if value == -1 or 1 <= value <= 9 else "must be -1 (the default level) or from 1 to 9"
 
 
@@ -40,7 +40,7 @@ CLEANUP_POLICY: Final = TOPIC.strings(
 COMPRESSION_TYPE: Final = TOPIC.string(
     "compression.type",
     "producer",
-    "Codec in which batches are kept; `producer` keeps what the producer chose.",
+    "Codec in which batches are stored; `producer` keeps the producer's choice.",
     choices=COMPRESSIONS,
     mark=WORKS,
 )
@@ -84,12 +84,12 @@ FILE_DELETE_DELAY_MS: Final = TOPIC.long(
 FLUSH_MESSAGES: Final = TOPIC.long(
     "flush.messages",
     LONG_MAX,
-    "Force the log to disk after this many records; 1 means on every append.",
+    "Flush the log to disk after this many records; 1 means on every append.",
     lo=1,
     mark=WORKS,
 )
 FLUSH_MS: Final = TOPIC.long(
-    "flush.ms", LONG_MAX, "Force the log to disk when records have waited this long.", lo=0, mark=WORKS
+    "flush.ms", LONG_MAX, "Flush the log to disk when records have waited this long.", lo=0, mark=WORKS
 )
 INDEX_INTERVAL_BYTES: Final = TOPIC.integer(
     "index.interval.bytes", 4096, "Bytes of log between two entries of the offset index.", lo=0, mark=WORKS
@@ -109,14 +109,14 @@ LOCAL_RETENTION_MS: Final = TOPIC.long(
 MAX_COMPACTION_LAG_MS: Final = TOPIC.long(
     "max.compaction.lag.ms",
     LONG_MAX,
-    "Longest time a record may stay out of reach of compaction.",
+    "Longest time that a record may stay uncompacted.",
     lo=1,
     mark=WORKS,
 )
 MAX_MESSAGE_BYTES: Final = TOPIC.integer(
     "max.message.bytes",
     1_048_588,
-    "Largest record batch that is accepted, as it comes over the wire.",
+    "Largest record batch that is accepted, as sent over the network.",
     lo=0,
     mark=WORKS,
 )
@@ -129,56 +129,60 @@ MESSAGE_DOWNCONVERSION_ENABLE: Final = TOPIC.boolean(
 MESSAGE_TIMESTAMP_AFTER_MAX_MS: Final = TOPIC.long(
     "message.timestamp.after.max.ms",
     3_600_000,
-    "How far a record's timestamp may lie ahead of the broker's clock.",
+    "How far a record's timestamp may be ahead of the broker's clock.",
     lo=0,
     mark=WORKS,
 )
 MESSAGE_TIMESTAMP_BEFORE_MAX_MS: Final = TOPIC.long(
     "message.timestamp.before.max.ms",
     LONG_MAX,
-    "How far a record's timestamp may lie behind the broker's clock.",
+    "How far a record's timestamp may be behind the broker's clock.",
     lo=0,
     mark=WORKS,
 )
 MESSAGE_TIMESTAMP_TYPE: Final = TOPIC.string(
     "message.timestamp.type",
     "CreateTime",
-    "Whose time a record carries: the producer's, or that of the append.",
+    "Which timestamp records get: the producer's, or the time of the append.",
     choices=("CreateTime", "LogAppendTime"),
     mark=WORKS,
 )
 MIN_CLEANABLE_DIRTY_RATIO: Final = TOPIC.double(
     "min.cleanable.dirty.ratio",
     0.5,
-    "Share of a compacted log that must be new before it is compacted again.",
+    "Fraction of a compacted log that must be new before it is compacted again.",
     lo=0,
     hi=1,
     mark=WORKS,
 )
 MIN_COMPACTION_LAG_MS: Final = TOPIC.long(
-    "min.compaction.lag.ms", 0, "Time for which a new record is safe from compaction.", lo=0, mark=WORKS
+    "min.compaction.lag.ms", 0, "Time for which a new record is not compacted.", lo=0, mark=WORKS
 )
 MIN_INSYNC_REPLICAS: Final = TOPIC.integer(
     "min.insync.replicas",
     1,
-    "In-sync replicas that must exist for a produce with acks=all to be accepted.",
+    "Number of in-sync replicas required to accept a produce request with acks=all.",
     lo=1,
     mark=WORKS,
 )
 PREALLOCATE: Final = TOPIC.boolean(
-    "preallocate", False, "Reserve a segment's whole size on disk when it is made."
+    "preallocate", False, "Reserve a segment's whole size on disk when it is created."
 )
 REMOTE_COPY_LAG_BYTES: Final = TOPIC.long(
-    "remote.copy.lag.bytes", 0, "Bytes that stay out of remote storage although they could be copied.", lo=-2
+    "remote.copy.lag.bytes", 0, "Bytes that are not copied to remote storage although they could be.", lo=-2
 )
 REMOTE_COPY_LAG_MS: Final = TOPIC.long(
-    "remote.copy.lag.ms", 0, "How long a finished segment waits before it is copied to remote storage.", lo=-2
+    "remote.copy.lag.ms", 0, "How long a rolled segment waits before it is copied to remote storage.", lo=-2
 )
 REMOTE_LOG_COPY_DISABLE: Final = TOPIC.boolean(
-    "remote.log.copy.disable", False, "Stop copying segments to remote storage; what is there stays readable."
+    "remote.log.copy.disable",
+    False,
+    "Stop copying segments to remote storage; those already there stay readable.",
 )
 REMOTE_LOG_DELETE_ON_DISABLE: Final = TOPIC.boolean(
-    "remote.log.delete.on.disable", False, "Delete what is in remote storage when tiering is switched off."
+    "remote.log.delete.on.disable",
+    False,
+    "Delete the segments in remote storage when tiering is switched off.",
 )
 REMOTE_STORAGE_ENABLE: Final = TOPIC.boolean(
     "remote.storage.enable", False, "Keep older segments of the topic in remote storage."
@@ -186,17 +190,21 @@ REMOTE_STORAGE_ENABLE: Final = TOPIC.boolean(
 RETENTION_BYTES: Final = TOPIC.long(
     "retention.bytes",
     -1,
-    "Size of one partition above which its oldest segments go; -1 means no limit.",
+    "Size of a partition above which its oldest segments are deleted; -1 means no limit.",
     mark=WORKS,
 )
 RETENTION_MS: Final = TOPIC.long(
-    "retention.ms", 604_800_000, "Age above which segments go; -1 keeps them for ever.", lo=-1, mark=WORKS
+    "retention.ms",
+    604_800_000,
+    "Age above which segments are deleted; -1 keeps them forever.",
+    lo=-1,
+    mark=WORKS,
 )
 SEGMENT_BYTES: Final = TOPIC.integer(
     "segment.bytes",
     1 << 30,
-    "Roll the active segment before an append would pass this many bytes (Kafka 4 asks "
-    "for 1 MiB at least; here small values work, as in Kafka 3).",
+    "Roll the active segment before an append would exceed this many bytes (Kafka 4 requires "
+    "at least 1 MiB; here small values work, as in Kafka 3).",
     lo=14,
     hi=INT_MAX,
     mark=WORKS,
@@ -211,7 +219,7 @@ SEGMENT_INDEX_BYTES: Final = TOPIC.integer(
 SEGMENT_JITTER_MS: Final = TOPIC.long(
     "segment.jitter.ms",
     0,
-    "Up to this much is taken off segment.ms by chance, so that not all segments roll at once.",
+    "Maximum random reduction of segment.ms, so that not all segments roll at once.",
     lo=0,
     mark=WORKS,
 )
@@ -225,12 +233,12 @@ SEGMENT_MS: Final = TOPIC.long(
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = TOPIC.boolean(
     "unclean.leader.election.enable",
     False,
-    "Let a replica lead that is not in sync when no other is left, at the price of lost records.",
+    "Allow a replica that is not in sync to become leader when no other is left, at the price of lost records.",
 )
 ERRORS_DEADLETTERQUEUE_GROUP_ENABLE: Final = TOPIC.boolean(
     "errors.deadletterqueue.group.enable",
     False,
-    "Let share groups write the records that they give up into this topic.",
+    "Allow share groups to write records that they give up on to this topic.",
     mark=WORKS,
 )
 LEADER_REPLICATION_THROTTLED_REPLICAS: Final = TOPIC.strings(
@@ -269,23 +277,23 @@ CONFLUENT_VALUE_SCHEMA_VALIDATION: Final = TOPIC.boolean(
 CONFLUENT_KEY_SUBJECT_NAME_STRATEGY: Final = TOPIC.string(
     "confluent.key.subject.name.strategy",
     SUBJECT_STRATEGIES[0],
-    "How the subject of keys is named: by the topic, by the schema's record, or by both.",
+    "How the subject of keys is named: after the topic, the schema's record, or both.",
     choices=SUBJECT_STRATEGIES,
     mark=WORKS,
 )
 CONFLUENT_VALUE_SUBJECT_NAME_STRATEGY: Final = TOPIC.string(
     "confluent.value.subject.name.strategy",
     SUBJECT_STRATEGIES[0],
-    "How the subject of values is named: by the topic, by the schema's record, or by both.",
+    "How the subject of values is named: after the topic, the schema's record, or both.",
     choices=SUBJECT_STRATEGIES,
     mark=WORKS,
 )
 
-# For topics the mode is always CLUSTER in the sense of the broker: a change needs no restart.
+# For topics the mode is always CLUSTER in the broker's sense: a change needs no restart.
 TOPIC_MODE: Final = Mode.CLUSTER
 
-# Topic configs of Kafka 3 and older that are still found in scripts. Kafka 4 refuses them; so do we,
-# but with a reason.
+# Topic configs of Kafka 3 and older that still occur in scripts. Kafka 4 refuses them; so does Barnabas, but with a
+# reason.
 RETIRED_TOPIC: Final = {
     "message.format.version": "batches are always kept in format 2",
     "message.timestamp.difference.max.ms": "use message.timestamp.before.max.ms and .after.max.ms",

@@ -1,1 +1,1 @@
-"""The znode tree that holds cluster metadata."""
+"""The znode tree that stores cluster metadata."""

@@ -1,10 +1,10 @@
-"""The embedded tree for several processes of one machine: the one that holds the file serves it over a Unix socket.
+"""The embedded tree for several processes of one machine: the process that owns the file serves it over a Unix socket.
 
-A connection is a session. It ends with its connection, so that a killed process's ephemeral nodes are gone at once; it ends,
-too, when the other side has been silent for the session's time (a stopped process). Requests and answers are frames: a
-length, then JSON, with data as base64. Both sides are of one release, so the format may change with any of them.
+A connection is a session. The session ends with the connection, so that the ephemeral nodes of a killed process disappear at
+once, or when the other side has been silent for the session's time-out (a stopped process). Requests and answers are frames:
+a length, then JSON, with data in base64. Both sides are of one release, so the format may change with each release.
 
-Only the owner of the file can connect: the socket's permissions are those of the folder's owner alone.
+Only the owner of the file can connect: the permissions of the folder admit nobody else.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _unpack_node(packed: Sequence[Any]) -> tuple[bytes, Stat]:
 
 
 class TreeServer:
-    """Serves the sessions of other processes. `start`, `close`."""
+    """Serves the sessions of other processes. Call `start`, and `close` at the end."""
 
     def __init__(self, store: LocalStore, path: Path, session_timeout_s: float = SESSION_TIMEOUT_S) -> None:
         self._store = store
@@ -106,7 +106,7 @@ class TreeServer:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen. Raises OSError. A socket that a killed process left behind is replaced: who holds the file may."""
+        """Listen. Raises OSError. The socket of a killed process is replaced, since this process owns the file."""
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
         before = os.umask(0o177)
@@ -131,7 +131,7 @@ class TreeServer:
         task.add_done_callback(self._connections.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One session, from its first byte to its end."""
+        """Serve one session, from its first byte to its end."""
         session = await asyncio.get_running_loop().run_in_executor(None, self._store.session)
         calls: set[asyncio.Task[None]] = set()
         try:
@@ -142,12 +142,12 @@ class TreeServer:
             while True:
                 async with asyncio.timeout(self._session_timeout_s):
                     request = await _read(reader)
-                # The store's thread takes one call after the other: answers and events leave in the order of the changes.
+                # The store's thread handles one call at a time, so answers and events are sent in the order of the changes.
                 call = asyncio.get_running_loop().create_task(self._answered(session, request, writer))
                 calls.add(call)
                 call.add_done_callback(calls.discard)
         except (TimeoutError, EOFError, OSError, ValueError):
-            pass  # the other side has gone, or is stopped
+            pass  # the other side is gone, or stopped
         finally:
             for call in calls:
                 call.cancel()
@@ -164,7 +164,7 @@ class TreeServer:
         except TreeError as error:
             answer = {"refused": [type(error).__name__, error.path, error.reason]}
         except (AssertionError, KeyError, TypeError, ValueError):
-            writer.close()  # nothing that a broker of this release sends
+            writer.close()  # not a request of this release
             return
         writer.write(_frame({"id": number, **answer}))
 
@@ -188,7 +188,7 @@ async def _call(session: LocalTree, call: str, arguments: list[Any]) -> Any:
 
 
 class ServedTree(ZnodeTree):
-    """One session with a tree that another process of this machine serves. Made by `open`."""
+    """One session with a tree that another process on this machine serves. Created by `open`."""
 
     def __init__(self, path: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._path = str(path)
@@ -205,7 +205,7 @@ class ServedTree(ZnodeTree):
 
     @classmethod
     async def open(cls, path: Path, connect_timeout_s: float = SESSION_TIMEOUT_S) -> ServedTree:
-        """A session. Raises ConnectionLost when nobody serves the tree within this time."""
+        """Open a session. Raises ConnectionLost if the tree is not served within this time."""
         try:
             async with asyncio.timeout(connect_timeout_s):
                 reader, writer = await _connected(path)
@@ -295,7 +295,7 @@ class ServedTree(ZnodeTree):
             async with asyncio.timeout(self._session_timeout_s * 2 / 3):
                 answer = await waiting
         except TimeoutError:
-            # Nothing is wrong with the line between two processes of a machine: the other one stands still.
+            # Between two processes of one machine the line does not fail: the other process is hanging.
             self._end()
             raise ConnectionLost(self._path, "the broker that serves the metadata does not answer") from None
         finally:
@@ -331,7 +331,7 @@ class ServedTree(ZnodeTree):
         self._end()
 
     def _end(self) -> None:
-        """The connection has ended, and the session with it."""
+        """The connection has ended, and with it the session."""
         if self._ended:
             return
         self._ended = True

@@ -1,18 +1,18 @@
-"""The znode tree: where a cluster's metadata lives. One interface; embedded or in ZooKeeper.
+"""The znode tree, which stores a cluster's metadata. One interface; embedded or in ZooKeeper.
 
-Nodes are addressed by absolute paths, hold bytes and a version, and may have children. Rules that
-hold in every implementation, checked by tests/unit/coordination:
+Nodes are addressed by absolute paths, contain bytes and a version, and may have children. Rules for all
+implementations, checked by tests/unit/coordination:
 
-* A change is durable and visible to every session once its call has returned.
-* `multi` applies all of its changes or none, and takes up to MULTI_BYTES_MAX; longer lists go in chunks.
-* Watchers are notified of every change below their path, their own included, in the order of the changes. They are
+* A change is durable and visible to every session when its call returns.
+* `multi` applies all of its changes or none, and takes up to MULTI_BYTES_MAX; longer lists are sent in chunks.
+* Watchers are notified of every change of their path and below it, including their own changes, in order. They are
   called by the event loop, before or after the call that made the change returns. An event says what
   changed, not the data: read it again.
 * Every call returns or fails in bounded time, whatever happens to the server.
-* An ephemeral node goes when its session is closed or expires; it has no children.
-* Until `safe_until_s` nobody else can have seen this session's ephemeral nodes go. DISCONNECTED is delivered before
-  that moment, unless the whole process stood still; so whoever must not act after its session has ended compares the
-  clock with it at the moment of acting.
+* An ephemeral node is removed when its session is closed or expires; it has no children.
+* Until `safe_until_s`, no other session can have seen this session's ephemeral nodes disappear. DISCONNECTED is
+  delivered before that time, unless the whole process stood still. So code that must not act after its session has
+  ended has to compare the clock with it at the moment of acting.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from barnabas.cores.znode_ops import (
 class Stat(NamedTuple):
     """What is known of a node besides its data.
 
-    version: 0 at creation, one more for each set. czxid, mzxid: numbers of the changes that created and
-    last set it; they only grow. owner: session of an ephemeral node, else 0.
+    version: 0 at creation, incremented by each set. czxid, mzxid: numbers of the changes that created and last set it; they
+    only increase. owner: the session of an ephemeral node, otherwise 0.
     """
 
     version: int
@@ -54,16 +54,16 @@ class Stat(NamedTuple):
 
 
 class EventKind(Enum):
-    """What happened to a node, or to the session that watches."""
+    """What happened to a node, or to the session."""
 
     CREATED = "created"
     CHANGED = "changed"
     DELETED = "deleted"
-    # No server answers: the session lives until `safe_until_s`, and may then end without this side hearing of it.
+    # No server answers. The session lives until `safe_until_s`, and may then end without a notification here.
     DISCONNECTED = "disconnected"
     # Events may have been missed while the connection was down: read everything again.
     RECONNECTED = "reconnected"
-    # The session's ephemeral nodes are gone, and the tree object is of no more use.
+    # The session's ephemeral nodes are gone, and the tree object can no longer be used.
     EXPIRED = "expired"
 
 
@@ -83,7 +83,7 @@ Result = str | Stat | None
 
 
 class TreeError(Exception):
-    """A change or read was refused, or could not be made."""
+    """A change or read was refused, or was not possible."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: {why}")
@@ -96,11 +96,11 @@ class NoNode(TreeError):
 
 
 class NodeExists(TreeError):
-    """There is a node at the path already."""
+    """A node with this path already exists."""
 
 
 class BadVersion(TreeError):
-    """Someone else changed the node in between."""
+    """Somebody else has changed the node meanwhile."""
 
 
 class NotEmpty(TreeError):
@@ -108,15 +108,15 @@ class NotEmpty(TreeError):
 
 
 class EphemeralParent(TreeError):
-    """Ephemeral nodes have no children."""
+    """Ephemeral nodes cannot have children."""
 
 
 class TooLarge(TreeError):
-    """More than one multi can carry."""
+    """The changes exceed the limit of one multi."""
 
 
 class NotAllowed(TreeError):
-    """The node's ACL does not let this session do that, or the session's login was refused."""
+    """The node's ACL does not permit this, or the session's login was refused."""
 
 
 class SessionExpired(TreeError):
@@ -124,11 +124,11 @@ class SessionExpired(TreeError):
 
 
 class ConnectionLost(TreeError):
-    """No answer came; the change may have been made or not."""
+    """There was no answer; the change may have been made or not."""
 
 
 class TreeInUse(TreeError):
-    """Another process holds the embedded tree."""
+    """Another process has the embedded tree open."""
 
 
 class ZnodeTree(ABC):
@@ -137,16 +137,16 @@ class ZnodeTree(ABC):
     @property
     @abstractmethod
     def session_id(self) -> int:
-        """Number of this session: the owner of its ephemeral nodes."""
+        """The number of this session, which is the owner of its ephemeral nodes."""
 
     @property
     def safe_until_s(self) -> float:
-        """Until when, by time.monotonic(), this session has certainly not ended; it moves on while the tree answers."""
+        """The time.monotonic() until which this session has certainly not ended; advances while the tree answers."""
         return math.inf
 
     @property
     def session_timeout_s(self) -> float:
-        """Silence after which the tree ends this session."""
+        """The time of silence after which the tree ends this session."""
         return math.inf
 
     @abstractmethod
@@ -155,7 +155,7 @@ class ZnodeTree(ABC):
 
     @abstractmethod
     async def exists(self, path: str) -> Stat | None:
-        """The stat, or None."""
+        """The stat, or None if the node does not exist."""
 
     @abstractmethod
     async def children(self, path: str) -> list[str]:
@@ -163,28 +163,28 @@ class ZnodeTree(ABC):
 
     @abstractmethod
     async def subtree(self, path: str) -> dict[str, tuple[bytes, Stat]]:
-        """The node and all below it, by path; parents come before children. Empty when there is no node.
+        """The node and everything below it, by path, parents before children. Empty if the node does not exist.
 
-        Not one moment's picture when others write meanwhile: watch first, then read, then follow the events.
+        Not an atomic snapshot if others write meanwhile: watch first, then read, then follow the events.
         """
 
     @abstractmethod
     async def multi(self, ops: Sequence[Op]) -> list[Result]:
-        """Apply all changes or none. For each: the path of a create, the stat of a set, else None.
+        """Apply all changes or none. Returns for each: the path of a create, the stat of a set, otherwise None.
 
-        Raises for the first that is refused: NoNode, NodeExists, BadVersion, NotEmpty, EphemeralParent.
+        Raises the error of the first refused change: NoNode, NodeExists, BadVersion, NotEmpty, EphemeralParent.
         """
 
     @abstractmethod
     async def watch(self, path: str, watcher: Watcher) -> Callable[[], None]:
-        """Call `watcher` for each later change of the node or anything below it; returns what ends that.
+        """Call `watcher` for each later change of the node or anything below it; returns a function that ends this.
 
-        The node need not exist. Watchers run on the event loop; they should only put the event on a queue.
+        The node need not exist. Watchers run on the event loop; they should only put the event in a queue.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """End the session; its ephemeral nodes go."""
+        """End the session; its ephemeral nodes are removed."""
 
     async def create(
         self,
@@ -195,9 +195,9 @@ class ZnodeTree(ABC):
         sequence: bool = False,
         make_parents: bool = False,
     ) -> str:
-        """Make a node; its path. Raises NodeExists, NoNode (no parent), EphemeralParent.
+        """Create a node; returns its path. Raises NodeExists, NoNode (no parent), EphemeralParent.
 
-        make_parents: make missing parents first (these stay when the create itself fails).
+        make_parents: create missing parents first (these remain if the create itself fails).
         """
         if make_parents:
             await self.ensure(parent_of(path))
@@ -214,8 +214,8 @@ class ZnodeTree(ABC):
     async def delete(self, path: str, version: int = ANY_VERSION, *, recursive: bool = False) -> None:
         """Remove a node. Raises NoNode, BadVersion, NotEmpty.
 
-        recursive: all below it too, the deepest first, in as many steps as its size needs; while others go on
-        making nodes there, NotEmpty is raised after a few attempts.
+        recursive: also everything below it, deepest first, in as many steps as the size requires. If others keep creating
+        nodes there, NotEmpty is raised after a few attempts.
         """
         if not recursive:
             await self.multi([Delete(path, version)])
@@ -237,18 +237,18 @@ class ZnodeTree(ABC):
                 return
 
     async def ensure(self, path: str) -> None:
-        """Make the node, empty, and its parents, where they are missing."""
+        """Create the node, empty, and its parents, as far as they do not exist."""
         if path == "/" or await self.exists(path) is not None:
             return
         await self.ensure(parent_of(path))
         try:
             await self.create(path)
         except NodeExists:
-            pass  # somebody else was quicker, with the same aim
+            pass  # somebody else has just created it
 
 
 def check_path(path: str) -> None:
-    """Raises TreeError unless ZooKeeper takes the path: absolute, no empty part, none that is a dot or two."""
+    """Raises TreeError unless ZooKeeper accepts the path: absolute, no empty component, none of one or two dots."""
     parts = path.split("/")
     if path == "/":
         return
@@ -259,7 +259,7 @@ def check_path(path: str) -> None:
 
 
 def check_multi(ops: Sequence[Op]) -> None:
-    """Raises TreeError for a path that is none, TooLarge for more than one multi can carry."""
+    """Raises TreeError for an invalid path, TooLarge for more than one multi can carry."""
     for op in ops:
         check_path(op.path)
     size = sum(map(size_bytes, ops))

@@ -1,21 +1,20 @@
 """The znode tree in a ZooKeeper ensemble (3.6 or newer), through kazoo.
 
-kazoo runs its own thread; every answer and event is handed to the event loop, and nothing here blocks it.
-Five things go past kazoo's public interface: persistent recursive watches, whose events are read here (a watch
-per node, set again after each event, would miss changes in between), reads of many nodes in one request,
-the chroot, which is set once its node has been made, the session time that the server grants, and refusals of a
-SASL login, some of which would end kazoo's thread.
+kazoo runs its own thread; every answer and event is passed to the event loop, and nothing here blocks it. Some things
+bypass kazoo's public interface: persistent recursive watches, whose events are read here (one-time watches, set again
+after each event, would miss changes in between), reads of many nodes in one request, the chroot, which is set after its
+node has been created, the session time granted by the server, and refusals of a SASL login, some of which would end
+kazoo's thread.
 
-Every call has a deadline of two thirds of the session's time. A server that has not answered by then is given up: the
-connection is cut, watchers get DISCONNECTED, and kazoo looks for another server. Calls made meanwhile
-wait for that here and not in kazoo's queue, which would send them long after their callers were answered
-that they failed.
+Every call has a deadline of two thirds of the session's time-out. If a server has not answered by then, the connection is
+cut, watchers get DISCONNECTED, and kazoo looks for another server. Calls made meanwhile wait for that here and
+not in kazoo's queue, which would send them long after their callers have been told that they failed.
 
-**How long the session certainly lives.** Six times in a session's time a beat goes out: a transaction that changes
-nothing. It is answered when a majority of the ensemble has written it, so the session was alive when the beat was
-sent. The server that we talk to tells the ensemble's leader of signs of life only now and then, but before it hands
-on a later beat. So an answered beat proves that the leader counts from the beat before it, or from a later sign,
-and the session lives until that one's time of sending plus the session's time.
+**How long the session certainly lives.** Six times per session time-out a beat is sent: a transaction that changes nothing.
+It is answered when a majority of the ensemble has written it, so the session was alive when the beat was sent. The
+connected server reports signs of life to the ensemble's leader only from time to time, but always before it forwards a
+later beat. So an answered beat proves that the leader counts from the previous beat, or from a later sign of life, and
+the session lives until the time when that one was sent plus the session's time-out.
 """
 
 from __future__ import annotations
@@ -73,12 +72,12 @@ READS_PER_REQUEST: Final = 500
 REQUESTS_AT_ONCE: Final = 4
 CALL_SHARE_OF_SESSION: Final = 2 / 3
 BEAT_SHARE_OF_SESSION: Final = 1 / 6
-"""How often a beat goes out. One is given up after half of the session's time: 1/6 and 1/2 make the 2/3 of other calls."""
+"""How often a beat is sent. It fails after half of the session time: 1/6 and 1/2 make the 2/3 of other calls."""
 BEAT_TIMEOUT_SHARE: Final = 1 / 2
 CLOSE_TIMEOUT_S: Final = 5.0
 RETRY: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 
-# What kazoo says of lost connections, the events say as well.
+# What kazoo logs about lost connections is also reported by the events.
 _log: Final = logging.getLogger("barnabas.zookeeper")
 _kazoo_log: Final = logging.getLogger("barnabas.zookeeper.kazoo")
 _kazoo_log.setLevel(logging.CRITICAL)
@@ -120,7 +119,7 @@ def _stat(found: Any) -> Stat:
 
 
 class ZooKeeperTree(ZnodeTree):
-    """One session with an ensemble. Made by `open`."""
+    """One session with an ensemble. Created by `open`."""
 
     def __init__(
         self, client: Any, loop: asyncio.AbstractEventLoop, session_timeout_s: float, access: Access
@@ -141,7 +140,7 @@ class ZooKeeperTree(ZnodeTree):
         self._ended = False
         self._closing = False
         self._stopping: threading.Thread | None = None
-        # Read by kazoo's thread for each event; see the module's docstring.
+        # Called by kazoo's thread for each event; see the module's docstring.
         client._connection._read_watch_event = self._read_event
         connection = client._connection
         connection._invoke = self._note_session_time(connection._invoke)
@@ -157,9 +156,9 @@ class ZooKeeperTree(ZnodeTree):
         connect_timeout_s: float = 18.0,
         access: Access = OPEN,
     ) -> ZooKeeperTree:
-        """A session. hosts: host:port,host:port and optionally /chroot, as in Kafka's zookeeper.connect; the
-        chroot is made when it is missing. Raises ConnectionLost when no server answers in time, NotAllowed when
-        the login is refused.
+        """Open a session. hosts: host:port,host:port and optionally /chroot, as in Kafka's zookeeper.connect; the chroot is
+        created if it does not exist. Raises ConnectionLost if no server answers in time, NotAllowed if the login is
+        refused.
         """
         servers, _, chroot = hosts.partition("/")
         loop = asyncio.get_running_loop()
@@ -201,7 +200,7 @@ class ZooKeeperTree(ZnodeTree):
             raise TimeoutError
         self._session_id = client.client_id[0]
         self._connected.set()
-        await self._beat()  # a server that hangs, or refuses the login, shows here
+        await self._beat()  # fails if the server hangs or refuses the login
         if chroot:
             await self.ensure("/" + chroot)
             client.chroot = "/" + chroot
@@ -240,7 +239,7 @@ class ZooKeeperTree(ZnodeTree):
         level = [path]
         while level:
             parents: list[str] = []
-            # Nodes that are gone since their parent was read are left out.
+            # Leave out nodes that have been removed since their parent was read.
             for node, read in zip(level, await self._read_all(GET_DATA, level), strict=True):
                 if read is not None:
                     data, stat, children = read
@@ -254,7 +253,7 @@ class ZooKeeperTree(ZnodeTree):
         return found
 
     async def _read_all(self, kind: int, paths: Sequence[str]) -> list[Any]:
-        """One read of each path, many in a request and several requests at once."""
+        """Read each path once, many in a request and several requests at the same time."""
         parts = [paths[at : at + READS_PER_REQUEST] for at in range(0, len(paths), READS_PER_REQUEST)]
         free = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
@@ -292,14 +291,14 @@ class ZooKeeperTree(ZnodeTree):
                 transaction.check(op.path, op.version)
         results = await self._answer(ops[0].path, lambda _: transaction.commit_async())
         for op, result in zip(ops, results, strict=True):
-            # The one that failed has its own error; those before and after it have the one of a rollback.
+            # The failed change has its own error; those before and after it have that of a rollback.
             rolled_back = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
             if isinstance(result, Exception) and not isinstance(result, rolled_back):
                 raise _translated(op.path, result)
         return [self._result(op, result) for op, result in zip(ops, results, strict=True)]
 
     def _require_small(self, ops: Sequence[Op]) -> None:
-        """The chroot comes before every path. ZooKeeper cuts the connection of a client that sends too much."""
+        """The chroot is prepended to every path. ZooKeeper cuts the connection of a client that sends too much."""
         size = sum(map(size_bytes, ops)) + len(ops) * len(self._client.chroot)
         if size > MULTI_BYTES_MAX:
             why = f"{len(ops)} changes of {size} bytes; at most {MULTI_BYTES_MAX} bytes go at once"
@@ -334,7 +333,7 @@ class ZooKeeperTree(ZnodeTree):
         await self._loop.run_in_executor(None, stopping.join, CLOSE_TIMEOUT_S)
 
     def _stop(self) -> threading.Thread:
-        """Stops kazoo, once: an expiry and a close may both ask for it. A server that hangs may hold its thread up."""
+        """Stop kazoo, once: both an expiry and a close may call this. A hanging server may delay kazoo's thread."""
         self._closing = True
         if self._beating is not None:
             self._beating.cancel()
@@ -344,7 +343,7 @@ class ZooKeeperTree(ZnodeTree):
         return self._stopping
 
     def _stop_client(self) -> None:
-        with contextlib.suppress(Exception):  # kazoo raises what it met in its own thread, of no use here
+        with contextlib.suppress(Exception):  # kazoo raises errors of its own thread, useless here
             self._client.stop()
             self._client.close()
 
@@ -353,7 +352,7 @@ class ZooKeeperTree(ZnodeTree):
             raise SessionExpired("session", f"session {self._session_id} has ended")
 
     async def _keep_beating(self) -> None:
-        """Learn in time when the server is silent, and how long the session certainly lives."""
+        """Notice in time that the server is silent, and learn how long the session certainly lives."""
         while True:
             await asyncio.sleep(self._session_timeout_s * BEAT_SHARE_OF_SESSION)
             try:
@@ -361,12 +360,12 @@ class ZooKeeperTree(ZnodeTree):
             except SessionExpired:
                 return
             except TreeError:
-                continue  # the connection is being made again
+                continue  # reconnecting
             except Exception:
                 _log.exception("a beat of the ZooKeeper session met a bug; the next one follows")
 
     async def _beat(self) -> None:
-        """Raises TreeError. What the beat is answered does not matter: the chroot may have been removed, for instance."""
+        """Send a beat. Raises TreeError. The contents of the answer do not matter: the chroot may be gone, for instance."""
         await self._connected.wait()
         began_s = time.monotonic()
         await self._answer("/", self._send_beat, timeout_s=self._session_timeout_s * BEAT_TIMEOUT_SHARE)
@@ -387,7 +386,7 @@ class ZooKeeperTree(ZnodeTree):
 
         def answered(answer: Any) -> None:
             if not self._loop.is_closed():
-                with contextlib.suppress(RuntimeError):  # the loop closes just now
+                with contextlib.suppress(RuntimeError):  # the loop is just closing
                     self._loop.call_soon_threadsafe(_settle, waiting, answer)
 
         try:
@@ -409,7 +408,7 @@ class ZooKeeperTree(ZnodeTree):
 
     def _cut(self) -> None:
         """The server is silent: make kazoo look for another one."""
-        with contextlib.suppress(OSError, AttributeError):  # it may have lost the connection itself
+        with contextlib.suppress(OSError, AttributeError):  # kazoo may have lost the connection by itself
             self._client._connection._socket.shutdown(socket.SHUT_RDWR)
         self._on_suspended()
 
@@ -422,14 +421,14 @@ class ZooKeeperTree(ZnodeTree):
             self._later_call(lambda: self._deliver(Event(kind, self._client.unchroot(path))))
 
     def _note_session_time(self, invoke: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps what kazoo says hello with: the server answers how long it keeps a silent session."""
+        """Wrap the method with which kazoo opens a session, to learn the session time-out granted by the server."""
 
         def noting(timeout_s: float, request: Any, xid: int | None = None) -> Any:
             began_s = time.monotonic()
             answer = invoke(timeout_s, request, xid)
             if isinstance(request, Connect) and answer[0].time_out > 0:
                 self._session_timeout_s = answer[0].time_out / 1000
-                self._last_sign_s = began_s  # the ensemble's leader has made the session, or looked it up
+                self._last_sign_s = began_s  # the ensemble's leader has created the session or looked it up
             return answer
 
         return noting
@@ -446,30 +445,30 @@ class ZooKeeperTree(ZnodeTree):
             self._suspended = False
             self._later_call(self._watch_again)
         elif state == KazooState.LOST:
-            # kazoo would go on with a new session, whose holder would not know that its nodes are gone.
+            # kazoo would continue with a new session, without notifying that the old one's nodes are gone.
             self._ended = self._closing = True
             self._later_call(self._on_lost)
 
     def _later_call(self, function: Callable[[], object]) -> None:
         if not self._loop.is_closed():
-            with contextlib.suppress(RuntimeError):  # the loop closes just now
+            with contextlib.suppress(RuntimeError):  # the loop is just closing
                 self._loop.call_soon_threadsafe(function)
 
     # --- called by the event loop -------------------------------------------------------------------
 
     def _on_suspended(self) -> None:
-        """Called when kazoo has lost the connection, and by the call that gave it up, whichever is first."""
+        """Called when kazoo has lost the connection, and by the call that cut it, whichever comes first."""
         if self._connected.is_set() and not self._ended:
             self._connected.clear()
             self._deliver(Event(EventKind.DISCONNECTED))
 
     def _on_lost(self) -> None:
-        self._connected.set()  # whoever waits for the connection learns that the session has ended
+        self._connected.set()  # wakes the calls that wait; they notice that the session has ended
         self._deliver(Event(EventKind.EXPIRED))
         self._stop()
 
     def _watch_again(self) -> None:
-        """Watches live with the connection: set them again, then say that events may have been missed."""
+        """Watches end with the connection: set them again, then report that events may have been missed."""
         self._connected.set()
         self._again = self._loop.create_task(self._set_watches(list(self._watched)))
 
@@ -479,7 +478,7 @@ class ZooKeeperTree(ZnodeTree):
                 await self._answer(prefix or "/", self._add_watch)
             await self._beat()
         except TreeError:
-            return  # the connection is lost again: the next one comes here again
+            return  # the connection is lost again: the next one will call this again
         self._deliver(Event(EventKind.RECONNECTED))
 
     def _deliver(self, event: Event) -> None:
@@ -492,7 +491,7 @@ class ZooKeeperTree(ZnodeTree):
 
 
 def _refused_login(authenticate: Callable[[str, float], None]) -> Callable[[str, float], None]:
-    """kazoo's SASL login, where everything but a lost connection means that the login was refused."""
+    """kazoo's SASL login, in which every error but a lost connection means that the login was refused."""
 
     def authenticating(host: str, timeout_s: float) -> None:
         try:

@@ -1,7 +1,7 @@
-"""How a session logs in to ZooKeeper, how its connection is encrypted, and who may do what with its nodes.
+"""How a session logs in to ZooKeeper, how its connection is encrypted, and the ACLs of its nodes.
 
-ACLs are those of Kafka's zookeeper.set.acl: the session that made a node may do everything with it, everybody may
-read it, except nodes that hold secrets.
+ACLs are as with Kafka's zookeeper.set.acl: the session that created a node may do everything with it; everybody may
+read it, unless it contains secrets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SECRET_PATHS: Final = ("/config/users", "/config/brokers", "/delegation_token", 
 
 @dataclass(frozen=True, slots=True)
 class SaslLogin:
-    """A login by SASL. principal: for GSSAPI, whose tickets are in the process's cache; else a user and password."""
+    """A SASL login. principal: for GSSAPI, whose tickets are in the process's cache; otherwise user and password."""
 
     mechanism: str
     service: str = "zookeeper"
@@ -29,7 +29,7 @@ class SaslLogin:
     principal: str | None = None
 
     def options(self) -> dict[str, str]:
-        """As kazoo takes them."""
+        """The options in the form that kazoo takes."""
         known = {"username": self.username, "password": self.password, "principal": self.principal}
         given = {name: value for name, value in known.items() if value is not None}
         return {"mechanism": self.mechanism, "service": self.service, **given}
@@ -37,7 +37,7 @@ class SaslLogin:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """digest: USER:PASSWORD of ZooKeeper's digest scheme. protect: give nodes ACLs, as zookeeper.set.acl asks for."""
+    """digest: USER:PASSWORD of ZooKeeper's digest scheme. protect: set ACLs on nodes, as zookeeper.set.acl demands."""
 
     digest: str | None = None
     sasl: SaslLogin | None = None
@@ -49,11 +49,11 @@ class Access:
         return [] if self.digest is None else [("digest", self.digest)]
 
     def sasl_options(self) -> dict[str, str] | None:
-        """What kazoo begins each new connection with."""
+        """The SASL options with which kazoo starts each new connection."""
         return None if self.sasl is None else self.sasl.options()
 
     def acl(self, path: str) -> Sequence[Any]:
-        """The ACL of a node that is made at this path, below the chroot."""
+        """The ACL for a new node at this path, below the chroot."""
         if not self.protect:
             acl: list[Any] = OPEN_ACL_UNSAFE
         elif any(path == secret or path.startswith(secret + "/") for secret in SECRET_PATHS):
@@ -64,11 +64,11 @@ class Access:
 
 
 OPEN: Final = Access()
-"""No login, no encryption, nodes that everybody may change: ZooKeeper's own default."""
+"""No login, no encryption, and nodes that everybody may change: ZooKeeper's own default."""
 
 
 class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's own handler, except that connections use our TLS context. `failure`: why the last one was not made."""
+    """kazoo's handler, but with our TLS context. `failure`: why the last connection attempt failed."""
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Requests of ZooKeeper's protocol that kazoo does not have. kazoo sends them like its own.
+"""Requests of ZooKeeper's protocol that kazoo lacks. kazoo sends them like its own.
 
 A request has an opcode as its `type`, `serialize` and `deserialize`; kazoo's thread calls both.
 Source: ZooKeeper 3.6's ZooDefs.OpCode, MultiOperationRecord and MultiResponse.
@@ -28,7 +28,7 @@ def _text(value: str) -> bytes:
 
 
 class AddWatch:
-    """addWatch in mode 1: a persistent, recursive watch. kazoo knows only watches that fire once per node."""
+    """addWatch in mode 1: a persistent, recursive watch. kazoo only knows watches that fire once per node."""
 
     type: Final = 106
 
@@ -58,9 +58,9 @@ class Node(tuple[bytes, Stat, int]):
 
 
 class MultiRead:
-    """Data and stat of many nodes, or the children's names of many nodes, in one round trip.
+    """Data and stat of many nodes, or the names of their children, in one round trip.
 
-    The answer has one entry for each path; None where the node does not exist.
+    The answer has one entry for each path; None if the node does not exist.
     """
 
     type: Final = 22
@@ -118,6 +118,6 @@ def _names(data: bytes, offset: int) -> tuple[list[str], int]:
 
 
 def watch_event(data: bytes, offset: int) -> tuple[int, str]:
-    """Type and path of a watch event as it comes from the socket."""
+    """Type and path of a watch event, as received from the socket."""
     number, _, length = struct.unpack_from(">iii", data, offset)
     return number, bytes(data[offset + 12 : offset + 12 + length]).decode()

@@ -159,7 +159,7 @@ class TelemetryCore:
             raise self._refused(
                 instance,
                 ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
-                "what it shall push has changed; it must ask again",
+                "its subscription has changed; it must request it again",
             )
         if compression not in (0, *COMPRESSIONS):
             raise self._refused(

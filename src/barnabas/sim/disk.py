@@ -1,8 +1,8 @@
-"""A disk that fills up, fails, is slow, lies about syncs, and loses with the power what was not synced.
+"""A disk that may fill up, fail, be slow, lie about syncs, and lose unsynced data in a power cut.
 
-The files are real ones (in memory: /dev/shm), so that everything that reads them works as ever; what a process
-does to them passes through `os`, whose functions are replaced while `installed()` is active. SQLite's own
-calls do not pass there: its files are taken to be as durable as it says.
+The files are real (in memory: /dev/shm), so that everything that reads them works as usual. What a process does to
+them passes through `os`, whose functions are replaced while `installed()` is active. SQLite's own calls do not pass
+through it: its files are assumed to be as durable as it claims.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.sim.loop import Killed
 from barnabas.storage.log_dir import LOCK_FILE
 
 PAGE_BYTES: Final = 512
-"""What a disk writes whole or not at all. Real ones have 4096; small logs need small pages to be torn."""
+"""The unit that a disk writes completely or not at all. Real disks have 4096; small logs need small pages to be torn."""
 SPARED: Final = "znodes."
 PATCHED: Final = (
     "open", "close", "pwrite", "write", "fsync", "fdatasync", "ftruncate", "truncate", "replace", "rename",
@@ -33,49 +33,49 @@ PATCHED: Final = (
 
 @dataclass(slots=True)
 class Trouble:
-    """How the disk behaves just now; chances are per operation."""
+    """The current behaviour of the disk; probabilities are per operation."""
 
     full: bool = False
-    """Nothing grows: ENOSPC."""
+    """No file can grow: ENOSPC."""
     error_chance: float = 0.0
     """EIO from writes and syncs."""
     read_error_chance: float = 0.0
     short_chance: float = 0.0
-    """A write that takes only a part."""
+    """A write that writes only a part."""
     slow_chance: float = 0.0
     slow_s: float = 0.2
     lies: bool = False
-    """Syncs are acknowledged and not carried out."""
+    """Syncs are acknowledged but not carried out."""
 
 
 class SimDisk:
     """The disks of one host: everything below `root`."""
 
     def __init__(self, root: Path, chance: random.Random, spend: Callable[[float], None]) -> None:
-        """spend(seconds): the time that a slow operation takes."""
+        """spend(seconds): called with the time that a slow operation takes."""
         self.root = str(root)
         self.trouble = Trouble()
         self.trouble_of: dict[str, Trouble] = {}
-        """By path prefix: one dir of several has trouble of its own."""
+        """By path prefix: for troubles of one dir among several."""
         self.watch_power = False
-        """Whether syncs are noted, which `cut_power` needs."""
+        """Whether syncs are recorded, which `cut_power` needs."""
         self.dead = False
-        """The process is gone: whatever is left of it does nothing any more."""
+        """The process has ended: operations that it still performs have no effect."""
         self.kill_after = -1
-        """After so many changing operations the process ends in the middle; -1: never."""
+        """The process is killed after this many modifying operations, in the middle of one; -1: never."""
         self.on_killed: Callable[[], None] = lambda: None
         self.operations = 0
         self.happened: dict[str, int] = {}
-        """How often which fault came about."""
+        """How often each fault has occurred."""
         self.databases: list[sqlite3.Connection] = []
         self.locks: set[int] = set()
         """Descriptors of the lock files that the process holds."""
         self._chance = chance
         self.spend = spend
         self._contents: dict[int, bytes] = {}
-        """What is safe of each file, by its identity: inodes are used again, identities are not."""
+        """The durable contents of each file, by identity: inodes are reused, identities are not."""
         self._names: dict[int, dict[str, int]] = {}
-        """The names that are safe in each folder."""
+        """The durable names in each folder."""
         self._identity: dict[int, int] = {}
         self._next_identity = 0
         self._at_work = False
@@ -84,7 +84,7 @@ class SimDisk:
     # --- the process's operations ----------------------------------------------------------------------
 
     def before(self, name: str, path: str) -> None:
-        """An operation that changes something is about to be carried out. Raises OSError, Killed."""
+        """Called before an operation that modifies something. Raises OSError, Killed."""
         if self._at_work:
             return
         if self.dead:
@@ -117,7 +117,7 @@ class SimDisk:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def bytes_to_write(self, path: str, count: int) -> int:
-        """How many of `count` bytes a write takes."""
+        """How many of `count` bytes a write accepts."""
         trouble = self._trouble_at(path)
         if count > 1 and trouble.short_chance and self._chance.random() < trouble.short_chance:
             self._note("short write")
@@ -134,7 +134,7 @@ class SimDisk:
         self.happened[fault] = self.happened.get(fault, 0) + 1
 
     def synced(self, fd: int, path: str) -> None:
-        """A sync was asked for and is true, unless the disk lies."""
+        """A sync was requested and is real, unless the disk lies."""
         if not self.watch_power:
             return
         if self._trouble_at(path).lies:
@@ -148,7 +148,7 @@ class SimDisk:
             self._contents[identity] = _content(fd)
 
     def created(self, inode: int) -> None:
-        """A new file or folder: it may have the inode of one that is gone."""
+        """A new file or folder, which may have the inode of a deleted one."""
         self._identity.pop(inode, None)
 
     def _identify(self, inode: int) -> int:
@@ -162,7 +162,7 @@ class SimDisk:
         return {entry.name: self._identify(entry.inode()) for entry in os.scandir(path)}
 
     def release(self) -> None:
-        """The process has ended: its databases and lock files are closed. A transaction that was not committed is none."""
+        """The process has ended: close its databases and lock files. Uncommitted transactions are lost."""
         for database in self.databases:
             database.close()
         self.databases.clear()
@@ -173,10 +173,10 @@ class SimDisk:
     # --- power -----------------------------------------------------------------------------------------
 
     def cut_power(self) -> None:
-        """The power goes: what was not synced is lost, as far as the seed wills it.
+        """Cut the power: unsynced data is lost, to an extent that depends on the seed.
 
-        A file keeps what was synced, or all, or a torn part of what came since; a folder shows its names as they
-        were synced, or as they are.
+        A file keeps what was synced, or everything, or a torn part of what was written since; a folder has the names that
+        were synced, or the current ones.
         """
         self._at_work = True
         try:
@@ -207,7 +207,7 @@ class SimDisk:
         self.forget_the_past()
 
     def _paths_now(self) -> dict[int, str]:
-        """Where each file and folder is that exists, by its identity."""
+        """The path of each existing file and folder, by identity."""
         here = {}
         for folder, folders, files in os.walk(self.root):
             for name in (*folders, *files):
@@ -216,7 +216,7 @@ class SimDisk:
         return here
 
     def forget_the_past(self) -> None:
-        """What is on the disk now is safe: what a power cut leaves behind came from the disk itself."""
+        """Everything now on the disk is durable, because it is what a power cut has left behind."""
         self._contents.clear()
         self._names.clear()
         self._identity.clear()
@@ -231,7 +231,7 @@ class SimDisk:
     def _restore(
         self, folder: int, path: str, here: dict[int, str], found: dict[str, bytes | None], harsh: bool
     ) -> None:
-        """Puts into `found` what the disk shows below `path`; None for a folder."""
+        """Add to `found` what the disk has below `path`; None for a folder."""
         names = self._names.get(folder, {})
         path_now = self.root if path == self.root else here.get(folder)
         if not harsh and path_now is not None and self._chance.random() < 0.5:
@@ -249,7 +249,7 @@ class SimDisk:
             found[target] = kept
 
     def _torn(self, synced: bytes, written: bytes) -> bytes:
-        """What may lie in a file of which `synced` is safe and `written` was in the cache."""
+        """Possible contents of a file of which `synced` is durable and `written` was in the cache."""
         fate = self._chance.random()
         if fate < 0.3 or synced == written:
             return synced
@@ -299,7 +299,7 @@ class Disks:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Replace the functions of `os` that change files, for the length of a `with` block."""
+        """Replace the functions of `os` that modify files, within a `with` block."""
         for name in PATCHED:
             setattr(os, name, getattr(self, f"_{name}"))
         connect = sqlite3.connect
@@ -415,7 +415,7 @@ class Disks:
         self._follow(source, target)
 
     def _follow(self, source: Any, target: Any) -> None:
-        """Open descriptors of a renamed path, and those below it, go by the new name."""
+        """Update the paths of open descriptors of a renamed path, and of those below it."""
         if self.at(target) is None:
             return
         below = f"{source}/"

@@ -1,12 +1,12 @@
-"""What clients saw of a broker, and whether a Kafka that keeps its promises could have shown it to them.
+"""What clients observed of a broker, and whether a Kafka that keeps its promises could have behaved like that.
 
-Pure state machines: clients report what they send, what is acknowledged and what they read, in the order in which
-it happens; what cannot be is noted as a `Violation`. Nothing here does I/O or knows of the simulation, so that the
-same rules can judge a real cluster.
+Pure state machines: clients report what they send, what is acknowledged and what they read, in the order in which it
+happens; impossible observations are recorded as a `Violation`. Nothing here does I/O or knows of the simulation, so
+that the same rules can judge a real cluster.
 
-What is promised on a single node: an acknowledged record survives the end of the process; it survives a power cut
-only when it was on the disk by then (`flush.messages=1`). An idempotent producer's records are there once and in
-order. Offsets never change their record. Whatever a client has seen of a log's ends never goes back.
+The promises of a single node: an acknowledged record survives the end of the process; it survives a power cut only
+if it was on disk by then (`flush.messages=1`). An idempotent producer's records exist once and in order. The record at
+an offset never changes. The ends of a log, as seen by a client, never go back.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Final, NamedTuple
 
 NEVER: Final = 1 << 62
 NOTHING: Final = -1
-"""What a group that has committed nothing gets as its offset."""
+"""The offset of a group that has committed nothing."""
 
 
 LATE_S: Final = 1.5
-"""What a fetch may take on a network and a disk that are well."""
+"""The longest time of a fetch on a network and a disk without trouble."""
 KEPT: Final = 50
-"""Commits that may still be read by a fetch of offsets that began before the next one."""
+"""Number of commits that an offset fetch may still return, if it began before the next commit."""
 
 
 class Violation(NamedTuple):
-    """A promise that was broken."""
+    """A broken promise."""
 
     rule: str
     """One of: lost, doubled, reordered, changed, unseen, skipped, back, late, commit, fenced, aborted, torn,
@@ -42,7 +42,7 @@ class Sent(NamedTuple):
     """One record that a producer has sent, perhaps several times."""
 
     run: str
-    """The producer, anew for each producer id that it was given."""
+    """The producer; a new run for each producer id that it received."""
     number: int
     """Ascending within the run and partition."""
     idempotent: bool
@@ -50,7 +50,7 @@ class Sent(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A record as a consumer got it."""
+    """A record as received by a consumer."""
 
     offset: int
     value: bytes
@@ -64,19 +64,19 @@ class PartitionHistory:
     compacted: bool = False
     sent: dict[bytes, Sent] = field(default_factory=dict)
     at: dict[int, bytes] = field(default_factory=dict)
-    """What each offset holds, by acknowledgements and reads."""
+    """The value at each offset, from acknowledgements and reads."""
     acked: dict[int, bool] = field(default_factory=dict)
-    """Acknowledged offsets; True where the record was on the disk by then."""
+    """Acknowledged offsets; True if the record was on disk by then."""
     acked_s: dict[int, float] = field(default_factory=dict)
-    """When each offset was acknowledged first."""
+    """When each offset was first acknowledged."""
     place: dict[bytes, int] = field(default_factory=dict)
-    """Where the records of idempotent producers are."""
+    """The offsets of records of idempotent producers."""
     start: int = 0
-    """The greatest log start that a client was told."""
+    """The greatest log start reported to a client."""
     watermark: int = 0
-    """The greatest high watermark that a client can know of."""
+    """The greatest high watermark that a client can know."""
     holes: set[int] = field(default_factory=set)
-    """Offsets below the log's end whose records went with the power."""
+    """Offsets below the log's end whose records were lost in a power cut."""
     violations: list[Violation] = field(default_factory=list)
 
     def _broken(self, rule: str, text: str) -> None:
@@ -85,7 +85,7 @@ class PartitionHistory:
     # --- producing -------------------------------------------------------------------------------------
 
     def on_sent(self, values: Iterable[bytes], sent: Sent) -> None:
-        """A producer is about to send `values`; the first has the number of `sent`."""
+        """A producer is about to send `values`; the first has the number in `sent`."""
         for step, value in enumerate(values):
             self.sent[value] = sent._replace(number=sent.number + step)
 
@@ -113,7 +113,7 @@ class PartitionHistory:
     # --- reading ---------------------------------------------------------------------------------------
 
     def on_read(self, position: int, records: Sequence[Read], reader: str) -> int:
-        """`reader` has asked from `position` on and got `records`, those before it left out; the next position."""
+        """`reader` read from `position` and received `records` (earlier ones left out); returns the next position."""
         for offset, value in records:
             if offset < position:
                 self._broken("back", f"{reader} got offset {offset} when it asked from {position} on")
@@ -125,7 +125,7 @@ class PartitionHistory:
         return position
 
     def on_waited(self, records: Sequence[Read], asked_s: float, now_s: float, reader: str) -> None:
-        """`reader` asked at `asked_s` and got `records` now: nobody shall wait for what is there already."""
+        """`reader` asked at `asked_s` and received `records` now: it must not wait for records that already exist."""
         if records:
             there_s = max(asked_s, self.acked_s.get(records[0].offset, now_s))
             if now_s - there_s > LATE_S:
@@ -135,7 +135,7 @@ class PartitionHistory:
                 )
 
     def on_watermark(self, floor: int, told: int, reader: str) -> None:
-        """`reader` was told of a high watermark; `floor` was known of it when it asked."""
+        """`reader` received a high watermark; `floor` was known when it asked."""
         if told < floor:
             self._broken("back", f"{reader} was told the high watermark {told} after {floor}")
         self.watermark = max(self.watermark, told)
@@ -147,7 +147,7 @@ class PartitionHistory:
         self.start = max(self.start, told)
 
     def on_out_of_range(self, position: int, start: int, floor: int, reader: str) -> None:
-        """`reader` was refused at `position`, and told the log's start; `floor` as above."""
+        """`reader` was refused at `position` and received the log's start; `floor` as above."""
         if start <= position <= floor:
             self._broken("lost", f"{reader} was refused at offset {position}; the log reached {floor}")
 
@@ -158,13 +158,13 @@ class PartitionHistory:
     # --- faults ----------------------------------------------------------------------------------------
 
     def on_killed(self) -> None:
-        """The process ended without notice. The start of a log is kept by a checkpoint, so it may go back."""
+        """The process was killed. A log's start is stored in a checkpoint, so it may go back."""
         self.start = 0
 
     def on_power_cut(self, log_end: int, left: Mapping[int, bytes], *, lied: bool) -> None:
-        """The log ends at `log_end` now and holds `left`. lied: the disk had only claimed to have written.
+        """The log now ends at `log_end` and contains `left`. lied: the disk had only claimed to have written.
 
-        A lost file between others leaves a hole, in Kafka too.
+        A lost file between others leaves a hole, as in Kafka.
         """
         for offset in sorted(offset for offset in self.at if offset not in left):
             value = self.at.pop(offset)
@@ -184,7 +184,7 @@ class PartitionHistory:
     # --- the end ---------------------------------------------------------------------------------------
 
     def finish(self, start: int, end: int, content: Mapping[int, bytes]) -> None:
-        """The whole log, read once more when everything is quiet."""
+        """The whole log, read again at the end when everything is quiet."""
         self._require_kept(start, end, content)
         last: dict[str, tuple[int, bytes]] = {}
         for offset in sorted(content):
@@ -222,7 +222,7 @@ class PartitionHistory:
 
 
 class Commit:
-    """One attempt to commit an offset. `done` is when it was acknowledged; NEVER: its fate is not known."""
+    """One attempt to commit an offset. done: when it was acknowledged; NEVER: the outcome is unknown."""
 
     __slots__ = ("begun", "done", "offset")
 
@@ -233,7 +233,7 @@ class Commit:
 
 
 class CommitHistory:
-    """The committed offset of one group and partition: what is read is what was committed last, or is being."""
+    """The committed offset of one group and partition. Reads must return the last commit, or one in progress."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -255,27 +255,27 @@ class CommitHistory:
     def acked(self, commit: Commit) -> None:
         commit.done = self._tick()
         if len(self._commits) > 2 * KEPT:
-            # What was over long ago can be read by nobody; what may still arrive can.
+            # Unknown commits that are old can no longer be read; recent ones may still arrive.
             old = [c for c in self._commits[:-KEPT] if c.done == NEVER]
             self._commits = old + self._commits[-KEPT:]
 
     def refused(self, commit: Commit) -> None:
-        """The broker has said that it did not take it."""
+        """The broker has refused the commit."""
         if commit in self._commits:
             self._commits.remove(commit)
 
     @property
     def newest(self) -> int:
-        """The offset of the commit that was acknowledged last."""
+        """The offset of the last acknowledged commit."""
         acked = [c for c in self._commits if c.done < NEVER]
         return max(acked, key=lambda c: c.done).offset if acked else NOTHING
 
     def begin_read(self) -> int:
-        """A read is about to be sent; what to give to `on_read`."""
+        """A read is about to be sent; returns the argument for `on_read`."""
         return self._tick()
 
     def on_read(self, offset: int, begun: int, reader: str) -> None:
-        """`reader` was answered `offset`."""
+        """`reader` received `offset`."""
         over = max((c.begun for c in self._commits if c.done < begun), default=0)
         if not any(c.offset == offset and c.done >= over for c in self._commits):
             self.violations.append(
@@ -283,14 +283,14 @@ class CommitHistory:
             )
 
     def on_power_cut(self) -> None:
-        """Commits may be lost back to any earlier one."""
+        """Commits may be lost, back to any earlier one."""
         for commit in self._commits:
             commit.done = NEVER
         self._commits.append(Commit(NOTHING, 0))
 
 
 class GenerationHistory:
-    """The generations of one classic group: who is of an older one can commit nothing any more."""
+    """The generations of one classic group: members of older generations can no longer commit."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -298,11 +298,11 @@ class GenerationHistory:
         self.newest = -1
 
     def on_synced(self, generation: int) -> None:
-        """A member has got its assignment of this generation."""
+        """A member has received its assignment for this generation."""
         self.newest = max(self.newest, generation)
 
     def on_commit_acked(self, generation: int, newest_before: int, member: str) -> None:
-        """newest_before: what `newest` was when the commit was sent."""
+        """A commit was acknowledged. newest_before: the value of `newest` when it was sent."""
         if generation < newest_before:
             self.violations.append(
                 Violation(

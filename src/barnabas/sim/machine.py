@@ -13,11 +13,11 @@ from barnabas.sim.loop import SimLoop
 T = TypeVar("T")
 
 EPOCH_MS: Final = 1_700_000_000_000
-"""The wall clock at the beginning of every simulation."""
+"""The wall-clock time at the beginning of every simulation."""
 
 
 class SimClock:
-    """The clock of one host: it follows the loop's time; its wall clock may be set to another time."""
+    """The clock of one host: it follows the loop's time, but its wall clock may be set to another time."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
@@ -31,7 +31,7 @@ class SimClock:
 
 
 class SeededEntropy:
-    """Ids that a seed gives again."""
+    """Ids that are reproduced by the same seed."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -47,7 +47,7 @@ class SeededEntropy:
 
 
 class SameThread(Executor):
-    """A thread pool without threads: what is submitted has been carried out when `submit` returns."""
+    """A thread pool without threads: work has been done when `submit` returns."""
 
     def __init__(self, *_: Any) -> None:
         pass

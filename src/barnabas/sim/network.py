@@ -1,8 +1,8 @@
 """Sockets between simulated hosts: bytes arrive in pieces, late, or not at all.
 
 Both ends are `SimSocket`s with the part of socket.socket that the broker and its clients use, watched by the loop's
-readers and writers. A stream keeps its order and loses nothing, as TCP does; what a seed decides is how it is
-cut, how long each piece takes, when a connection is reset, and which hosts cannot hear each other for a while.
+readers and writers. As in TCP, a stream keeps its order and loses nothing. The seed determines how it is divided, how
+long each piece takes, when a connection is reset, and which hosts cannot reach each other for a while.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ FIRST_PORT: Final = 40_000
 
 @dataclass(slots=True)
 class Weather:
-    """How the network behaves just now."""
+    """The current behaviour of the network."""
 
     latency_s: float = 0.0005
     jitter_s: float = 0.001
     stall_chance: float = 0.0
-    """That a piece takes `stall_s` longer."""
+    """Probability that a piece takes `stall_s` longer."""
     stall_s: float = 0.5
     cut_chance: float = 0.0
-    """That what is sent is cut in two pieces."""
+    """Probability that sent data is divided in two pieces."""
     reset_chance: float = 0.0
-    """That a connection breaks when something is sent."""
+    """Probability that a connection breaks when something is sent."""
     window_bytes: int = 65536
     """How much one side may send before the other reads."""
 
 
 class SimNetwork:
-    """All sockets of one simulation. `on_event(what, data)` hears of everything that is sent and that arrives."""
+    """All sockets of one simulation. `on_event(what, data)` is called for everything that is sent and that arrives."""
 
     def __init__(self, loop: SimLoop, chance: random.Random) -> None:
         self.loop = loop
@@ -67,14 +67,14 @@ class SimNetwork:
     # --- what programs ask -----------------------------------------------------------------------------
 
     def new_socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> SimSocket:
-        """An unconnected socket, in the place of socket.socket."""
+        """An unconnected socket, in place of socket.socket."""
         self._next_fd += 1
         made = SimSocket(self, self._next_fd)
         self._sockets[made.fd] = made
         return made
 
     def connect(self, host: str, address: Address) -> SimSocket:
-        """A connection of `host` to a listening address. Raises ConnectionRefusedError."""
+        """A connection from `host` to a listening address. Raises ConnectionRefusedError."""
         listening = self._listening.get(address)
         if listening is None or not self.hears(host, address[0]):
             raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens there")
@@ -100,11 +100,11 @@ class SimNetwork:
     # --- faults ----------------------------------------------------------------------------------------
 
     def part(self, one: str, other: str) -> None:
-        """Two hosts do not hear each other from now on; what they send waits, as TCP's retransmissions do."""
+        """Two hosts cannot reach each other from now on; what they send waits, as with TCP's retransmissions."""
         self._apart[frozenset((one, other))] = None
 
     def heal(self) -> None:
-        """Everybody hears everybody again."""
+        """All hosts can reach each other again."""
         self._apart.clear()
         for sock in list(self._sockets.values()):
             sock.deliver_held()
@@ -120,7 +120,7 @@ class SimNetwork:
         return frozenset((one, other)) not in self._apart
 
     def abandon(self, life: Life, *, silent: bool = False) -> None:
-        """A process has ended: its sockets close. silent: its host has lost power, and no peer hears of it."""
+        """A process has ended: close its sockets. silent: its host has lost power, and no peer is notified."""
         for sock in [s for s in self._sockets.values() if s.life is life]:
             if silent and sock.peer is not None:
                 sock.peer.peer = None
@@ -178,7 +178,7 @@ class SimNetwork:
         return delay_s
 
     def carry(self, source: SimSocket, data: bytes) -> None:
-        """Take `data` (b"" is the end of the stream) to the other end of `source`, cut as the weather is."""
+        """Carry `data` (b"" is the end of the stream) to the other end of `source`, divided according to the weather."""
         weather = self.weather
         if weather.reset_chance and self._chance.random() < weather.reset_chance:
             self.on_event(f"reset {source.local[0]} {source.remote[0]}", b"")
@@ -193,7 +193,7 @@ class SimNetwork:
             at = self._chance.randrange(1, len(data))
             pieces = [data[:at], data[at:]]
         for piece in pieces:
-            # Strictly later than what was sent before: timers of the same moment have no order.
+            # Strictly later than what was sent before, because timers of the same time have no order.
             target.due_s = max(target.due_s + 1e-7, self.loop.time() + self._delay_s())
             # What is on its way arrives, whatever becomes of its sender.
             self.loop.call_at(target.due_s, self._deliver, target, piece, context=NOBODY)
@@ -211,7 +211,7 @@ class SimNetwork:
         self._readable.pop(fd, None)
 
     def listen_at(self, address: Address, sock: SimSocket) -> Address:
-        """Raises OSError EADDRINUSE."""
+        """Register a listening socket. Raises OSError EADDRINUSE."""
         if address in self._listening:
             raise OSError(errno.EADDRINUSE, "Address already in use")
         self._listening[address] = sock
@@ -243,7 +243,7 @@ class SimSocket:
         self.peer: SimSocket | None = None
         self.closed = False
         self.lost = False
-        """The other host has lost power: what is sent there is heard by nobody."""
+        """The other host has lost power: data sent there is lost."""
         self.due_s = 0.0
         self.backlog: deque[SimSocket] = deque()
         self.held: list[bytes] = []
@@ -268,13 +268,13 @@ class SimSocket:
         self._network.note_readable(self.fd)
 
     def deliver_held(self) -> None:
-        """The hosts hear each other again."""
+        """The hosts can reach each other again."""
         held, self.held = self.held, []
         for piece in held:
             self.receive(piece)
 
     def reset(self) -> None:
-        """Break the connection: what is under way is lost, and both ends notice."""
+        """Break the connection: data in flight is lost, and both ends notice."""
         peer, self.peer = self.peer, None
         self._break()
         if peer is not None:
@@ -287,7 +287,7 @@ class SimSocket:
         self._network.note_readable(self.fd)
 
     def forget(self) -> None:
-        """The host is gone: nobody hears of it."""
+        """The host is gone: nobody is notified."""
         self.closed = True
         self.peer = None
         self._network.drop(self)
@@ -359,9 +359,7 @@ class SimSocket:
         if self._was_reset:
             raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
         if self.lost:
-            if self._network.listens(
-                self.remote
-            ):  # the host is there again, and knows nothing of this connection
+            if self._network.listens(self.remote):  # the host is back, and does not know this connection
                 self._network.loop.call_later(self._network.weather.latency_s, self.reset)
             return len(data)
         if self.peer is None or self._shut or self.closed:
@@ -390,7 +388,7 @@ class SimSocket:
             self.peer = None
             peer.peer = None
             if self._inbox:
-                peer._break()  # what was sent here and never read: the kernel answers with a reset
+                peer._break()  # unread data was left: the kernel answers with a reset
             else:
                 self._network.loop.call_at(
                     max(peer.due_s + 1e-7, self._network.loop.time()), self._network._deliver, peer, b""

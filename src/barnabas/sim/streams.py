@@ -1,4 +1,4 @@
-"""A simulated socket as a process reads and writes it through asyncio's streams."""
+"""A simulated socket, used through the interface of asyncio's streams."""
 
 from __future__ import annotations
 
@@ -92,6 +92,6 @@ class SimStream:
 
 
 async def connect(loop: SimLoop, network: SimNetwork, host: str, to: str, port: int) -> tuple[Any, Any]:
-    """A connection of `host`, in the place of asyncio.open_connection. Raises ConnectionRefusedError."""
+    """A connection from `host`, in place of asyncio.open_connection. Raises ConnectionRefusedError."""
     stream = SimStream(loop, network.connect(host, (to, port)))
     return stream, stream

@@ -1,9 +1,9 @@
-"""What clients saw of transactions, and whether a Kafka that keeps its promises could have shown it to them.
+"""What clients observed of transactions, and whether a Kafka that keeps its promises could have behaved like that.
 
-Pure, as history.py is: producers report what they send and how their transactions ended, readers of committed
-records what they got. Promised: a committed transaction is there whole, once, and in order, in all its partitions
-and with its offset; of an aborted one nothing is ever read; one whose end is not known is there whole or not at all.
-The last stable offset never goes back, and whoever was fenced commits nothing.
+Pure, as history.py: producers report what they send and how their transactions ended, read_committed readers report what
+they received. The promises: a committed transaction exists completely, once, and in order, in all its partitions and with
+its offset; nothing of an aborted one is ever read; one with an unknown end exists completely or not at all. The last stable
+offset never goes back, and a fenced producer commits nothing.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Txn:
     number: int
     outcome: Outcome = Outcome.OPEN
     acked: dict[bytes, int] = field(default_factory=dict)
-    """Value -> partition of the records that were acknowledged."""
+    """Value -> partition, for acknowledged records."""
     sent: dict[bytes, int] = field(default_factory=dict)
     offset: int | None = None
-    """What it commits for its producer's group, once that was acknowledged."""
+    """The offset that it commits for its producer's group, once that was acknowledged."""
 
     def __str__(self) -> str:
         return f"transaction {self.number} of {self.producer} ({self.outcome.value})"
@@ -52,7 +52,7 @@ class TransactionHistory:
         self._at: dict[tuple[int, int], bytes] = {}
         self._place: dict[bytes, tuple[int, int]] = {}
         self.stable: dict[int, int] = {}
-        """The greatest last stable offset that a client was told, by partition."""
+        """The greatest last stable offset reported to a client, by partition."""
 
     def _broken(self, rule: str, text: str) -> None:
         self.violations.append(Violation(rule, f"{self.name}: {text}"))
@@ -72,13 +72,13 @@ class TransactionHistory:
             self._of[value] = txn
 
     def on_acked(self, txn: Txn, partition: int, values: Iterable[bytes]) -> None:
-        """Records were acknowledged."""
+        """Records have been acknowledged."""
         txn.acked |= dict.fromkeys(values, partition)
 
     # --- reading ---------------------------------------------------------------------------------------
 
     def on_stable(self, partition: int, floor: int, told: int, reader: str) -> None:
-        """`reader` was told of a last stable offset; `floor` was known of it when it asked."""
+        """`reader` received a last stable offset; `floor` was known when it asked."""
         if told < floor:
             self._broken(
                 "back", f"{reader} was told the last stable offset {told} of {partition} after {floor}"
@@ -86,7 +86,7 @@ class TransactionHistory:
         self.stable[partition] = max(self.stable.get(partition, 0), told)
 
     def on_read(self, partition: int, offset: int, value: bytes, reader: str) -> None:
-        """`reader` got a committed record."""
+        """`reader` received a committed record."""
         at = (partition, offset)
         if self._at.setdefault(at, value) != value:
             self._broken("changed", f"offset {at} was {self._at[at]!r} and is {value!r} for {reader}")
@@ -101,7 +101,7 @@ class TransactionHistory:
     # --- the end ---------------------------------------------------------------------------------------
 
     def finish(self, content: Mapping[int, Mapping[int, bytes]], offsets: Mapping[str, int]) -> None:
-        """All committed records, read once more when everything is quiet, and what each producer's group has committed."""
+        """All committed records, read again at the end, and the committed offset of each producer's group."""
         for partition, records in content.items():
             newest: dict[str, tuple[int, int]] = {}
             for offset in sorted(records):

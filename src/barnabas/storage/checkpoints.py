@@ -86,7 +86,7 @@ def read_numbers(path: str) -> list[int]:
     try:
         return [int(line) for line in _read_lines(path)]
     except ValueError:
-        raise CorruptCheckpoint(f"{path} holds something else than numbers") from None
+        raise CorruptCheckpoint(f"{path} contains something other than numbers") from None
 
 
 def write_numbers(path: str, numbers: list[int]) -> None:

@@ -143,7 +143,7 @@ class Dump:
                         self._gaps.setdefault(str(file.absolute()), []).append((last_offset, offset))
                     last_offset = offset
         except Damaged as damage:
-            yield f"Found a batch that cannot be, {damage}"
+            yield f"Found an impossible batch, {damage}"
         if end < size and self._options.max_bytes == NO_LIMIT:
             yield f"Found {size - end} invalid bytes at the end of {file.name}"
 

@@ -128,7 +128,7 @@ class Log(LogWriter):
         empty: FileSlice | None = None
         while slot < len(segments):
             segment = segments[slot]
-            if slot and not segment.is_joined and self._is_in_the_way(slot):
+            if slot and not segment.is_joined and self._set_aside_if_overlapped(slot):
                 return _Read.AGAIN
             slot += 1
             following = segments[slot].base_offset if slot < len(segments) else end_offset
@@ -166,9 +166,9 @@ class Log(LogWriter):
         extra = {"log": self.name, "from": start, "to": end - 1, "reason": "no segment holds them"}
         logger.error("records are missing", extra=extra)
 
-    def _is_in_the_way(self, slot: int) -> bool:
-        """Whether a segment was found, before it is read for the first time, not to belong here, because the previous
-        segment contains its offsets, and was set aside."""
+    def _set_aside_if_overlapped(self, slot: int) -> bool:
+        """Called before a segment is read for the first time: set it aside if it does not belong here, because the
+        previous segment contains its offsets; True if so."""
         before, segment = self._segments[slot - 1], self._segments[slot]
         segment.is_joined = True
         if segment.trusted_from and segment.base_offset not in before.overlaps:

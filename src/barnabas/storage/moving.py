@@ -263,7 +263,7 @@ class Moves:
             os.rename(move.future.folder, gone)
         except OSError as error:
             log.warning(
-                "what a move has copied stays on disk",
+                "the files copied by a cancelled move stay on disk",
                 extra={"folder": move.future.folder, "reason": str(error)},
             )
         else:

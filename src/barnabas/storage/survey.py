@@ -2,8 +2,8 @@
 
 Three kinds of damage are distinguished. Bytes that are not a batch, or fail the checksum, are skipped: the walk continues at
 the next byte where a batch with a correct checksum and matching offsets begins. A whole batch with an impossible
-base offset (which the checksum does not cover) gets the one that its neighbours imply, or one that differs in a single bit
-from the written one. What matches nowhere is left in place and not served.
+base offset (which the checksum does not cover) gets the one that its neighbours leave exactly, or one next to a neighbour
+if that differs from the written one in a single bit. What matches nowhere is left in place and not served.
 
 Nothing is changed here: the caller applies the verdicts, or shows them (`barnabas log repair`).
 """

@@ -245,7 +245,7 @@ class Dispatcher:
             )
             code, text = (
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                "the broker met an error of its own; its log says more",
+                "internal error of the broker; see its log",
             )
         fields = api.response.FIELDS
         if "error_code" not in fields or not fields["error_code"].exists_in(context.version):

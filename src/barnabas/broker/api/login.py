@@ -148,7 +148,7 @@ class Login:
     async def authenticate(self, token: bytes) -> tuple[ErrorCode, str | None, bytes, int]:
         """Take one token; returns (error, its text, the token to answer with, the session's lifetime in ms or 0)."""
         if self._exchange is None:
-            self._end("SaslAuthenticate came without a SaslHandshake before it")
+            self._end("SaslAuthenticate came without a preceding SaslHandshake")
             text = "SaslAuthenticate request received without a SaslHandshake request before it"
             return ErrorCode.ILLEGAL_SASL_STATE, text, b"", 0
         try:

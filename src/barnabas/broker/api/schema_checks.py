@@ -322,5 +322,5 @@ def _ask_for(registry: Address, path: str) -> Any:
             return None
         raise
     if not isinstance(answer, (list, dict)):
-        raise NoRegistry(f"{path} is answered as no registry does")
+        raise NoRegistry(f"the answer to {path} is not that of a schema registry")
     return answer

@@ -298,7 +298,7 @@ class Executor:
         try:
             self.image.put(path, data, stat.version, stat.czxid)
         except (layout.BadPayload, ValueError) as error:
-            log.error("a node of the metadata tree is passed over", extra={"reason": str(error)})
+            log.error("a malformed node of the metadata tree is ignored", extra={"reason": str(error)})
 
     # --- changing --------------------------------------------------------------------------------------
 
@@ -441,7 +441,7 @@ class Executor:
             try:
                 image.put(path, data, stat.version, stat.czxid)
             except (layout.BadPayload, ValueError) as error:
-                log.error("a node of the metadata tree is passed over", extra={"reason": str(error)})
+                log.error("a malformed node of the metadata tree is ignored", extra={"reason": str(error)})
             if count % NODES_PER_TURN == 0:
                 await asyncio.sleep(0)
         return image
@@ -553,7 +553,7 @@ class Executor:
             for chunk in chunks(decide_completion(self.image, topic, nodes.keys(), self._fresh_uuid())):
                 await self._apply(chunk, draft)
         except OTHERS_WERE_QUICKER as error:
-            log.info("a topic is completed by somebody else", extra={"reason": str(error)})
+            log.info("a topic is being completed by another broker", extra={"reason": str(error)})
         else:
             log.warning(
                 "a topic that was made in part is complete now",

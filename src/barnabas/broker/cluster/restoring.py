@@ -132,7 +132,7 @@ def find(log_dirs: Sequence[Path]) -> Found:
 def _why_not(log_dirs: Sequence[Path], owners: set[tuple[str, int]]) -> str:
     named = " ".join(map(str, log_dirs))
     if not owners:
-        return f"no meta.properties in {named} says whose log dirs these are; nothing was ever kept there"
+        return f"there is no meta.properties in {named}; no broker has used these log dirs"
     brokers = ", ".join(f"broker {node} of cluster {cluster}" for cluster, node in sorted(owners))
     return f"the log dirs {named} belong to different brokers ({brokers}); name those of one"
 

@@ -82,4 +82,6 @@ def _loaded(option: str, load: Any) -> None:
     try:
         load()
     except ssl.SSLError as error:
-        raise ConfigError(f"{option}: what the file holds cannot be used ({error.reason or error})") from None
+        raise ConfigError(
+            f"{option}: the contents of the file cannot be used ({error.reason or error})"
+        ) from None

@@ -228,7 +228,7 @@ class MarkerWriter:
         if error.code in MOVED_ON or self._is_deleted(where):
             job.left.discard(where)
             log.warning(
-                "a transaction's marker is not needed any more",
+                "a transaction's marker is no longer needed",
                 extra={**_place(job, where), "reason": error.message},
             )
             return

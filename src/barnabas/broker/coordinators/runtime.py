@@ -329,12 +329,12 @@ class CoordinatorRuntime(Generic[C]):
             await in_pieces(self.loop, self.clock, self._disown(moves))
         except (ApiError, StorageError) as error:
             log.error(
-                "what lies in another partition than Kafka keeps it in was not moved; the next start tries again",
+                "what was kept in a wrong partition was not moved; the next start tries again",
                 extra={"topic": self._kind.topic, "reason": str(error)},
             )
             return
         log.warning(
-            "what lay in another partition than Kafka keeps it in was moved",
+            "what was kept in a wrong partition was moved to the right one",
             extra={"topic": self._kind.topic, "moved": len(moves)},
         )
 
@@ -512,7 +512,7 @@ class CoordinatorRuntime(Generic[C]):
                 return
             if acknowledgement.error is not None:
                 log.error(
-                    "what a coordinator had appended was lost; the partition is loaded again",
+                    "entries that a coordinator had appended were lost; the partition is loaded again",
                     extra={
                         "topic": self._kind.topic,
                         "partition": seat.index,

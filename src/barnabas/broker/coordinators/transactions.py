@@ -134,7 +134,7 @@ class Transactions:
         self.runtime.poll_timers()
 
     def close(self) -> None:
-        """Answer whoever still waits."""
+        """Answer all pending requests."""
         self.markers.close()
         self.runtime.close()
 

@@ -342,7 +342,7 @@ class Connection:
         while out:
             item = out[0]
             if isinstance(item, FileSlice):
-                if self._is_for_sender(item):
+                if self._note_slice(item):
                     self._slice_away = True
                     self._shared.senders.send(Job(self._fd, item, self._on_slice_sent))
                     return
@@ -414,8 +414,8 @@ class Connection:
         else:
             self._out[0] = item.after(sent)
 
-    def _is_for_sender(self, item: FileSlice) -> bool:
-        """Whether a sender thread should send it: it is large, and other connections receive large slices too."""
+    def _note_slice(self, item: FileSlice) -> bool:
+        """Note a slice about to be sent. True if a sender thread should send it: it is large, and not the only one."""
         return (
             item.size >= SENDER_BYTES_MIN
             and self._transport.sends_files
@@ -525,5 +525,5 @@ class Connection:
                 callback()
             except Exception:
                 log.exception(
-                    "what follows a closed connection met a bug", extra={"peer": self.peer, "of": str(key)}
+                    "a callback for a closed connection met a bug", extra={"peer": self.peer, "of": str(key)}
                 )

@@ -334,7 +334,7 @@ class Listeners:
         if now_s - self._refusals_s >= ACCEPT_REST_S:
             if self._refusals > REFUSALS_PER_SECOND:
                 log.warning(
-                    "more TLS handshakes failed than are listed",
+                    "more TLS handshakes failed than were logged",
                     extra={"count": self._refusals - REFUSALS_PER_SECOND},
                 )
             self._refusals_s, self._refusals = now_s, 0

@@ -184,7 +184,7 @@ class PeerConnection:
         found = await self._ask(handshake, HANDSHAKE_VERSION, LOGIN_TIMEOUT_S)
         if found.error_code:
             offered = ", ".join(found.mechanisms or ()) or "none"
-            raise LoginRefused(f"a broker does not take logins by {login.mechanism}, only by {offered}")
+            raise LoginRefused(f"a broker does not accept logins by {login.mechanism}, only by {offered}")
         token: bytes | None = await self._made(login.first())
         lifetime_ms = 0
         while token is not None:
@@ -205,7 +205,9 @@ class PeerConnection:
             async with asyncio.timeout(LOGIN_TIMEOUT_S):
                 return await token
         except TimeoutError:
-            self.close(why := f"what a login needs was not there within {LOGIN_TIMEOUT_S:g} s")
+            self.close(
+                why := f"the credentials for the login were not available within {LOGIN_TIMEOUT_S:g} s"
+            )
             raise PeerLost(why) from None
 
     # --- answers ---------------------------------------------------------------------------------------
@@ -243,7 +245,7 @@ class PeerConnection:
 
     def _answer(self, frame: bytes) -> None:
         if not self._pending:
-            raise WireError("the peer answered what nobody asked")
+            raise WireError("the peer sent an answer without a request")
         pending = self._pending.popleft()
         view = memoryview(frame)
         answered, position = decode_response_header(view, pending.response.API_KEY, pending.version)

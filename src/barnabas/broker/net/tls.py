@@ -362,4 +362,4 @@ def what_came(head: bytes) -> str:
         return "this is a plain HTTP request"
     if head[0] == 0:  # the high byte of a request's length
         return "this is a plain Kafka client"
-    return "this is no TLS handshake"
+    return "this is not a TLS handshake"

@@ -33,7 +33,10 @@ def alone(records: memoryview, size_bytes: int) -> memoryview:
     if len(records) - size_bytes < LOG_OVERHEAD:
         return records[:size_bytes]
     if LENGTH.unpack_from(records, size_bytes + LENGTH_POS)[0] < LENGTH_MIN:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"behind the batch of {size_bytes} bytes follows no other")
+        raise ApiError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"the bytes after the batch of {size_bytes} bytes are not another batch",
+        )
     raise ApiError(
         ErrorCode.INVALID_RECORD, "a produce request holds exactly one record batch for a partition"
     )

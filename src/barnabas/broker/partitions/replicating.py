@@ -283,7 +283,7 @@ class Fetcher:
             return True
         if self._is_lost:
             self._is_lost = False
-            log.info("a follower has its leader again", extra={"leader": self._leader})
+            log.info("a follower has reached its leader again", extra={"leader": self._leader})
         if answer.session_id:
             self._session_id = answer.session_id
             self._session_epoch += 1
@@ -332,7 +332,7 @@ class Fetcher:
                     self._set_back(key, followed, self._backoff_ms)
                 except (CorruptBatch, OffsetOutOfRange) as error:
                     log.error(
-                        "what a leader sent cannot be appended; it is fetched again",
+                        "records from a leader cannot be appended; they are fetched again",
                         extra={"partition": str(followed.partition), "reason": str(error)},
                     )
                     self._set_back(key, followed, self._backoff_ms)

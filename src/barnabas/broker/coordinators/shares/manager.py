@@ -321,4 +321,4 @@ class Shares:
 
 def _note_deletion(key: ShareKey, reply: StateReply) -> None:
     if reply.error is not ErrorCode.NONE:
-        log.error("a share group's state stays behind", extra={"key": key, "reason": reply.message})
+        log.error("a share group's state was not deleted", extra={"key": key, "reason": reply.message})

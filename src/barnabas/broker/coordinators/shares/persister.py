@@ -205,8 +205,10 @@ class Persister:
                 for item in taken:
                     _give(item.answer, reply)
         except Exception:
-            log.exception("asking the share coordinator met a bug", extra={"key": key})
-            refusal = StateReply(ErrorCode.UNKNOWN_SERVER_ERROR, "asking the share coordinator met a bug")
+            log.exception("a request to the share coordinator met a bug", extra={"key": key})
+            refusal = StateReply(
+                ErrorCode.UNKNOWN_SERVER_ERROR, "a request to the share coordinator met a bug"
+            )
         finally:
             del self._lines[key]
             for item in (*taken, *line):
@@ -258,7 +260,7 @@ class Persister:
         self, broker: int, group_id: str, kind: type[StateEvent], batch: list[tuple[StateEvent, Answer]]
     ) -> None:
         replies: dict[ShareKey, StateReply] = {}
-        missing = StateReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the share coordinator did not say")
+        missing = StateReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the share coordinator did not answer")
         try:
             request, version = request_of([event for event, _ in batch])
             answer = await self._peers.call(broker, request, version, SEND_TIMEOUT_S)
@@ -266,8 +268,10 @@ class Persister:
         except PeerLost as error:
             missing = StateReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the share coordinator: {error}")
         except Exception:
-            log.exception("asking a share coordinator met a bug", extra={"broker": broker})
-            missing = StateReply(ErrorCode.UNKNOWN_SERVER_ERROR, "asking the share coordinator met a bug")
+            log.exception("a request to a share coordinator met a bug", extra={"broker": broker})
+            missing = StateReply(
+                ErrorCode.UNKNOWN_SERVER_ERROR, "a request to the share coordinator met a bug"
+            )
         finally:
             for event, reply in batch:
                 _give(reply, replies.get(event.key, missing))
@@ -319,7 +323,7 @@ def _give(answer: Answer, reply: StateReply) -> None:
 def _note_cut(key: ShareKey, reply: StateReply) -> None:
     if reply.error is not ErrorCode.NONE:
         log.error(
-            "what a share group stored beyond the log's end was not removed",
+            "a share group's state beyond the log's end was not removed",
             extra={"key": key, "reason": reply.message},
         )
 

@@ -30,7 +30,7 @@ def decide_consumer_heartbeat(turn: Turn, event: ConsumerHeartbeat) -> None:
     _check_request(event)
     if event.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
         _leave(turn, event)
-    elif not _nothing_changes(turn, event):
+    elif not _answer_if_unchanged(turn, event):
         _heartbeat(turn, event)
 
 
@@ -64,8 +64,8 @@ def _check_request(event: ConsumerHeartbeat) -> None:
         )
 
 
-def _nothing_changes(turn: Turn, event: ConsumerHeartbeat) -> bool:
-    """Answer the common heartbeat, which says nothing new to a group at rest, without touching the group."""
+def _answer_if_unchanged(turn: Turn, event: ConsumerHeartbeat) -> bool:
+    """Answer the common heartbeat, which says nothing new to a group at rest, without changing the group; else False."""
     group = turn.find(event.group_id)
     if not isinstance(group, ConsumerGroup) or group.topics_seen != turn.state.topics.version:
         return False

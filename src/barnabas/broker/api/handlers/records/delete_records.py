@@ -58,7 +58,7 @@ def _move_start(context: Context, topic: str, index: int, offset: int) -> int:
         raise ApiError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not allow deletion")
     target = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if target < 0:
-        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is no offset")
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not a valid offset")
     try:
         partition.log.advance_log_start(Offset(target))
     except OffsetOutOfRange as error:

@@ -29,7 +29,7 @@ def _described(context: Context, topic: str, index: int) -> PartitionResponse:
     try:
         illegal = context.services.controller.name_error(topic)
         if illegal is not None:
-            raise ApiError(illegal, f"{topic!r} is no name that a topic can have")
+            raise ApiError(illegal, f"{topic!r} is not a valid topic name")
         partition = context.services.partitions.require_leader(topic, index)
     except ApiError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)

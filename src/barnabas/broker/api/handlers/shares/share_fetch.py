@@ -70,7 +70,7 @@ def handle(
         elif epoch == INITIAL_EPOCH and acks:
             raise ApiError(ErrorCode.INVALID_REQUEST, "a request that opens a session cannot acknowledge")
         elif request.share_acquire_mode not in MODES:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"no acquire mode {request.share_acquire_mode}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"unknown acquire mode {request.share_acquire_mode}")
         else:
             named, forgotten = _partitions(request.topics), _forgotten(request)
             session = shares.sessions.fetch(key, epoch, named, forgotten, context.connection)

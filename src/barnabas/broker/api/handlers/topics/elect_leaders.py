@@ -34,7 +34,7 @@ async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeaders
         if decide is None:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"{request.election_type} is no type of election: 0 (preferred) or 1 (unclean)",
+                f"{request.election_type} is not a type of election: 0 (preferred) or 1 (unclean)",
             )
         refused = await context.services.controller.elect(asked, decide)
     except ApiError as error:
