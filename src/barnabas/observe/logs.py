@@ -29,8 +29,9 @@ class FieldFormatter(logging.Formatter):
 
 
 def _shown(value: object) -> str:
+    """Quoted where it holds a space or what cannot be printed: peers choose some of these texts, and terminals obey them."""
     text = str(value)
-    return repr(text) if " " in text or "\n" in text or not text else text
+    return text if text and " " not in text and text.isprintable() else repr(text)
 
 
 class JsonFormatter(logging.Formatter):
