@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clients import foreign
 from tests.security.kdc import REALM, Kdc
@@ -76,6 +77,8 @@ class Realm:
         port, self.plain_port = free_port(), free_port()
         options = {
             "listeners": f"SASL_PLAINTEXT://localhost:{port},PLAINTEXT://127.0.0.1:{self.plain_port}",
+            # Go's clients ask for a ticket of the very name that they are told.
+            "advertised.listeners": f"SASL_PLAINTEXT://localhost:{port},PLAINTEXT://127.0.0.1:{self.plain_port}",
             "sasl.enabled.mechanisms": "GSSAPI",
             "sasl.kerberos.service.name": "kafka",
             "listener.name.sasl_plaintext.gssapi.sasl.jaas.config": jaas,
@@ -115,6 +118,8 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
     made = Realm(tmp_path_factory.mktemp("realm"))
     try:
         made.broker.start()
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{made.plain_port}"})
+        admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(60)
         yield made
     finally:
         made.close()
@@ -269,6 +274,7 @@ def test_what_does_not_start(realm: Realm, tmp_path: Path) -> None:
         jaas = f'com.sun.security.auth.module.Krb5LoginModule required keyTab="{keytab}" principal="{principal}";'
         options = {
             **realm.broker.options, "listeners": "SASL_PLAINTEXT://localhost:0",
+            "advertised.listeners": "SASL_PLAINTEXT://localhost:9092",
             "listener.name.sasl_plaintext.gssapi.sasl.jaas.config": jaas,
         }  # fmt: skip
         broker = BrokerProcess(tmp_path / "data", options=options, environment=realm.kdc.environment)
