@@ -251,6 +251,6 @@ def _without_custom(message: Any) -> None:
     for field, value in list(message.ListFields()):
         if field.name == UNINTERPRETED:
             message.ClearField(UNINTERPRETED)
-        elif field.message_type is not None:
+        elif field.message_type is not None and not field.is_extension:
             for child in value if field.is_repeated else (value,):
                 _without_custom(child)
