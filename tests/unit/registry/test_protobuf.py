@@ -222,3 +222,9 @@ def test_descriptors_that_cannot_be_written_as_text() -> None:
     for held, says in ((file, "groups are not supported"), (edition, "syntax 'editions' is not known")):
         with pytest.raises(InvalidSchema, match=says):
             read_protobuf(base64.b64encode(held.SerializeToString()).decode())
+
+
+def test_custom_options_survive_where_their_types_are_known() -> None:
+    """Confluent's client makes them known to the whole process."""
+    pytest.importorskip("confluent_kafka.schema_registry.confluent.meta_pb2")
+    test_custom_options_survive_as_descriptors()
