@@ -21,11 +21,18 @@ from tests.support.cluster import Cluster, until
 from tests.support.zookeeper import ZooKeeperServer
 
 ALL = [1, 2, 3]
+RACKS = {1: "a", 2: "b", 3: "c"}
 
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("cluster"), zookeeper_server, chroot="/replication/one")
+    made = Cluster(
+        tmp_path_factory.mktemp("cluster"),
+        zookeeper_server,
+        chroot="/replication/one",
+        racks=RACKS,
+        options={"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"},
+    )
     try:
         yield made.start()
     finally:
@@ -225,6 +232,44 @@ def test_too_few_replicas_in_sync_take_nothing_with_acks_all(cluster: Cluster) -
     producer.produce("few", b"refused", on_delivery=lambda error, _: refused.append(error))
     producer.flush(60)
     assert [error is not None for error in refused] == [True, True]
+
+
+def test_a_consumer_reads_from_the_replica_in_its_rack(cluster: Cluster) -> None:
+    """As librdkafka's own statistics tell it."""
+    create(cluster, "near")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    leader = cluster.leader("near")
+    follower = next(broker for broker in ALL if broker != leader)
+    read_from: list[int] = []
+
+    def note(statistics: str) -> None:
+        topic = json.loads(statistics)["topics"].get("near", {"partitions": {}})
+        read_from.extend(row["broker"] for number, row in topic["partitions"].items() if number == "0")
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap, "group.id": "near", "client.rack": RACKS[follower],
+            "statistics.interval.ms": 100, "stats_cb": note,
+        }
+    )  # fmt: skip
+    consumer.assign([TopicPartition("near", 0, 0)])
+    seen: list[bytes | None] = []
+
+    def reads_from_the_follower() -> bool:
+        producer.produce("near", b"more")
+        producer.flush(10)
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            seen.append(message.value())
+        return bool(read_from) and read_from[-1] == follower
+
+    try:
+        until(reads_from_the_follower, f"broker {follower} is read from, which does not lead")
+        count = len(seen)
+        until(lambda: reads_from_the_follower() and len(seen) > count + 5, "records come from there")
+        assert cluster.leader("near") == leader
+    finally:
+        consumer.close()
 
 
 def test_groups_and_transactions_go_on_without_the_broker_that_kept_them(cluster: Cluster) -> None:

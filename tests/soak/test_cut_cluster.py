@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import threading
@@ -66,6 +67,7 @@ class CutRounds(Rounds):
             "cut a broker off from everybody": self.cut_off,
             "cut the controller off from everybody": self.cut_controller_off,
             "full disk": self.fill_disk,
+            "empty disk": self.empty_disk,
             "kill one ZooKeeper of three": self.kill_one_zookeeper,
             "stop one ZooKeeper of three for a while": self.freeze_one_zookeeper,
         }
@@ -110,6 +112,18 @@ class CutRounds(Rounds):
         self.cluster.brokers[broker].stop()
         self.cluster.brokers[broker].start()
         return f"broker {broker} for {full_s:.1f} s, {how}"
+
+    def empty_disk(self) -> str:
+        """A broker dies and comes back at once, with another disk."""
+        broker = self.chance.choice(BROKERS)
+        self.cluster.brokers[broker].kill()
+        for entry in self.disks[broker].iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        self.cluster.brokers[broker].start()
+        return f"broker {broker}"
 
     def kill_one_zookeeper(self) -> str:
         victim = self.chance.choice(self.ensemble.servers)

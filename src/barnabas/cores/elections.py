@@ -6,7 +6,7 @@ Decisions about all partitions are computed lazily, with points to pause (see `z
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
@@ -107,6 +107,33 @@ def decide_unclean_restart(image: ClusterImage, broker_id: int) -> LazyOps[Op | 
         return partition
 
     return _all_changed(image, without_broker)
+
+
+def decide_lost_logs(
+    image: ClusterImage, broker_id: int, lost: Iterable[tuple[str, int]]
+) -> LazyOps[Op | None]:
+    """What becomes of partitions whose logs a broker does not have any more, after its disk was replaced for instance.
+
+    It leaves their in-sync sets, even where no other replica in sync is alive: led by an empty log, all others would be cut
+    to nothing. Such a partition waits for one of them. Where no other replica is in sync, there is nothing to wait for.
+    """
+    live = image.brokers.keys() - {broker_id}
+
+    def ops() -> Iterator[Op | None]:
+        yield from fenced(image, ())
+        for topic, index in lost:
+            partition = image.partition(topic, index)
+            if partition is None or partition.partition_epoch < 0 or broker_id not in partition.isr:
+                continue
+            others = tuple(broker for broker in partition.isr if broker != broker_id)
+            if others:
+                left = replace(partition, isr=others, leader_epoch=partition.leader_epoch + 1)
+                if left.leader == broker_id:
+                    left = replace(left, leader=NO_LEADER)
+                new = elect(left, live, unclean=False)
+                yield state_op(image, topic, index, replace(new, leader_epoch=left.leader_epoch))
+
+    return LazyOps(ops)
 
 
 def decide_shutdown(image: ClusterImage, broker_id: int) -> LazyOps[Op | None]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from barnabas.records.units import Offset
 from tests.sim.broker.node import Node
@@ -154,6 +157,41 @@ class LongerWorld(StoryWorld):
         self._judge()
 
 
+class EmptyWorld(StoryWorld):
+    """The leader dies, gets an empty disk, and is back before anybody has noticed."""
+
+    async def _live(self) -> None:
+        writers = await self._begin(2)
+        await self._end_of_writing(writers)
+        await self._lose_disks([next(node for node, partition in self._partitions(0) if partition.is_leader)])
+
+    async def _lose_disks(self, victims: list[Node]) -> None:
+        """All of `victims` die, and come back; the disk of the first, which is also the first to come back, is empty."""
+        for node in victims:
+            self.faults.kill(node)
+        lose_all_logs(victims[0])
+        for node in victims:
+            await node.start()
+            await asyncio.sleep(3)
+        self.faults.away.clear()
+        await self._become_well()
+        self._judge()
+
+
+class AllEmptyWorld(EmptyWorld):
+    """The same when all of them die at the same time."""
+
+    async def _live(self) -> None:
+        writers = await self._begin(2)
+        await self._end_of_writing(writers)
+        await self._lose_disks(self.nodes)
+
+
+def lose_all_logs(node: Node) -> None:
+    for folder in Path(node.log_dirs[0]).glob(f"{TOPIC}-*"):
+        shutil.rmtree(folder)
+
+
 def lose_a_segment(node: Node) -> None:
     """What a power cut can do to a segment whose name was not synced, while later ones were written by the system."""
     folder = Path(node.log_dirs[0])
@@ -174,3 +212,8 @@ def test_a_follower_that_lacks_records_leaves_the_in_sync_replicas_before_it_is_
 
 def test_a_log_that_is_longer_than_its_leader_s_is_cut() -> None:
     run_seed(1, world=LongerWorld)
+
+
+@pytest.mark.parametrize("world", [EmptyWorld, AllEmptyWorld])
+def test_an_empty_disk_does_not_empty_those_of_others(world: type[StoryWorld]) -> None:
+    run_seed(1, world=world)

@@ -33,6 +33,9 @@ class NotedPartitions:
         self.served: dict[str, int] = {}
         self.roles: dict[tuple[str, int], PartitionImage] = {}
 
+    def without_logs(self, image: ClusterImage) -> list[tuple[str, int]]:
+        return []
+
     def update(self, topic: str, index: int, image: PartitionImage) -> None:
         self.roles[topic, index] = image
 

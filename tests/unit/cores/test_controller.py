@@ -30,6 +30,7 @@ from barnabas.cores.elections import (
     AlterIsr,
     decide_alter_isr,
     decide_elections,
+    decide_lost_logs,
     decide_preferred_leader,
     decide_shutdown,
     decide_unclean_leader,
@@ -330,6 +331,31 @@ def test_shutdown_moves_what_can_move_and_an_unclean_restart_counts_epochs_up() 
     cluster.change(decide_unclean_restart(cluster.image, 1))
     assert (alone[0].leader, alone[0].leader_epoch, alone[0].partition_epoch) == (1, 1, 1)
     assert both[0].leader_epoch == 1
+    assert cluster.loaded() == cluster.image
+
+
+def test_a_broker_without_its_logs_leaves_the_in_sync_sets_of_the_dead_as_well() -> None:
+    cluster = Cluster([1, 2, 3])
+    cluster.create("led", assignments={0: (1, 2), 1: (1, 3)})
+    cluster.create("followed", assignments={0: (2, 1)})
+    cluster.create("alone", assignments={0: (1,)})
+    cluster.create("kept", assignments={0: (1, 2)})
+    cluster.stop(3)
+    cluster.change(
+        decide_lost_logs(cluster.image, 1, [("led", 0), ("led", 1), ("followed", 0), ("alone", 0)])
+    )
+    states = {
+        f"{topic.name}-{index}": (row.leader, row.isr, row.leader_epoch)
+        for topic in cluster.image.topics.values()
+        for index, row in topic.partitions.items()
+    }
+    assert states == {
+        "led-0": (2, (2,), 1),
+        "led-1": (-1, (3,), 1),  # what broker 3 has is worth waiting for
+        "followed-0": (2, (2,), 1),
+        "alone-0": (1, (1,), 0),
+        "kept-0": (1, (1, 2), 0),
+    }
     assert cluster.loaded() == cluster.image
 
 

@@ -43,6 +43,7 @@ from barnabas.cores.elections import (
     decide_asked_elections,
     decide_balance,
     decide_elections,
+    decide_lost_logs,
     decide_shutdown,
     decide_unclean_restart,
     elect,
@@ -186,6 +187,13 @@ class Controller:
             await self._executor.load()  # others may have changed things since the first look
             if self._partitions.recovered_unclean:
                 await self._executor.change(lambda: decide_unclean_restart(self.image, self.node_id))
+            lost = self._partitions.without_logs(self.image)
+            if lost:
+                log.warning(
+                    "logs that this broker had are missing; it leaves the in-sync replicas of their partitions",
+                    extra={"partitions": len(lost), "first": "{}-{}".format(*lost[0])},
+                )
+                await self._executor.change(lambda: decide_lost_logs(self.image, self.node_id, lost))
             self._executor.followers = self
             await self.settle()
             self._partitions.load(self.image)

@@ -102,6 +102,22 @@ class Partitions:
         """Whether a log dir was not shut down cleanly, so that its last records may be missing."""
         return self.logs.recovered_unclean
 
+    def without_logs(self, image: ClusterImage) -> list[tuple[str, int]]:
+        """The partitions in whose in-sync sets this broker is, with others, although it has no log of them."""
+        if self.logs.offline_dirs:
+            return []  # they may be there
+        return [
+            (topic.name, index)
+            for topic in image.topics.values()
+            for index, partition in topic.partitions.items()
+            if self._node_id in partition.isr
+            and len(partition.isr) > 1
+            and (
+                TopicPartition(topic.name, index) not in self.logs.logs
+                or self.logs.topic_id(topic.name, index) not in (None, topic.topic_id)
+            )
+        ]
+
     def load(self, image: ClusterImage) -> None:
         """Take up the partitions that the image assigns to this broker; set aside logs that it does not know."""
         self._is_taken_up = True
