@@ -278,7 +278,7 @@ def test_what_a_rule_refuses_goes_to_its_topic(together: Together, url: str, top
     assert sent[1]["error"] == (
         f"records[1].value: rule 'long' refuses the value: message.name.size() > 3; sent to {dead}"
     )
-    record = {"value": {"type": "AVRO", "data": {"name": "Di"}}, "key": {"type": "STRING", "data": "k"}}
+    record = {"value": {"type": "AVRO", "data": {"name": "Di"}}, "key": {"type": "BINARY", "data": "aw=="}}
     receipt = requests.post(f"{cluster(url)}/topics/{topic}/records", json=record, timeout=WAIT_S).json()
     assert receipt["error_code"] == 400
     assert receipt["message"].endswith(f"sent to {dead}")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import fastavro
 
-from barnabas.codecs import TAGS, Mismatch
+from barnabas.codecs import TAGS, Mismatch, tags_at
 
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
@@ -158,7 +158,7 @@ class AvroCodec:
             return _number_to_json(value)
         if not isinstance(schema, dict):
             return self._to_json(self._named[kind], value)
-        if kind == "record":
+        if kind in ("record", "error"):
             return {f["name"]: self._to_json(f["type"], value[f["name"]]) for f in schema["fields"]}
         if kind == "array":
             return [self._to_json(schema["items"], item) for item in value]
@@ -212,20 +212,20 @@ def _plain(schema: Any) -> Any:
 def _plain_field(field: dict[str, Any]) -> dict[str, Any]:
     """Tags at a type without a name become those of its field."""
     made = {**field, "type": _plain(field["type"])}
-    tags = {*(field.get(TAGS) or ()), *type_tags(field["type"])}
+    tags = tags_at(field) | type_tags(field["type"])
     if tags:
         made[TAGS] = sorted(tags)
     return made
 
 
-def type_tags(schema: Any) -> set[str]:
+def type_tags(schema: Any) -> frozenset[str]:
     """The tags of a type, the types of its items, values and branches, but not of named types, which have their own."""
     if isinstance(schema, list):
-        return {tag for branch in schema for tag in type_tags(branch)}
+        return frozenset(tag for branch in schema for tag in type_tags(branch))
     if not isinstance(schema, dict) or isinstance(schema.get("name"), str):
-        return set()
+        return frozenset()
     inner = (type_tags(schema.get(name)) for name in ("type", "items", "values"))
-    return set(schema.get(TAGS) or ()).union(*inner)
+    return tags_at(schema).union(*inner)
 
 
 def _kind(schema: Any) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.codecs import TAGS, expressions
+from barnabas.codecs import TAGS, expressions, tags_at
 from barnabas.codecs.json_references import NotFound, References
 from barnabas.codecs.rules import Field, Visit
 
@@ -65,22 +65,19 @@ class JsonShape:
 
     def walk(self, value: Any, visit: Visit) -> Any:
         """See rules.Shape. Fields are named by their paths from `$` on, those in arrays as the array."""
-        return self._walked([self._tree], value, visit, None, "$")
+        whole = Field("$", "", "", frozenset(), value, declared=False)
+        return self._walked([self._tree], value, visit, whole, "$")
 
-    def _walked(
-        self, schemas: Sequence[Any], value: Any, visit: Visit, field: Field | None, path: str
-    ) -> Any:
+    def _walked(self, schemas: Sequence[Any], value: Any, visit: Visit, field: Field, path: str) -> Any:
         """schemas: those by which the value is looked at, all of them."""
         if value is None:
             return value
         nodes: dict[int, Node] = {}
         for schema in schemas:
             self._collect(schema, value, nodes)
-        tags = frozenset(tag for node in nodes.values() for tag in node.get(TAGS) or ())
-        if tags and field is None:
-            field = Field(path, "", "", tags, value)
-        elif tags and field is not None:
-            field = field._replace(tags=field.tags | tags)
+        tags = frozenset(tag for node in nodes.values() for tag in tags_at(node))
+        if tags:
+            field = field._replace(tags=field.tags | tags, declared=True)
         if isinstance(value, list):
             return [
                 self._walked(self._of_item(nodes, index), inner, visit, field, path)
@@ -88,26 +85,28 @@ class JsonShape:
             ]
         if isinstance(value, dict):
             return self._walked_object(nodes, value, visit, field, path)
-        if field is None:
-            return value
         kind = next((kind for node in nodes.values() if (kind := _kind(node, value))), "")
         if kind in ("", "RECORD", "ARRAY"):  # the schema names none, or the value is not of it
-            field, kind = field._replace(declared=bool(kind)), _kind_of(value)
+            field, kind = field._replace(declared=field.declared and bool(kind)), _kind_of(value)
         return visit(field._replace(kind=kind), value)
 
     def _walked_object(
-        self, nodes: Mapping[int, Node], value: dict[str, Any], visit: Visit, field: Field | None, path: str
+        self, nodes: Mapping[int, Node], value: dict[str, Any], visit: Visit, field: Field, path: str
     ) -> Any:
-        if field is not None and field.name and any(node.get("properties") for node in nodes.values()):
+        """What the schema names no property for has the tags of what it is in: an object with properties of its own is
+        offered as a record, which tags refuse, all others are maps, whose tags are those of their values."""
+        named = {name for node in nodes.values() for name in node.get("properties") or ()}
+        if named:
             visit(field._replace(kind="RECORD"), value)
+        maps = (*field.maps, field.full_name)
         made = dict(value)
         for name, inner in value.items():
             if inner is None:
                 continue
             place, schemas = f"{path}.{name}", self._of_property(nodes, name)
-            # What has no schema of its own has the tags of what it is in.
-            tags = field.tags if field is not None and not schemas else frozenset()
-            inside = Field(place, name, "", tags, made, declared=bool(schemas))
+            inside = Field(place, name, "", frozenset(), made, declared=bool(schemas))
+            if name not in named:
+                inside = inside._replace(tags=field.tags, maps=maps)
             made[name] = self._walked(schemas, inner, visit, inside, place)
         return made
 

@@ -45,7 +45,8 @@ class RuleFailed(Mismatch):
 class Field(NamedTuple):
     """A field on the way through a value. kind: INT, STRING, RECORD ... tags: those that stand in the schema at the field.
     container: the record that holds it. native: what else its value needs to become an argument. declared: whether the
-    schema has the field, and not just room for fields that it does not name."""
+    schema has the field, and not just room for fields that it does not name. maps: the full names of those that it is a
+    value of, whose tags it has too."""
 
     full_name: str
     name: str
@@ -54,6 +55,7 @@ class Field(NamedTuple):
     container: Any
     native: Any = None
     declared: bool = True
+    maps: tuple[str, ...] = ()
 
 
 Visit = Callable[[Field, Any], Any]
@@ -198,7 +200,7 @@ class Rules:
             return seen[2]
 
         def visit(field: Field, inner: Any) -> Any:
-            tags = field.tags | self._tags_of(field.full_name)
+            tags = self._tags_at(field)
             if not rule.tags & tags if rule.tags else not field.declared:
                 return inner
             if field.kind not in PRIMITIVE:
@@ -235,8 +237,13 @@ class Rules:
 
     def _named(self, field: Field) -> frozenset[str]:
         """Tags that the metadata gives by this very path."""
-        path = list(field.full_name)
-        return frozenset().union(*(tags for pattern, tags in self._tagged if pattern == path))
+        paths = [list(name) for name in (field.full_name, *field.maps)]
+        return frozenset().union(*(tags for pattern, tags in self._tagged if pattern in paths))
+
+    def _tags_at(self, field: Field) -> frozenset[str]:
+        if not self._tagged:
+            return field.tags
+        return field.tags.union(*map(self._tags_of, (field.full_name, *field.maps)))
 
     def _matching_tags(self, full_name: str) -> frozenset[str]:
         """The tags that the metadata assigns to a field by its path."""

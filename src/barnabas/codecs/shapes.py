@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.codecs import TAGS, Mismatch, expressions
+from barnabas.codecs import TAGS, Mismatch, expressions, tags_at
 from barnabas.codecs.rules import Field, Visit
 
 RECORDS: Final = frozenset({"record", "error"})
@@ -119,7 +119,7 @@ class AvroShape:
         kind = schema["type"] if isinstance(schema, dict) else schema
         if kind in ("enum", "fixed") and TAGS in schema:
             field = field or Field("", "", "", frozenset(), value)
-            field = field._replace(tags=field.tags | frozenset(schema[TAGS]))
+            field = field._replace(tags=field.tags | tags_at(schema))
         if isinstance(kind, (dict, list)):
             return self._walked(kind, value, visit, field)
         if kind == "array":
@@ -132,11 +132,11 @@ class AvroShape:
             made = dict(value)
             if field is not None:
                 visit(field._replace(kind="RECORD"), made)
+            visit(Field(schema["name"], "", "RECORD", tags_at(schema), made), made)  # the type may have tags
             for row in schema["fields"]:
                 name = row["name"]
                 if name in made:
-                    tags = frozenset(row.get(TAGS) or ())
-                    inside = Field(f"{schema['name']}.{name}", name, "", tags, made)
+                    inside = Field(f"{schema['name']}.{name}", name, "", tags_at(row), made)
                     made[name] = self._walked(row["type"], made[name], visit, inside)
             return made
         return value if field is None else visit(field._replace(kind=kind.upper()), value)
@@ -166,7 +166,7 @@ def _label(schema: Any) -> str:
 
 
 class ProtobufShape:
-    """tags: those of fields, by their full names."""
+    """tags: those of fields, messages and enums, by their full names."""
 
     def __init__(self, tags: Mapping[str, frozenset[str]]) -> None:
         self._tags = tags
@@ -191,7 +191,15 @@ class ProtobufShape:
             raise expressions.BadExpression(f"its result is no value of the field: {error}") from error
         return value
 
+    def _tags_of(self, descriptor: Any) -> frozenset[str]:
+        """Those of a field, and of the enum that it is of."""
+        tags = self._tags.get(descriptor.full_name, frozenset())
+        kind = descriptor.enum_type
+        return tags if kind is None else tags | self._tags.get(kind.full_name, frozenset())
+
     def _walk(self, value: Any, visit: Visit) -> None:
+        name = value.DESCRIPTOR.full_name
+        visit(Field(name, "", "RECORD", self._tags.get(name, frozenset()), value), value)
         extensions = [descriptor for descriptor, _ in value.ListFields() if descriptor.is_extension]
         for descriptor in (*value.DESCRIPTOR.fields, *extensions):
             if descriptor.is_extension:
@@ -200,7 +208,7 @@ class ProtobufShape:
                 continue
             else:
                 held = getattr(value, descriptor.name)
-            tags = self._tags.get(descriptor.full_name, frozenset())
+            tags = self._tags_of(descriptor)
             field = Field(descriptor.full_name, descriptor.name, "", tags, value, descriptor)
             if descriptor.message_type is not None:
                 self._walk_messages(field, held, visit)
@@ -225,7 +233,8 @@ class ProtobufShape:
                 for key in list(held):
                     self._walk_message(field._replace(native=inside), held[key], visit)
                 return
-            field = field._replace(kind=_proto_kind(inside), native=inside)
+            tags = field.tags | self._tags_of(inside)
+            field = field._replace(kind=_proto_kind(inside), native=inside, tags=tags)
             for key in list(held):
                 made = visit(field, held[key])
                 if made is not held[key]:

@@ -29,7 +29,8 @@ async def send(
 ) -> str:
     """Produces the key and the value as the request has them; what there is to say of the record.
 
-    topic: the one that the record was for. A letter that cannot be sent does not change what is said of the record's fate.
+    key, value: JSON values, or the bytes of what has no schema. topic: the one that the record was for. A letter that
+    cannot be sent does not change what is said of the record's fate.
     """
     error = letter.error
     assert error.dead_letters is not None
@@ -47,7 +48,7 @@ async def send(
 
 
 def _given(data: Any) -> bytes | None:
-    """Text as it is, all else as JSON."""
-    if data is None:
-        return None
+    """Bytes and text as they are, all else as JSON."""
+    if data is None or isinstance(data, bytes):
+        return data
     return data.encode("utf-8", "surrogatepass") if isinstance(data, str) else json_bytes(data)

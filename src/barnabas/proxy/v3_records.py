@@ -55,6 +55,7 @@ TYPES: Final = {
     "PROTOBUF": PROTOBUF,
 }
 NAMES: Final = {format: name for name, format in TYPES.items()}
+PLAIN: Final = ("BINARY", "JSON", "STRING")
 PARTS: Final = ("key", "value")
 STRATEGIES: Final = ("TOPIC_NAME", "RECORD_NAME", "TOPIC_RECORD_NAME")
 
@@ -167,16 +168,24 @@ async def _produce_row(
     try:
         key, value, batch = await _begin(call, topic, row, turn)
     except DeadLetter as letter:
-        key_data, value_data = (_data(row.get(name)) for name in PARTS)
+        key_data, value_data = (given(row.get(name)) for name in PARTS)
         told = await send(producing, letter, topic, key_data, value_data, read_headers(row.get("headers")))
         raise HttpError(400, told, 400) from letter
     (result,) = await producing.fate(topic, batch)
     return _receipt(cluster_id, topic, key, value, result)
 
 
-def _data(part: Any) -> Any:
-    """What a request has for a key or value."""
-    return part.get("data") if isinstance(part, dict) else None
+def given(part: Any) -> Any:
+    """What a request has for a key or value: the bytes that it stands for, or its JSON value where it has a schema."""
+    if not isinstance(part, dict):
+        return None
+    kind, data = part.get("type"), part.get("data")
+    if kind not in PLAIN:
+        return data
+    try:
+        return encode_plain(TYPES[kind], data)
+    except Mismatch:  # it is refused as well
+        return data
 
 
 async def _begin(call: Call, topic: str, row: dict[str, Any], turn: asyncio.Lock) -> tuple[Part, Part, Batch]:
@@ -302,7 +311,7 @@ async def _part(call: Call, given: Any, part: str, topic: str) -> Part:
     if kind is not None and kind not in TYPES:
         raise HttpError(400, f"{part}.type {str(kind)[:40]!r} is not one of {', '.join(TYPES)}", 400)
     try:
-        if kind in ("BINARY", "JSON", "STRING"):
+        if kind in PLAIN:
             raw = encode_plain(TYPES[kind], data)
             return Part(raw, {"type": kind, "size": len(raw or b"")})
         if data is None:

@@ -183,11 +183,12 @@ class Registry:
         """Fences earlier writers, then reads everything that they appended. Raises ClientError, Fenced."""
         if self.writing or not self._elected_own:
             return
+        beginnings = self.store.beginnings
         await self._on_writer(self._appender.begin)
         entry = noop_entry(self.state.ids_given())
         row = (entry.key.encode(), entry.encode_value())
         offset = await self._on_writer(lambda: self._appender.append([row]))
-        await self.store.wait_for(offset + 1)
+        await self.store.wait_for(offset + 1, beginnings)
         self.writing = self._elected_own
         log.info("writing begins", extra={"offset": offset})
 
@@ -242,10 +243,11 @@ class Registry:
         limit = self.store.record_bytes_max - RECORD_OVERHEAD_BYTES
         if total > limit:
             raise _too_large(total, limit)
+        beginnings = self.store.beginnings
         try:
             offset = await asyncio.shield(self._on_writer(lambda: self._appender.append(rows)))
-            if not self.store.take_own(decision.entries, offset):
-                await self.store.wait_for(offset + len(rows))
+            if not self.store.take_own(decision.entries, offset, beginnings):
+                await self.store.wait_for(offset + len(rows), beginnings)
         except TooLarge:
             raise _too_large(total, limit) from None
         except (Fenced, ClientError) as error:

@@ -78,6 +78,8 @@ class Store:
         self.cluster_id = ""
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._held = 0
+        self.beginnings = 0
+        """How often all of the topic began to be read again: offsets of before are of a topic that is no more."""
         self.begun_again: Callable[[], None] = lambda: None
         """Called on the event loop when all of the topic is read again: until that is done, the state is of a part of it."""
         self._kept: list[Callable[[], None]] = []
@@ -91,7 +93,7 @@ class Store:
         self._loop = asyncio.get_running_loop()
         end = await asyncio.to_thread(self._prepare)
         self._thread.start()
-        await self.wait_for(end)
+        await self.wait_for(end, self.beginnings)
         self.trouble = None
 
     async def stop(self) -> None:
@@ -100,8 +102,12 @@ class Store:
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join, 10)
 
-    async def wait_for(self, offset: int) -> None:
-        """Returns once everything before `offset` has been replayed. Raises ClientError when the topic begins elsewhere."""
+    async def wait_for(self, offset: int, beginnings: int) -> None:
+        """Returns once everything before `offset` has been replayed. Raises ClientError when the topic begins elsewhere.
+
+        beginnings: as they were when the offset was not known yet."""
+        if beginnings != self.beginnings:
+            raise self._begins_elsewhere()
         if self.state.next_offset >= offset:
             return
         reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -126,9 +132,11 @@ class Store:
                 work()
             self._nothing_kept.set()
 
-    def take_own(self, entries: Sequence[Entry], base_offset: int) -> bool:
-        """The writer's records, once they are in the log; False when others stand before them, which are read first."""
-        if base_offset != self.state.next_offset or self._held:
+    def take_own(self, entries: Sequence[Entry], base_offset: int, beginnings: int) -> bool:
+        """The writer's records, once they are in the log; False when others stand before them, which are read first.
+
+        beginnings: as they were when the records were made."""
+        if beginnings != self.beginnings or base_offset != self.state.next_offset or self._held:
             return False
         found = [Found(base_offset + index, None, entry) for index, entry in enumerate(entries)]
         self._take(found, base_offset + len(entries))
@@ -238,13 +246,15 @@ class Store:
         for name, id_max in self.state.ids_given().items():
             fresh.contexts.setdefault(name, Context()).id_max = id_max
         self.state.__dict__.update(fresh.__dict__)
+        self.beginnings += 1
         waiting, self._waiters = self._waiters, []
         for _, reached in waiting:
             if not reached.done():
-                reached.set_exception(
-                    ClientError(f"topic {self.options.topic} begins elsewhere, and is read again")
-                )
+                reached.set_exception(self._begins_elsewhere())
         self.begun_again()
+
+    def _begins_elsewhere(self) -> ClientError:
+        return ClientError(f"topic {self.options.topic} begins elsewhere, and is read again")
 
     def _note_trouble(self, reason: str | None) -> None:
         if self._loop is not None and (reason is None) != (self.trouble is None):

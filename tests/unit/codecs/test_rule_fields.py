@@ -23,16 +23,19 @@ PLAIN = {"type": "string"}
 REFUSED = object()
 
 
-def contract(**metadata: Any) -> str:
+def contract(tags: dict[str, list[str]] | None = None) -> str:
     mask = {"name": "mask", "kind": "TRANSFORM", "type": "CEL_FIELD", "mode": "WRITE", "tags": ["PII"]}
     rules = [{**mask, "expr": "typeName == 'STRING' ; '***'"}, {**mask, "expr": "value", "tags": ["other"]}]
-    return json.dumps({"ruleSet": {"domainRules": rules}, "metadata": metadata})
+    return json.dumps({"ruleSet": {"domainRules": rules}, "metadata": {"tags": tags or {}}})
 
 
-def masked(kind: str, text: str, value: Any, dependencies: list[Dependency] | None = None) -> Any:
+def masked(
+    kind: str, text: str, value: Any, dependencies: list[Dependency] | None = None, *by_path: str
+) -> Any:
+    """by_path: what the metadata tags."""
     held = dependencies or []
     try:
-        payload = make_codec(kind, text, held, contract()).encode(value)
+        payload = make_codec(kind, text, held, contract({path: ["PII"] for path in by_path})).encode(value)
     except Mismatch:
         return REFUSED
     return make_codec(kind, text, held).decode(payload)
@@ -40,6 +43,10 @@ def masked(kind: str, text: str, value: Any, dependencies: list[Dependency] | No
 
 def properties(**rows: Any) -> dict[str, Any]:
     return {"type": "object", "properties": rows}
+
+
+def mapping(values: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": values, **more}
 
 
 JSON_ROWS: dict[str, tuple[Any, Any, Any]] = {
@@ -114,6 +121,28 @@ JSON_ROWS: dict[str, tuple[Any, Any, Any]] = {
         {"v": "***", "kids": [{"v": "***", "kids": [{"v": "***"}]}]},
     ),
     "the whole value": (SECRET, "x", "***"),
+    "a map": (properties(a=mapping(PLAIN, **PII)), {"a": {"k": "x"}}, {"a": {"k": "***"}}),
+    "a map without properties": (properties(a=mapping(PLAIN, properties={}, **PII)), {"a": {"k": "x"}}, {"a": {"k": "***"}}),
+    "a map of anything": (properties(a=mapping(True, **PII)), {"a": {"k": "x"}}, {"a": {"k": "***"}}),
+    "a map by pattern": (
+        properties(a={"type": "object", "patternProperties": {"^k": PLAIN}, **PII}), {"a": {"k": "x"}}, {"a": {"k": "***"}}
+    ),
+    "a list of maps": (
+        properties(a={"type": "array", "items": mapping(PLAIN), **PII}), {"a": [{"k": "x"}]}, {"a": [{"k": "***"}]}
+    ),
+    "a map of maps": (mapping(mapping(mapping(PLAIN), **PII)), {"a": {"b": {"c": "x"}}}, {"a": {"b": {"c": "***"}}}),
+    "a map in a branch": (
+        properties(a={"anyOf": [mapping(PLAIN, **PII), {"type": "null"}]}), {"a": {"k": "x"}}, {"a": {"k": "***"}}
+    ),
+    "a map of objects": (mapping(properties(a=PLAIN), **PII), {"k": {"a": "x"}}, REFUSED),
+    "the whole map": (mapping(PLAIN, **PII), {"k": "x"}, {"k": "***"}),
+    "the whole list": ({"type": "array", "items": PLAIN, **PII}, ["x"], ["***"]),
+    "the whole list of objects": ({"type": "array", "items": properties(a=PLAIN), **PII}, [{"a": "x"}], REFUSED),
+    "the whole object": ({**properties(a=PLAIN), **PII}, {"a": "x"}, REFUSED),
+    "properties of some values": (
+        properties(a={"type": "object", "dependentSchemas": {"b": properties(b=PLAIN)}, **PII}), {"a": {"b": "x"}}, REFUSED
+    ),
+    "one tag in place of a list": (properties(a={**PLAIN, "confluent:tags": "PII"}), {"a": "x"}, {"a": "***"}),
     "an object with fields of its own": (properties(a={**properties(b=PLAIN), **PII}), {"a": {"b": "x"}}, REFUSED),
     "an enum": (properties(a={"enum": ["x", "y"], **PII}), {"a": "x"}, REFUSED),
     "not": (properties(a={"not": {"type": "integer", **PII}}), {"a": "x"}, REFUSED),
@@ -132,6 +161,48 @@ JSON_ROWS: dict[str, tuple[Any, Any, Any]] = {
 def test_json_schema(name: str) -> None:
     schema, value, wanted = JSON_ROWS[name]
     assert masked("JSON", json.dumps(schema), value) == wanted
+
+
+BY_PATH: dict[str, tuple[str, Any, Any, Any]] = {
+    "$.a": ("a map", properties(a=mapping(PLAIN)), {"a": {"k": "x"}}, {"a": {"k": "***"}}),
+    "$.b": ("a map of maps", properties(b=mapping(mapping(PLAIN))), {"b": {"c": {"d": "x"}}}, {"b": {"c": {"d": "***"}}}),
+    "$.c": ("anything", properties(c={"type": "object"}), {"c": {"d": "x"}}, {"c": {"d": "***"}}),
+    "$.d": ("a map of objects", properties(d=mapping(properties(a=PLAIN))), {"d": {"k": {"a": "x"}}}, REFUSED),
+    "$.?": ("a map", properties(a=mapping(PLAIN)), {"a": {"k": "x"}}, {"a": {"k": "***"}}),
+    "$": ("an object", properties(a=PLAIN), {"a": "x"}, REFUSED),
+    "*": ("a map", mapping(PLAIN), {"k": "x"}, {"k": "***"}),
+    "**": ("the whole value", PLAIN, "x", "***"),
+    "$.a.k": ("a value of a map", properties(a=mapping(PLAIN)), {"a": {"k": "x", "l": "y"}}, {"a": {"k": "***", "l": "y"}}),
+    "$.**": ("what is in an object", properties(a=properties(b=PLAIN)), {"a": {"b": "x"}}, {"a": {"b": "***"}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", BY_PATH)
+def test_json_schema_by_path(path: str) -> None:
+    _, schema, value, wanted = BY_PATH[path]
+    assert masked("JSON", json.dumps(schema), value, None, path) == wanted
+
+
+def test_types_by_path() -> None:
+    schema = json.dumps(record(field("r", {**INNER, "fields": [field("s", "string")]})))
+    assert masked("AVRO", schema, {"r": {"s": "x"}}, None, "I.s") == {"r": {"s": "***"}}
+    assert masked("AVRO", schema, {"r": {"s": "x"}}, None, "I") is REFUSED
+    text = 'syntax = "proto3"; package p; message M { I i = 1; } message I { string s = 1; }'
+    assert masked("PROTOBUF", text, {"i": {"s": "x"}}, None, "p.I.s") == {"i": {"s": "***"}}
+    assert masked("PROTOBUF", text, {"i": {"s": "x"}}, None, "p.I") is REFUSED
+
+
+def test_rules_without_tags_look_at_what_the_schema_names() -> None:
+    rule = {"name": "r", "kind": "TRANSFORM", "type": "CEL_FIELD", "mode": "WRITE", "expr": "value + '!'"}
+    held = json.dumps({"ruleSet": {"domainRules": [rule]}})
+    for schema, value, wanted in (
+        (properties(a=PLAIN), {"a": "x", "b": "y"}, {"a": "x!", "b": "y"}),
+        (mapping(PLAIN, **PII), {"a": "x"}, {"a": "x!"}),
+        (PLAIN, "x", "x"),
+        (SECRET, "x", "x!"),
+    ):
+        codec = make_codec("JSON", json.dumps(schema), [], held)
+        assert codec.decode(codec.encode(value)) == wanted
 
 
 def test_a_value_that_is_none_of_its_branches_is_not_read_as_it_is() -> None:
@@ -178,6 +249,18 @@ AVRO_ROWS: dict[str, tuple[Any, Any, Any]] = {
     "enum": (record(field("e", {"type": "enum", "name": "E", "symbols": ["A"]}, **PII)), {"e": "A"}, REFUSED),
     "fixed": (record(field("f", {"type": "fixed", "name": "F", "size": 1}, **PII)), {"f": "x"}, REFUSED),
     "record": (record(field("r", INNER, **PII)), {"r": {"s": "x"}}, REFUSED),
+    "record type": (record(field("r", {**INNER, **PII, "fields": [field("s", "string")]})), {"r": {"s": "x"}}, REFUSED),
+    "record type again": (
+        record(field("a", ["null", {**INNER, **PII, "fields": [field("s", "string")]}]), field("b", ["null", "I"])),
+        {"a": None, "b": {"I": {"s": "x"}}}, REFUSED,
+    ),
+    "the whole record": (record(field("a", "string"), **PII), {"a": "x"}, REFUSED),
+    "error": (
+        record(field("e", {**INNER, "type": "error"}), field("u", ["null", "I"])),
+        {"e": {"s": "x"}, "u": {"I": {"s": "y"}}}, {"e": {"s": "***"}, "u": {"I": {"s": "***"}}},
+    ),
+    "error type": (record(field("e", {**INNER, **PII, "type": "error"})), {"e": {"s": "x"}}, REFUSED),
+    "one tag in place of a list": (record(field("a", "string", **{"confluent:tags": "PII"})), {"a": "x"}, {"a": "***"}),
 }  # fmt: skip
 
 
@@ -214,6 +297,22 @@ PROTO_ROWS: dict[str, tuple[str, Any, Any]] = {
         f'import "google/protobuf/struct.proto"; message M {{ google.protobuf.Struct s = 1 {TAG}; }}', {"s": {"a": "x"}}, REFUSED
     ),
     "enum": (f"enum E {{ Z = 0; A = 1; }} message M {{ E e = 1 {TAG}; }}", {"e": "A"}, REFUSED),
+    "message type": (
+        'message M { I i = 1; } message I { option (confluent.message_meta).tags = "PII"; string s = 1; }', {"i": {"s": "x"}}, REFUSED
+    ),
+    "the whole message": (
+        'message M { option (confluent.message_meta) = { tags: ["PII"] }; string s = 1; }', {"s": "x"}, REFUSED
+    ),
+    "nested message type": (
+        'message M { message I { option (confluent.message_meta).tags = "PII"; string s = 1; } repeated I i = 1; }',
+        {"i": [{"s": "x"}]}, REFUSED,
+    ),
+    "enum type": (
+        'enum E { option (confluent.enum_meta).tags = "PII"; Z = 0; A = 1; } message M { E e = 1; }', {"e": "A"}, REFUSED
+    ),
+    "map of an enum type": (
+        'message M { enum E { option (confluent.enum_meta).tags = "PII"; Z = 0; A = 1; } map<string, E> m = 1; }', {"m": {"k": "A"}}, REFUSED
+    ),
     "message": (f"message M {{ I i = 1 {TAG}; }} message I {{ string s = 1; }}", {"i": {"s": "x"}}, REFUSED),
 }  # fmt: skip
 

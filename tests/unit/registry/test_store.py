@@ -47,7 +47,7 @@ def test_a_topic_that_begins_elsewhere_is_read_again_when_nobody_looks_at_the_st
         store.begun_again = lambda: told.append(store.state.next_offset)
         store.state.next_offset = 50
         store.state.replay(noop_entry({".": 7}))
-        waiting = asyncio.create_task(store.wait_for(90))
+        waiting = asyncio.create_task(store.wait_for(90, store.beginnings))
         await asyncio.sleep(0)
         await store.hold()
         store._unless_held(partial(store._begin_again, 3))
@@ -58,5 +58,22 @@ def test_a_topic_that_begins_elsewhere_is_read_again_when_nobody_looks_at_the_st
         assert store.state.next_id(".") == 8  # records in other topics have the ids up to 7
         with pytest.raises(ClientError, match="begins elsewhere"):
             await waiting
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+
+
+def test_who_asks_for_an_offset_of_before_only_after_the_topic_began_again() -> None:
+    """The append's answer was on its way: that offset may never come."""
+
+    async def work() -> None:
+        store = Store(ClientOptions("127.0.0.1:1"), StoreOptions())
+        beginnings = store.beginnings
+        store.state.next_offset = 50
+        store._begin_again(3)
+        assert not store.take_own([noop_entry({".": 7})], 3, beginnings)
+        for offset in (90, 2):
+            with pytest.raises(ClientError, match="begins elsewhere"):
+                await store.wait_for(offset, beginnings)
+        await store.wait_for(3, store.beginnings)
 
     asyncio.run(asyncio.wait_for(work(), 60))

@@ -28,7 +28,12 @@ META: Final = """
     extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
     extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
 """
-FIELD_META: Final = "confluent.field_meta"
+METAS: Final = {
+    "FieldOptions": "confluent.field_meta",
+    "MessageOptions": "confluent.message_meta",
+    "EnumOptions": "confluent.enum_meta",
+}
+"""Where tags stand that count, by the options that hold them."""
 DEPTH_MAX: Final = 50
 
 
@@ -99,21 +104,22 @@ def interpret(file: Any, pool: Any, *, keep: bool = False) -> list[str]:
     return left
 
 
-def tags_by_field(file: Any, prefix: str = "") -> Iterator[tuple[str, frozenset[str]]]:
-    """Of a file whose options were interpreted, the full names of fields and their tags."""
+def tags_by_name(file: Any, prefix: str = "") -> Iterator[tuple[str, frozenset[str]]]:
+    """Of a file whose options were interpreted, the full names of fields, messages and enums, and their tags."""
     prefix = prefix or file.package
-    for field in (*file.extension, *getattr(file, "field", ())):
-        tags = _tags(field.options)
+    messages = file.message_type if hasattr(file, "message_type") else file.nested_type
+    for held in (*file.extension, *getattr(file, "field", ()), *file.enum_type, *messages):
+        tags = _tags(held.options)
         if tags:
-            yield f"{prefix}.{field.name}" if prefix else field.name, tags
-    for message in file.message_type if hasattr(file, "message_type") else file.nested_type:
-        yield from tags_by_field(message, f"{prefix}.{message.name}" if prefix else message.name)
+            yield f"{prefix}.{held.name}" if prefix else held.name, tags
+    for message in messages:
+        yield from tags_by_name(message, f"{prefix}.{message.name}" if prefix else message.name)
 
 
 def _tags(options: Any) -> frozenset[str]:
     known = meta_pool()
     made = _options_class(known, options).FromString(options.SerializeToString())
-    return frozenset(made.Extensions[known.FindExtensionByName(FIELD_META)].tags)
+    return frozenset(made.Extensions[known.FindExtensionByName(METAS[options.DESCRIPTOR.name])].tags)
 
 
 def _options_class(pool: Any, options: Any) -> Any:

@@ -20,8 +20,9 @@ from barnabas.registry.formats.base import Dependency, Parsed, Problem
 from barnabas.registry.formats.proto_options import (
     META,
     META_FILE,
+    METAS,
     interpret,
-    tags_by_field,
+    tags_by_name,
     uninterpret,
 )
 from barnabas.registry.formats.proto_parser import parse_proto
@@ -103,7 +104,7 @@ class ProtobufSchema:
         return made
 
     def tags(self) -> dict[str, frozenset[str]]:
-        """Of fields of this file and of those that it imports, by their full names, Confluent's tags.
+        """Of fields, messages and enums of this file and of those that it imports, by full names, Confluent's tags.
 
         Raises InvalidSchema for an option that may hold some and cannot be understood."""
         found: dict[str, frozenset[str]] = {}
@@ -112,9 +113,9 @@ class ProtobufSchema:
             made.CopyFrom(file)
             uninterpret(made, self.descriptor.pool)
             for name in interpret(made, self.descriptor.pool):
-                if "field_meta" in name:
+                if any(meta.removeprefix("confluent.") in name for meta in METAS.values()):
                     raise InvalidSchema(f"the option ({name}) cannot be understood; it may hold tags")
-            found.update(tags_by_field(made))
+            found.update(tags_by_name(made))
         return found
 
 
