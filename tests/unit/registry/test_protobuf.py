@@ -198,7 +198,7 @@ def test_custom_options_survive_as_descriptors() -> None:
       map<string, string> s = 3 [(confluent.field_meta) = { tags: ["PII"] }, (kind) = A, (unknown) = 5, (raw) = "b"];
     }"""
     written = read_protobuf(text)
-    tags = {"p.M.id": {"PII", "Q"}, "p.M.s": {"PII"}}
+    tags = {"p.M": {"T"}, "p.M.id": {"PII", "Q"}, "p.M.s": {"PII"}}
     assert {name: set(found) for name, found in written.tags().items()} == tags
     binary = written.formatted("serialized")
     read = read_protobuf(binary)
