@@ -101,10 +101,14 @@ class Producer:
             self._is_broken = True
             return True
         try:
-            appended = partition.append(memoryview(bytearray(sent.data)), acks_all=True, zstd_allowed=True)
+            batch = memoryview(bytearray(sent.data))
+            appended = self.world.append_batch(node, partition, batch, acks_all=True)
         except (ApiError, Killed) as error:
-            if isinstance(error, ApiError) and error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                self.world.out_of_order += 1
+            is_refused = isinstance(error, ApiError) and error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if is_refused and self.world.is_in_office(node, partition):
+                self.world.fail(
+                    "refused", f"{node.name}, which leads {partition}, refuses {sent.value!r}: {error}"
+                )
             self._target = None
             return False
 

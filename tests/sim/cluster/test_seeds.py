@@ -6,15 +6,23 @@
 from __future__ import annotations
 
 import gc
+import json
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from tests.sim.cluster.world import Failed, run_seed
+from tests.sim.cluster.trouble import KINDS
+from tests.sim.cluster.world import PARTITIONS, Failed, run_seed
 
 CHUNK = 25
+SEEDS_TO_COUNT = 250
+"""With fewer histories, what is rare may not happen."""
+EVERY = 15
+"""Each kind of trouble happens at least once in so many histories."""
+NEW_LEADER = "new leader"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -27,14 +35,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seeds", chunks, ids=[f"{chunk.start}-{chunk.stop - 1}" for chunk in chunks])
 
 
-def test_replication(seeds: range, request: pytest.FixtureRequest) -> None:
-    """Nothing acknowledged is lost, logs agree below their high watermarks, one broker leads in each epoch."""
+def test_replication(
+    seeds: range, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Nothing acknowledged is lost, logs agree below their high watermarks, one broker leads in each epoch; and over all
+    histories, each kind of trouble has happened often enough to be worth something.
+    """
     found = []
     happened: Counter[str] = Counter()
     for seed in seeds:
         log: list[str] | None = [] if len(seeds) == 1 else None
         try:
-            happened += run_seed(seed, log=log).faults.happened
+            world = run_seed(seed, log=log)
+            happened += world.faults.happened
+            happened[NEW_LEADER] += len(world.leaders) - PARTITIONS
         except Failed as failed:
             found.append(str(failed))
         if log is not None:
@@ -42,6 +56,27 @@ def test_replication(seeds: range, request: pytest.FixtureRequest) -> None:
     gc.collect()  # a simulated process leaves files open, in objects that refer to one another
     print(f"{len(seeds)} histories: {dict(happened.most_common())}")
     assert not found, "\n".join([*found, "see one again with: pytest tests/sim/cluster --seed N -s"])
+    count = request.config.getoption("--cluster-seeds")
+    if count >= SEEDS_TO_COUNT and request.config.getoption("--seed") is None:
+        base = tmp_path_factory.getbasetemp()
+        shared = base.parent if hasattr(request.config, "workerinput") else base
+        in_all = add_up(shared / "cluster-histories", seeds, count, happened)
+        if in_all is not None:
+            print(f"all {count} histories: {dict(in_all.most_common())}")
+            rare = {kind: in_all[kind] for kind in (*KINDS, NEW_LEADER) if in_all[kind] * EVERY < count}
+            assert not rare, f"too seldom in {count} histories: {rare}"
+
+
+def add_up(folder: Path, seeds: range, count: int, happened: Counter[str]) -> Counter[str] | None:
+    """What happened in all histories, for the chunk that ends last; the processes of pytest-xdist leave their sums here."""
+    folder.mkdir(exist_ok=True)
+    written = folder / f"{seeds.start}.new"
+    written.write_text(json.dumps(happened))
+    written.replace(written.with_suffix(".json"))
+    sums = [Counter(json.loads(path.read_text())) for path in folder.glob("*.json")]
+    if len(sums) < len(range(0, count, CHUNK)):
+        return None
+    return sum(sums, Counter())
 
 
 TRACE = "from tests.sim.cluster.world import run_seed; print(run_seed({seed}).trace)"

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 CHAOS_S_MIN: Final = 1.5
 CHAOS_S_MAX: Final = 6.0
+KINDS: Final = (
+    "kill", "kill in the middle", "stop", "pause", "lost session", "cut from the tree", "cut network", "power cut",
+    "full disk", "failing disk", "slow disk", "gives up", "move",
+)  # fmt: skip
+"""What `Faults.happened` counts."""
 TOGETHER_S: Final = 0.05
 """How close together faults are that come at once."""
 
@@ -36,6 +41,8 @@ class Faults:
         """The nodes that do not reach the tree."""
         self.ending = 0
         """How many sessions may end soon, of nodes that have died or been silent."""
+        self.bad_disks: set[str] = set()
+        """The nodes whose present process has met, or may have met, a disk that fails."""
         self._usual = Trouble(short_chance=chance.choice([0.0, 0.0, 0.05]))
         """How disks behave when nothing is wrong with them."""
         self._session_s = world.session_s
@@ -67,7 +74,6 @@ class Faults:
                 moments[number] = moments[number - 1] + chance.random() * TOGETHER_S
         for moment_s in sorted(moments):
             await asyncio.sleep(max(begin_s + moment_s - world.loop.time(), 0))
-            world.stir()
             await chance.choice(self._kinds)(self._victim())
         await asyncio.sleep(max(begin_s + chaos_s - world.loop.time(), 0.5))
 
@@ -88,6 +94,7 @@ class Faults:
     def note(self, fault: str, text: str) -> None:
         self.happened[fault] += 1
         self.world.note(f"{fault}: {text}")
+        self.world.stir()
 
     def _victim(self) -> Node:
         """The leader of some partition as often as not."""
@@ -112,6 +119,7 @@ class Faults:
             self.ending -= 1
             if is_silent():
                 self.world.expire(tree)
+                self.world.stir()  # leaders are elected now
 
         self.ending += 1
         self.later(self._session_s * (0.7 + self.chance.random() * 0.6), end)
@@ -192,6 +200,7 @@ class Faults:
             self.world.note(f"start {node.name}")
             self._join_tree(node)
             node.disk.trouble = self._usual
+            self.bad_disks.discard(node.name)
             try:
                 await node.start()
             except Died:
@@ -266,7 +275,11 @@ class Faults:
         self.note("cut network", f"{node.name} and {[other.name for other in others]} for {for_s:.3f} s")
         for other in others:
             self.world.network.part(node.name, other.name)
-            self.later(for_s, self.world.network.join, node.name, other.name)
+            self.later(for_s, self._join, node.name, other.name)
+
+    def _join(self, one: str, other: str) -> None:
+        self.world.network.join(one, other)
+        self.world.stir()
 
     # --- disks -----------------------------------------------------------------------------------------
 
@@ -287,6 +300,8 @@ class Faults:
             return
         self.note(name, node.name)
         node.disk.trouble = trouble
+        if trouble.full or trouble.error_chance or trouble.read_error_chance:
+            self.bad_disks.add(node.name)
 
         def ends() -> None:
             if node.disk.trouble is trouble:

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from barnabas.broker.partitions.acknowledgement import Acknowledgement
 from barnabas.broker.partitions.partition import Partition
 from barnabas.coordination.local import LocalStore
 from barnabas.coordination.tree import ConnectionLost, SessionExpired
@@ -86,8 +87,6 @@ class World:
         self.producers = [
             Producer(self, index, self.stream(f"producer {index}")) for index in range(PARTITIONS)
         ]
-        self.out_of_order = 0
-        """How often a producer was told that its numbers do not follow each other; it tries again elsewhere."""
         self.over = False
         self.stirred_until_s = 0.0
         self.written = 0
@@ -266,15 +265,11 @@ class World:
         data = build_batch([Record(0, EPOCH_MS, b"", value)])
         self.note_body(data, value)
         batch = memoryview(bytearray(data))
-        epoch = int(partition.leader_epoch)
         life = node.life
         try:
-            appended = partition.append(batch, acks_all=acks_all, zstd_allowed=True)
+            appended = self.append_batch(node, partition, batch, acks_all=acks_all)
         except (ApiError, Killed):
             return
-        first = self.leaders.setdefault((partition.index, epoch), node.name)
-        if first != node.name:
-            self.fail("leaders", f"{node.name} and {first} both write to {partition} in leader epoch {epoch}")
         if not acks_all:
             return
 
@@ -283,6 +278,17 @@ class World:
                 self.note_acknowledged(node, partition.index, int(appended.base_offset), value)
 
         appended.when_ready(ready)
+
+    def append_batch(
+        self, node: Node, partition: Partition, batch: memoryview, *, acks_all: bool
+    ) -> Acknowledgement:
+        """Write to a broker that takes itself for the leader. Raises what it raises."""
+        epoch = int(partition.leader_epoch)
+        appended = partition.append(batch, acks_all=acks_all, zstd_allowed=True)
+        first = self.leaders.setdefault((partition.index, epoch), node.name)
+        if first != node.name:
+            self.fail("leaders", f"{node.name} and {first} both write to {partition} in leader epoch {epoch}")
+        return appended
 
     def _note(
         self, known: dict[tuple[int, int], bytes], place: tuple[int, int], value: bytes, what: str
@@ -307,16 +313,15 @@ class World:
 
     def _see(self, node: Node, partition: Partition, begin: int) -> None:
         """Leaders and followers agree on all that lies below the high watermark of any of them."""
-        for offset, value in self.records_of(partition, begin, int(partition.high_watermark)).items():
+        for offset, value in self.records_of(node, partition, begin, int(partition.high_watermark)).items():
             self._note(self.committed, (partition.index, offset), value, f"{node.name} shows")
 
     def _compare_with_in_sync(self, index: int) -> None:
         """No high watermark passes what a replica has that the tree counts as in sync."""
-        path = layout.state_path(TOPIC, index)
-        found = self.store.row(path)
-        if found is None:
+        state = self._state(index)
+        if state is None:
             return
-        in_sync = {f"b{number}" for number in layout.decode_state(path, found[0], found[1].version).isr}
+        in_sync = {f"b{number}" for number in state.isr}
         replicas = self._partitions(index)
         highest = max(int(partition.high_watermark) for _, partition in replicas)
         for node, partition in replicas:
@@ -326,6 +331,21 @@ class World:
                     f"{partition} is committed up to {highest}, and {node.name}, which is in sync, "
                     f"has it up to {partition.log_end_offset}",
                 )
+
+    def _state(self, index: int) -> layout.PartitionState | None:
+        """What the tree says of a partition."""
+        path = layout.state_path(TOPIC, index)
+        found = self.store.row(path)
+        return None if found is None else layout.decode_state(path, found[0], found[1].version)
+
+    def is_in_office(self, node: Node, partition: Partition) -> bool:
+        """Whether the tree has the node, which takes itself for the leader, for the leader in the same epoch as well."""
+        state = self._state(partition.index)
+        return (
+            state is not None
+            and f"b{state.leader}" == node.name
+            and state.leader_epoch == int(partition.leader_epoch)
+        )
 
     # --- the end ---------------------------------------------------------------------------------------
 
@@ -369,11 +389,16 @@ class World:
             self.fail("silent", "nothing was acknowledged in all this time")
         for index in range(PARTITIONS):
             logs: dict[str, dict[int, bytes]] = {}
+            low = min((int(p.high_watermark) for _, p in self._partitions(index)), default=0)
             for node, partition in self._partitions(index):
                 partition.log.core.check()
-                self._see(node, partition, int(partition.log_start_offset))
-                low = min(int(p.high_watermark) for _, p in self._partitions(index))
-                logs[node.name] = self.records_of(partition, int(partition.log_start_offset), low)
+                begin, end = int(partition.log_start_offset), int(partition.log_end_offset)
+                self._see(node, partition, begin)
+                found = self.records_of(node, partition, begin, end)
+                if len(found) != end - begin:
+                    missing = sorted(set(range(begin, end)) - set(found))
+                    self.fail("hole", f"{node.name} has nothing at {missing[:5]} of {partition}")
+                logs[node.name] = {offset: value for offset, value in found.items() if offset < low}
             if len({tuple(sorted(log.items())) for log in logs.values()}) > 1:
                 every = set().union(*logs.values())
                 differ = sorted(o for o in every if len({log.get(o) for log in logs.values()}) > 1)
@@ -382,11 +407,12 @@ class World:
                     "differ",
                     f"the logs of {TOPIC}-{index} differ below their high watermarks at {differ[:5]}: {rows}",
                 )
-            leader = next((p for _, p in self._partitions(index) if p.is_leader), None)
-            if leader is None:
+            leading = next(((n, p) for n, p in self._partitions(index) if p.is_leader), None)
+            if leading is None:
                 self.fail("stuck", f"{TOPIC}-{index} has no leader")
                 continue
-            content = self.records_of(leader, int(leader.log_start_offset), int(leader.log_end_offset))
+            begin, end = int(leading[1].log_start_offset), int(leading[1].log_end_offset)
+            content = self.records_of(*leading, begin, end)
             self.producers[index].judge(content)
             for (where, offset), value in self.acknowledged.items():
                 if where == index and content.get(offset) != value:
@@ -395,12 +421,12 @@ class World:
                         f"{value!r}, acknowledged at {where}:{offset}, is lost: {content.get(offset)!r} is there",
                     )
 
-    def records_of(self, partition: Partition, begin: int, end: int) -> dict[int, bytes]:
+    def records_of(self, node: Node, partition: Partition, begin: int, end: int) -> dict[int, bytes]:
         """Offset -> value, from `begin` up to `end`; what no producer has sent in these bytes breaks a rule."""
         found: dict[int, bytes] = {}
         position = begin
         while position < end:
-            read = self._read_bytes(partition, position)
+            read = self._read_bytes(node, partition, position)
             if not read:
                 break
             at = 0
@@ -415,12 +441,15 @@ class World:
                 position = offset + 1
         return found
 
-    def _read_bytes(self, partition: Partition, position: int) -> bytes:
+    def _read_bytes(self, node: Node, partition: Partition, position: int) -> bytes:
         """Some batches; none at the end, or where the disk has failed or the process has died."""
         try:
             data = partition.log.read(Offset(position), 1 << 20, upper_offset=partition.log_end_offset)
             return b"" if data is None else data.read()
-        except (OSError, LogDirOffline, Killed):
+        except (OSError, LogDirOffline, Killed) as error:
+            is_bad = node.name in self.faults.bad_disks and not isinstance(error, Killed)
+            if not (is_bad or node.disk.dead or node.name in self.faults.away):
+                self.fail("failed", f"{node.name} cannot read {partition} at {position}: {error!r}")
             return b""
 
 
