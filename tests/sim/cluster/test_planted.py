@@ -30,7 +30,7 @@ from barnabas.storage.log_dir import LogDir
 from tests.sim.cluster.test_holes import HoleWorld
 from tests.sim.cluster.world import Failed, World, run_seed
 
-SEEDS_MAX = 60
+SEEDS_MAX = 150
 LONG_RUN = 1_000
 
 Plant = Callable[[pytest.MonkeyPatch], None]
