@@ -118,10 +118,13 @@ def test_who_does_not_log_in_loses_the_connection(
         assert user.works()
 
 
-def test_who_does_not_log_in_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "limit", ["max.connections", "listener.name.sasl_plaintext.max.connections", "max.connections.per.ip"]
+)
+def test_who_does_not_log_in_makes_room_for_others(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners, "HANDSHAKE_S_FAIR", 0.0)
     options = {
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN", "max.connections": "10",
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN", limit: "10",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": PLAIN_USERS,
     }  # fmt: skip
     with Broker(options) as broker, ExitStack() as stack:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import ssl
@@ -18,6 +19,8 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from barnabas.cli.access import Access
+from barnabas.cli.services import warn_of_exposed
 from barnabas.http.users import UserFile, Users
 from barnabas.security import folder as secured
 from barnabas.security.folder import users_text
@@ -200,6 +203,48 @@ def test_a_file_that_changes_counts_at_once_and_a_broken_one_does_not(
     path.unlink()
     file.refresh()
     assert file.check("a", "two!")
+
+
+def test_refusing_nobody_is_the_same_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mechanism and iterations are those of the users, also where none has SCRAM-SHA-512."""
+    path, worked = tmp_path / "users", []
+    only = {"SCRAM-SHA-256": encode_credential(new_credential("SCRAM-SHA-256", "p", b"salt", 8192))}
+    path.write_text(users_text({"a": only, "b": only}))
+    file = UserFile(path)
+    derive = hashlib.pbkdf2_hmac
+    monkeypatch.setattr(
+        "hashlib.pbkdf2_hmac", lambda *given: worked.append((given[0], given[3])) or derive(*given)
+    )
+    for user in ("a", "nobody"):
+        assert not file.check(user, "wrong")
+    assert worked == [("sha256", 8192)] * 2
+    path.write_text(users_text({"a": only, **{f"b{n}": entry("p") for n in range(3)}}))
+    file = UserFile(path)
+    worked.clear()
+    assert not any(file.check(f"nobody{number}", "wrong") for number in range(40))
+    assert set(worked) == {("sha256", 8192), ("sha512", 4096)}, "in proportion"
+
+
+def test_files_of_a_service_that_others_may_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    key, users, keys = (tmp_path / name for name in ("key.pem", "users", "keys"))
+    for file in (key, users, keys):
+        file.write_text("")
+        file.chmod(0o644)
+    access = Access(tls_cert=tmp_path / "cert.pem", tls_key=key, users=users)
+    warn_of_exposed(access, [(keys, "keys of signatures")])
+    reasons = [getattr(row, "reason", "") for row in caplog.records]
+    assert [str(file) in reason for file, reason in zip((key, users, keys), reasons, strict=True)] == [
+        True
+    ] * 3
+    for file in (key, users, keys):
+        file.chmod(0o600)
+    caplog.clear()
+    warn_of_exposed(access, [(keys, "keys of signatures")])
+    assert not caplog.records
+    assert [file.name for file, _ in Access(secure=tmp_path).secret_files()] == [
+        "broker.pem",
+        "users.properties",
+    ]
 
 
 def test_a_page_may_ask_whether_it_may_call(tmp_path: Path) -> None:

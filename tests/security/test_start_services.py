@@ -193,3 +193,24 @@ def test_what_a_start_warns_of(words: list[str], knows: bool, said: list[str], t
     assert len(found) == len(said)
     for warning, part in zip(found, said, strict=True):
         assert part in warning
+
+
+def test_a_start_warns_of_files_that_others_may_read(tmp_path: Path) -> None:
+    from barnabas.cli.start import parser
+    from barnabas.cli.start_services import warnings_of
+
+    files = {name: tmp_path / name for name in ("users", "tls-key", "client")}
+    for file in files.values():
+        file.write_text("")
+        file.chmod(0o644)
+    words = [word for name, file in files.items() for word in (f"--services-{name}", str(file))]
+    cert = ["--services-tls-cert", str(files["tls-key"])]
+    options = parser().parse_args(["--with", "rest", *words, *cert])
+    found = list(warnings_of(options, knows_registry=True))
+    assert len(found) == 3
+    assert all(any(f"can read {file}, which holds" in line for line in found) for file in files.values())
+    files["client"].chmod(0o600)
+    assert len(list(warnings_of(options, knows_registry=True))) == 2
+    assert list(warnings_of(parser().parse_args(words), knows_registry=True)) == [], (
+        "no service, none is read"
+    )

@@ -361,6 +361,27 @@ def test_dynamic_passwords_are_encrypted_in_the_tree(certificates: Certificates,
         assert path.is_dir() or PASSWORD.encode() not in path.read_bytes(), path
 
 
+def test_a_start_warns_of_passwords_of_before_there_was_a_secret(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    name, node = "listener.name.ssl.ssl.keystore.password", "/config/brokers/1"
+    options, data = {"listeners": "PLAINTEXT://127.0.0.1:0"}, tmp_path / "data"
+    with Broker(options, data_dir=data) as broker:
+        tree = broker._running().services.controller.tree
+        broker._await(tree.create(node, json.dumps({"version": 1, "config": {name: PASSWORD}}).encode()))
+    with Broker(options, data_dir=data):
+        said = [row for row in caplog.records if "lie in the metadata tree as they are" in row.message]
+        assert [getattr(row, "options", None) for row in said] == [name]
+    caplog.clear()
+    with Broker({**options, "password.encoder.secret": "one"}, data_dir=data) as broker:
+        raw, _ = broker._await(broker._running().services.controller.tree.get(node))
+        assert PASSWORD.encode() not in raw
+    assert not [row for row in caplog.records if "as they are" in row.message]
+    files = [path for path in data.rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if PASSWORD.encode() in path.read_bytes()], "nor what was replaced"
+
+
 def described(bootstrap: str, names: tuple[str, ...]) -> list[Any]:
     from confluent_kafka.admin import ConfigResource
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.observe import logs
+from barnabas.open_files import allow_all_files
 from barnabas.runtime import stacks
 from barnabas.runtime.garbage import ShortCollections
 from barnabas.runtime.watchdog import SLOW_TURN_MS, Watchdog
@@ -60,7 +59,7 @@ def run(
     companion: services to run beside the broker.
     """
     logs.set_up(log_settings)
-    _allow_all_files()
+    allow_all_files()
     for name, level in config.logger_levels.items():
         # Set before anything is read; the metadata may change levels later.
         logging.getLogger("" if name == "root" else name).setLevel(level)
@@ -69,13 +68,6 @@ def run(
     runner = asyncio.Runner(loop_factory=_loop_factory())
     with runner:
         return runner.run(_serve(config, Workers(workers), is_worker, companion))
-
-
-def _allow_all_files() -> None:
-    """Raise the limit of open files to the hard limit (the soft limit exists for programs that use select)."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard if soft < hard else soft, hard))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

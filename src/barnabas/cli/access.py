@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -50,6 +51,7 @@ ACCESS: Final = {
 """By the name on the command line; fields of Access have underscores."""
 OPEN_HELP: Final = "Serve other machines although there is no TLS or no login."
 KEY_PASSWORD: Final = "BARNABAS_TLS_KEY_PASSWORD"
+HASHES_OF_PASSWORDS: Final = "what users' passwords are checked against"
 INSIDE_USER: Final = "in-process"
 INSIDE_PASSWORD: Final = secrets.token_urlsafe(32)
 
@@ -107,6 +109,19 @@ class Access:
         return ConnectionLimits(
             self.max_connections or default.connections, self.max_connections_per_ip or default.per_address
         )
+
+    def secret_files(self) -> Iterator[tuple[Path, str]]:
+        """The files that these options name and only the service should read, with what they hold."""
+        key = self.tls_key or self.tls_cert
+        if key is not None:
+            yield key, "the service's private key"
+        if self.users is not None:
+            yield self.users, HASHES_OF_PASSWORDS
+        if self.secure is not None:
+            if key is None:
+                yield self.secure / "broker.pem", "the service's private key"
+            if self.users is None:
+                yield self.secure / "users.properties", HASHES_OF_PASSWORDS
 
     @property
     def has_users(self) -> bool:
@@ -191,6 +206,16 @@ class Access:
 
 def _unusable(tls: TlsFiles, error: OSError) -> UsageError:
     return UsageError(f"TLS files cannot be loaded ({tls.certificate_file}): {error}")
+
+
+def exposed(files: Iterable[tuple[Path, str]]) -> Iterator[str]:
+    """One line about each file that every user of the machine can read. files: with what they hold."""
+    from barnabas.security.exposed import said
+    from barnabas.security.stores import readable_by_others
+
+    for path, what in files:
+        if readable_by_others(str(path)):
+            yield said(str(path), what)
 
 
 def check_openness(

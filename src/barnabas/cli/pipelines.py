@@ -30,6 +30,7 @@ from barnabas.cli.services import (
     TlsClientCa,
     TlsKey,
     UsersFile,
+    warn_of_exposed,
 )
 from barnabas.client.urls import login_of, without_login
 from barnabas.extras import how_to_install
@@ -111,6 +112,7 @@ def serve(
         if not file.is_file():
             raise CliError(f"{file}: no such file")
     try:
+        from barnabas.observe.logs import set_up
         from barnabas.pipelines.errors import PipelineError
         from barnabas.pipelines.server.serve import serve as run_server
     except ImportError as error:
@@ -130,6 +132,8 @@ def serve(
         max_connections,
         max_connections_per_ip,
     )
+    set_up()
+    warn_of_exposed(access)
     tls, authenticate = access.tls(), access.authenticate()
     check_openness(listen, access, tls, has_login=authenticate is not None)
     try:

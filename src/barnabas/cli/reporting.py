@@ -161,7 +161,12 @@ def start(
     server = make_server(
         options,
         http_options(
-            listen, body_mb, timeout_s, access, has_own_login=secrets is not None or hooks is not None
+            listen,
+            body_mb,
+            timeout_s,
+            access,
+            has_own_login=secrets is not None or hooks is not None,
+            secret_files=[(file, "keys of signatures") for file in (secrets, hooks) if file is not None],
         ),
     )
     return serve(server, lambda: f"ready on {server.url} (cluster {where}, topic {topic})")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from barnabas.cli.access import ACCESS, OPEN_HELP, Access, check_openness
+from barnabas.cli import profiles
+from barnabas.cli.access import ACCESS, OPEN_HELP, Access, check_openness, exposed
 from barnabas.cli.errors import CliError
 from barnabas.extras import how_to_install
 
 if TYPE_CHECKING:
     from barnabas.http.server import HttpOptions, HttpServer
+
+log = logging.getLogger("barnabas.http")
 
 MEGABYTE: Final = 1 << 20
 
@@ -58,6 +62,15 @@ def services_extra(who: str) -> Iterator[None]:
         ) from None
 
 
+def warn_of_exposed(access: Access, more: Iterable[tuple[Path, str]] = ()) -> None:
+    """Log the files with secrets that every user of the machine can read. more: of the service itself."""
+    files = [*access.secret_files(), *more]
+    if profiles.chosen() is not None:
+        files.append((profiles.path(), "passwords"))
+    for line in exposed(files):
+        log.warning("a file with secrets is open to others", extra={"reason": line})
+
+
 def http_options(
     listen: str,
     body_mb: int,
@@ -66,14 +79,16 @@ def http_options(
     cors: Sequence[str] | None = None,
     *,
     has_own_login: bool = False,
+    secret_files: Iterable[tuple[Path, str]] = (),
 ) -> HttpOptions:
     """The command line's options as the server's settings. Raises UsageError.
 
-    has_own_login: the service's API has a login of its own.
+    has_own_login: the service's API has a login of its own. secret_files: more files that only the service should read.
     """
     from barnabas.http.guard import Limits
     from barnabas.http.server import HttpOptions
 
+    warn_of_exposed(access, secret_files)
     tls, authenticate = access.tls(), access.authenticate()
     check_openness(listen, access, tls, has_login=has_own_login or authenticate is not None)
     return HttpOptions(

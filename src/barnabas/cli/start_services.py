@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cli.access import ACCESS, INSIDE_USER, OPEN_HELP, Access, check_openness
+from barnabas.cli.access import ACCESS, INSIDE_USER, OPEN_HELP, Access, check_openness, exposed
 from barnabas.cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -123,9 +123,11 @@ def registry_option(options: argparse.Namespace) -> dict[str, str]:
 
 
 def warnings_of(options: argparse.Namespace, *, knows_registry: bool) -> Iterator[str]:
-    """The warnings about a registry that others cannot find or log in to. knows_registry: whether the broker's
-    configuration names a registry. Raises UsageError.
+    """The warnings about files that others may read, and about a registry that others cannot find or log in to.
+    knows_registry: whether the broker's configuration names a registry. Raises UsageError.
     """
+    if service_names(options) and not options.worker:
+        yield from exposed(_secret_files(options))
     if "registry" not in service_names(options) or options.worker:
         return
     from barnabas.http.listening import parse_listen
@@ -146,6 +148,13 @@ def warnings_of(options: argparse.Namespace, *, knows_registry: bool) -> Iterato
             "without it refuses what rest registers here; use one --secure DIR on all hosts, or --schema-registry with a "
             "user and password"
         )
+
+
+def _secret_files(options: argparse.Namespace) -> Iterator[tuple[Path, str]]:
+    """Those that are the services' own: the broker names those of --secure."""
+    yield from replace(access_of(options), secure=None).secret_files()
+    if options.services_client is not None:
+        yield options.services_client.expanduser(), "passwords"
 
 
 def client_properties(file: Path | None) -> dict[str, str]:

@@ -206,6 +206,8 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS: Final = SECURITY.long(
     mark=WORKS,
 )
 
+ENCODER_ITERATIONS_MAX: Final = 1_000_000
+"""About a second of work; what somebody wrote into the tree must not keep a broker busy for longer."""
 PASSWORD_ENCODER_SECRET: Final = SECURITY.password(
     "password.encoder.secret",
     "What passwords among dynamic broker options are encrypted with before they are put into the metadata tree.",
@@ -217,7 +219,12 @@ PASSWORD_ENCODER_OLD_SECRET: Final = SECURITY.password(
     mark=WORKS,
 )
 PASSWORD_ENCODER_ITERATIONS: Final = SECURITY.integer(
-    "password.encoder.iterations", 4096, "Work of making a key of that secret.", lo=1024, mark=WORKS
+    "password.encoder.iterations",
+    4096,
+    "Work of making a key of that secret.",
+    lo=1024,
+    hi=ENCODER_ITERATIONS_MAX,
+    mark=WORKS,
 )
 PASSWORD_ENCODER_KEY_LENGTH: Final = SECURITY.integer(
     "password.encoder.key.length", 128, "Bits of that key: 128, 192 or 256.", lo=128, hi=256, mark=WORKS

@@ -1,22 +1,25 @@
 """Accepting connections, with bounds on how many there are: of one address, of all, and of TLS handshakes under way.
 
 asyncio's own server bounds neither: a peer that connects and says nothing costs a socket, and some 50 KiB where the
-service speaks TLS. A handshake counts as a connection of its address from the first moment. What a connection may cost
-once it is made is `LimitedConnection`'s matter.
+service speaks TLS. A handshake counts as a connection of its address from the first moment. Where all places are taken, of
+the service or of one address (which may be a balancer's, for many clients), those who have asked nothing make room. What a
+connection may cost once it is made is `LimitedConnection`'s matter.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import logging
-import resource
 import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
+
+from barnabas.open_files import files_allowed
 
 log = logging.getLogger("barnabas.http")
 
@@ -24,6 +27,8 @@ HANDSHAKE_S: Final = 15.0
 HANDSHAKES_FAIR: Final = 500
 """Above which unfinished handshakes are cut after HANDSHAKE_S_FAIR."""
 HANDSHAKE_S_FAIR: Final = 2.0
+SILENCE_S_FAIR: Final = 2.0
+"""After which a connection without a request is closed, if others need its place."""
 ACCEPTS_PER_TURN: Final = 64
 REST_S: Final = 1.0
 """How long nobody is accepted after the system has refused it; also the least time between two lines about one matter."""
@@ -42,22 +47,47 @@ class ConnectionLimits:
     per_address: int = 1_000
 
     def within(self, files_max: int) -> ConnectionLimits:
-        """The same where a process may open so many files."""
+        """The same where a process may open so many files: if they do not suffice, one address gets half at most."""
         room = max(files_max // FILES_SHARE, CONNECTIONS_MIN)
-        return ConnectionLimits(min(self.connections, room), min(self.per_address, room))
+        if room >= self.connections:
+            return self
+        return ConnectionLimits(room, min(self.per_address, room // 2))
 
 
-class _Handshake(NamedTuple):
-    """A connection that is being made. sock: ours as long as it is. release: gives its place to another."""
+class Place:
+    """What a connection holds, from its handshake on. since_s: when the handshake began, or the connection was made."""
 
-    sock: socket.socket
-    address: str
-    begun_s: float
-    release: Callable[[], None]
+    __slots__ = ("_acceptor", "address", "is_free", "is_kept", "since_s", "sock")
+
+    def __init__(self, acceptor: Acceptor, sock: socket.socket, address: str, since_s: float) -> None:
+        self._acceptor = acceptor
+        self.sock = sock
+        self.address = address
+        self.since_s = since_s
+        self.is_free = False
+        self.is_kept = False
+
+    def keep(self) -> None:
+        """A request has come: nobody else gets the place."""
+        if not self.is_kept:
+            self.is_kept = True
+            self._acceptor.forget(self)
+
+    def release(self) -> None:
+        """The connection has ended, or was not made. It may be said twice."""
+        if not self.is_free:
+            self.is_free = True
+            self._acceptor.uncount(self)
+
+    def cut(self) -> None:
+        """Give the place to another. The loop sees the end of the stream, and closes what it has made of the socket."""
+        self.release()
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
 
 
 class Acceptor:
-    """The connections of one socket that listens. make: (called when the connection has ended) -> its protocol.
+    """The connections of one socket that listens. make: (its place) -> its protocol, which keeps and releases the place.
 
     Has what uvicorn asks of a server: `close`, `wait_closed`.
     """
@@ -65,19 +95,32 @@ class Acceptor:
     def __init__(
         self,
         listener: socket.socket,
-        make: Callable[[Callable[[], None]], asyncio.Protocol],
+        make: Callable[[Place], asyncio.Protocol],
         tls: ssl.SSLContext | None,
         limits: ConnectionLimits,
     ) -> None:
         self._listener = listener
         self._make = make
         self._tls = tls
-        self._limits = limits.within(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self._limits = limits.within(files_allowed())
+        if self._limits != limits:
+            log.log(
+                logging.INFO if limits == ConnectionLimits() else logging.WARNING,
+                "fewer connections are accepted than the options allow, since the process may open few files; raise the "
+                "limit (ulimit -n)",
+                extra={
+                    "files": files_allowed(),
+                    "connections": self._limits.connections,
+                    "of_one_address": self._limits.per_address,
+                },
+            )
         self._loop = asyncio.get_running_loop()
         self._counts: Counter[str] = Counter()
         """By address: connections and handshakes."""
-        self._handshakes: dict[asyncio.Task[None], _Handshake] = {}
+        self._handshakes: dict[Place, None] = {}
         """Of TLS, in the order in which they began."""
+        self._silent: dict[Place, None] = {}
+        """Connections without a request so far, in the order in which they were made."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._said_s: dict[str, float] = {}
         listener.setblocking(False)
@@ -87,8 +130,8 @@ class Acceptor:
         """Accept nobody any more, and drop those who are not in yet."""
         self._loop.remove_reader(self._listener)
         self._listener.close()
-        for handshake in self._handshakes.values():
-            _cut(handshake.sock)
+        for place in list(self._handshakes):
+            place.cut()
 
     async def wait_closed(self) -> None:
         """Returns once nobody is being let in any more."""
@@ -122,31 +165,50 @@ class Acceptor:
             self._loop.add_reader(self._listener, self._accept)
 
     def _has_room(self, address: str) -> bool:
-        """Whether one more may come. The oldest handshake makes room where there is none."""
-        if self._counts[address] >= self._limits.per_address:
+        """Whether one more may come. Those who have asked nothing make room where there is none."""
+        self._cut_stalled()
+        if self._counts[address] >= self._limits.per_address and not self._make_room(address):
             self._say(
-                "connection refused: its address has too many",
+                "connection refused: its address has too many (--max-connections-per-ip)",
                 {"peer": address, "connections": self._counts[address]},
             )
             return False
-        now_s = self._loop.time()
-        while self._handshakes:
-            oldest = next(iter(self._handshakes))
-            is_full = self._counts.total() >= self._limits.connections
-            is_late = now_s - self._handshakes[oldest].begun_s > HANDSHAKE_S_FAIR
-            if not is_full and not (is_late and len(self._handshakes) >= HANDSHAKES_FAIR):
-                return True
+        if self._counts.total() >= self._limits.connections and not self._make_room(None):
             self._say(
-                "a TLS handshake was cut: it is the oldest, and many others are unfinished",
-                {"peer": self._handshakes[oldest].address, "handshakes": len(self._handshakes)},
+                "connection refused: there are too many (--max-connections)",
+                {"peer": address, "connections": self._counts.total()},
             )
-            self._drop(oldest)
-        if self._counts.total() < self._limits.connections:
-            return True
+            return False
+        return True
+
+    def _cut_stalled(self) -> None:
+        """When many handshakes are unfinished, those that have had their time are cut."""
+        until_s = self._loop.time() - HANDSHAKE_S_FAIR
+        while len(self._handshakes) >= HANDSHAKES_FAIR:
+            oldest = next(iter(self._handshakes))
+            if oldest.since_s >= until_s:
+                return
+            self._cut(oldest)
+
+    def _make_room(self, address: str | None) -> bool:
+        """Close the oldest handshake, else the oldest connection without a request; of everybody, or of one address."""
+        found = next((place for place in self._handshakes if address in (None, place.address)), None)
+        if found is None:
+            until_s = self._loop.time() - SILENCE_S_FAIR
+            late = itertools.takewhile(lambda place: place.since_s < until_s, self._silent)
+            found = next((place for place in late if address in (None, place.address)), None)
+        if found is None:
+            return False
+        self._cut(found)
+        return True
+
+    def _cut(self, place: Place) -> None:
+        what = "a TLS handshake" if place in self._handshakes else "a connection without a request"
         self._say(
-            "connection refused: there are too many", {"peer": address, "connections": self._counts.total()}
+            f"{what} was cut: it is the oldest, and others need its place",
+            {"peer": place.address, "handshakes": len(self._handshakes)},
         )
-        return False
+        place.cut()
 
     def _say(self, text: str, fields: dict[str, object]) -> None:
         """A line of the log; in a flood one each second."""
@@ -159,54 +221,47 @@ class Acceptor:
 
     def _begin(self, sock: socket.socket, address: str) -> None:
         self._counts[address] += 1
-        release = partial(self._release, address, [])
-        task = self._loop.create_task(self._let_in(sock, address, release))
-        self._tasks.add(task)
+        place = Place(self, sock, address, self._loop.time())
         if self._tls is not None:
-            self._handshakes[task] = _Handshake(sock, address, self._loop.time(), release)
+            self._handshakes[place] = None
+        task = self._loop.create_task(self._let_in(place))
+        self._tasks.add(task)
         task.add_done_callback(self._end)
 
-    async def _let_in(self, sock: socket.socket, address: str, release: Callable[[], None]) -> None:
+    async def _let_in(self, place: Place) -> None:
         """Make a connection of an accepted socket. Only TLS takes time."""
         try:
             await self._loop.connect_accepted_socket(
-                partial(self._make, release),
-                sock,
+                lambda: self._make(place),
+                place.sock,
                 ssl=self._tls,
                 ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S,
             )
         except BaseException as error:
-            release()
-            sock.close()
+            place.release()
+            place.sock.close()
             if not isinstance(error, OSError):  # ssl.SSLError and TimeoutError are some
                 raise
-            log.debug("no TLS with a client", extra={"peer": address, "reason": str(error)})
+            log.debug("no TLS with a client", extra={"peer": place.address, "reason": str(error)})
+        else:
+            self._handshakes.pop(place, None)
+            if not place.is_free and not place.is_kept:
+                place.since_s = self._loop.time()
+                self._silent[place] = None
 
-    def _release(self, address: str, done: list[bool]) -> None:
-        """A connection has ended, or was not made. It may be said twice; done: not empty then."""
-        if done:
-            return
-        done.append(True)
-        self._counts[address] -= 1
-        if not self._counts[address]:
-            del self._counts[address]
+    def forget(self, place: Place) -> None:
+        """A place is kept, or free: its connection needs no watching."""
+        self._handshakes.pop(place, None)
+        self._silent.pop(place, None)
 
-    def _drop(self, task: asyncio.Task[None]) -> None:
-        """End a handshake; it counts no more from now on."""
-        handshake = self._handshakes.pop(task)
-        handshake.release()
-        _cut(handshake.sock)
+    def uncount(self, place: Place) -> None:
+        """A place is free."""
+        self.forget(place)
+        self._counts[place.address] -= 1
+        if not self._counts[place.address]:
+            del self._counts[place.address]
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._handshakes.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             log.error("a connection met a bug", exc_info=task.exception())
-
-
-def _cut(sock: socket.socket) -> None:
-    """The loop sees the end of the stream, and closes what it has made of the socket."""
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass

@@ -7,10 +7,12 @@ without end, or does not read its answer, would keep a connection and its memory
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+if TYPE_CHECKING:
+    from barnabas.http.accepting import Place
 
 HEADER_BYTES_MAX: Final = 64 << 10
 HEADER_TIMEOUT_S: Final = 20.0
@@ -24,10 +26,10 @@ class LimitedConnection(HttpToolsProtocol):
     _awaited: asyncio.TimerHandle | None = None
     _header_bytes = 0
 
-    def __init__(self, *of_uvicorn: Any, release: Callable[[], None] = lambda: None, **more: Any) -> None:
-        """release: called when the connection has ended."""
+    def __init__(self, *of_uvicorn: Any, place: Place | None = None, **more: Any) -> None:
+        """place: what it holds among the service's connections."""
         super().__init__(*of_uvicorn, **more)
-        self._release = release
+        self._place = place
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection."""
@@ -36,7 +38,8 @@ class LimitedConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer has closed."""
-        self._release()
+        if self._place is not None:
+            self._place.release()
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -62,6 +65,12 @@ class LimitedConnection(HttpToolsProtocol):
         super().on_message_begin()
         scope = cast("dict[str, Any]", self.scope)
         scope["extensions"] = {ABORT: self.transport.abort}
+
+    def on_headers_complete(self) -> None:
+        """A request has come: the connection keeps its place."""
+        if self._place is not None:
+            self._place.keep()
+        super().on_headers_complete()
 
     def timeout_keep_alive_handler(self) -> None:
         """Idle for too long. Aborted, since a peer that does not read would keep a closing connection."""

@@ -27,11 +27,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from barnabas.client.urls import Address
-from barnabas.http.accepting import Acceptor, ConnectionLimits
+from barnabas.http.accepting import Acceptor, ConnectionLimits, Place
 from barnabas.http.connection import LimitedConnection
 from barnabas.http.errors import ErrorShape
 from barnabas.http.guard import Authenticate, Guard, Limits
 from barnabas.http.listening import ServiceError, TlsFiles, listen, load
+from barnabas.open_files import allow_all_files
 
 log = logging.getLogger("barnabas.http")
 
@@ -153,8 +154,8 @@ class BoundedServer(uvicorn.Server):
         finally:
             self.listening.set()
 
-    def _connection(self, release: Callable[[], None]) -> LimitedConnection:
-        return LimitedConnection(self.config, self.server_state, self.lifespan.state, release=release)
+    def _connection(self, place: Place) -> LimitedConnection:
+        return LimitedConnection(self.config, self.server_state, self.lifespan.state, place=place)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -253,7 +254,8 @@ async def serve(servers: Sequence[HttpServer], ready: Callable[[], None]) -> int
 
 
 def run(servers: Sequence[HttpServer], ready: Callable[[], None]) -> int:
-    """`serve` in a loop of its own, uvloop's where it is installed."""
+    """`serve` in a loop of its own, uvloop's where it is installed; with as many open files as the system allows."""
+    allow_all_files()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(serve(servers, ready))
 

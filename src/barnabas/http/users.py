@@ -31,6 +31,7 @@ from barnabas.security.sasl.scram import (
     Shape,
     credential_of,
     decode_credential,
+    draw,
     shape_of,
     stand_in,
 )
@@ -52,19 +53,39 @@ JWKS_RETRY_MS: Final = 10_000
 class Known(NamedTuple):
     """The file as it was read. right: by user, a keyed digest of the password that was right; deriving keys costs more.
 
-    shapes: what the users' credentials look like, for users who do not exist.
+    shapes: by mechanism, what the credentials look like that users' passwords are checked against, for users who do not
+    exist: checking theirs must take as long.
     """
 
     users: Mapping[str, Mapping[str, str]]
     right: dict[str, bytes]
-    shapes: Mapping[Shape, int]
+    shapes: Mapping[str, Mapping[Shape, int]]
 
     @classmethod
     def read(cls, path: Path) -> Known:
         """Raises FolderError."""
         users = read_users(path)
-        texts = [texts[MECHANISM] for texts in users.values() if MECHANISM in texts]
-        return cls(users, {}, Counter(shape for text in texts if (shape := shape_of(text)) is not None))
+        shapes: dict[str, Counter[Shape]] = {}
+        for texts in users.values():
+            mechanism = _mechanism(texts)
+            shape = None if mechanism is None else shape_of(texts[mechanism])
+            if mechanism is not None and shape is not None:
+                shapes.setdefault(mechanism, Counter())[shape] += 1
+        return cls(users, {}, shapes)
+
+    def credential(self, user: str) -> tuple[str, Credential] | None:
+        """What a user's password is checked against; None for a user who does not exist."""
+        texts = self.users.get(user, {})
+        mechanism = _mechanism(texts)
+        found = None if mechanism is None else decode_credential(texts[mechanism])
+        return None if mechanism is None or found is None else (mechanism, found)
+
+    def stand_in(self, user: str, secret: bytes) -> tuple[str, Credential]:
+        """What is computed for a user who does not exist: mechanism and iterations are drawn from those of the users."""
+        counts = {mechanism: sum(shapes.values()) for mechanism, shapes in self.shapes.items()}
+        seed = hmac.digest(secret, user.encode(), "sha256")
+        mechanism = draw(seed, counts, str.encode) or MECHANISM
+        return mechanism, stand_in(mechanism, user, secret, self.shapes.get(mechanism, {}))
 
 
 class UserFile:
@@ -107,15 +128,13 @@ class UserFile:
     def check(self, user: str, password: str) -> bool:
         """Derives keys, which takes milliseconds: for a thread. The same work for a user who does not exist."""
         found = self._known  # what is found right of these users counts as long as they do
-        mechanism, credential = _credential(found.users, user)
-        known = credential is not None
-        if credential is None:
-            credential = stand_in(mechanism, user, self._secret, found.shapes)
+        known = found.credential(user)
+        mechanism, credential = known or found.stand_in(user, self._secret)
         salted = hashlib.pbkdf2_hmac(
             HASHES[mechanism], password.encode(), credential.salt, credential.iterations
         )
         made = credential_of(mechanism, credential.salt, salted, credential.iterations)
-        if not hmac.compare_digest(made.stored_key, credential.stored_key) or not known:
+        if not hmac.compare_digest(made.stored_key, credential.stored_key) or known is None:
             return False
         if len(found.right) >= KEPT_MAX:
             found.right.clear()
@@ -126,10 +145,9 @@ class UserFile:
         return hmac.digest(self._secret, password.encode(), "sha256")
 
 
-def _credential(users: Mapping[str, Mapping[str, str]], user: str) -> tuple[str, Credential | None]:
-    texts = users.get(user, {})
-    mechanism = MECHANISM if MECHANISM in texts or not texts else next(iter(texts))
-    return mechanism, decode_credential(texts[mechanism]) if mechanism in texts else None
+def _mechanism(texts: Mapping[str, str]) -> str | None:
+    """Which of a user's credentials counts."""
+    return MECHANISM if MECHANISM in texts else next(iter(texts), None)
 
 
 class Tokens:

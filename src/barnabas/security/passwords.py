@@ -29,7 +29,6 @@ KEY_FACTORIES: Final = {
 KEY_BITS: Final = (128, 192, 256)
 SALT_BYTES: Final = 256
 BLOCK_BYTES: Final = 16
-ITERATIONS_MAX: Final = 1_000_000
 MARK: Final = "encryptedPassword:"
 
 
@@ -64,7 +63,7 @@ class PasswordEncoder:
             "iterations": str(self._iterations),
             "salt": _text(salt),
             "initializationVector": _text(vector),
-            "passwordLength": str(len(password)),
+            "passwordLength": str(_java_length(password)),
             "encryptedPassword": _text(sealed),
         }
         return ",".join(f"{name}:{value}" for name, value in fields.items())
@@ -80,7 +79,9 @@ class PasswordEncoder:
                 base64.b64decode(fields[name], validate=True)
                 for name in ("salt", "initializationVector", "encryptedPassword")
             )
-            iterations = min(int(fields["iterations"]), ITERATIONS_MAX)
+            iterations, length = int(fields["iterations"]), int(fields["passwordLength"])
+            if iterations > options.ENCODER_ITERATIONS_MAX:
+                raise CannotDecrypt(f"its key takes more than {options.ENCODER_ITERATIONS_MAX} iterations")
             key = self._key(fields["keyFactoryAlgorithm"], salt, iterations, int(fields["keyLength"]))
             unpadder, opening = padding(), cipher(key, vector).decryptor()
             padded = opening.update(sealed) + opening.finalize()
@@ -91,7 +92,7 @@ class PasswordEncoder:
             raise CannotDecrypt(
                 "it was encrypted with another password.encoder.secret, or is damaged"
             ) from None
-        if len(password) != int(fields["passwordLength"]):
+        if length not in (_java_length(password), len(password)):
             raise CannotDecrypt("it was encrypted with another password.encoder.secret, or is damaged")
         return password
 
@@ -115,8 +116,8 @@ class Passwords:
         )
         self._encoder = PasswordEncoder(secret, *shape) if secret else None
         self._old = PasswordEncoder(old) if old else None
-        self._known: dict[str, tuple[str, bool]] = {}
-        """By text of the tree: the password, and whether it is encrypted with the secret of now."""
+        self._known: dict[str, tuple[str, bool] | str] = {}
+        """By text of the tree: the password, and whether the secret of now encrypts it; or why it cannot be read."""
 
     def encode(self, name: str, password: str) -> str:
         """The text for the tree. Raises ConfigError without a secret."""
@@ -125,7 +126,15 @@ class Passwords:
                 f"{name} is a secret, and would lie in the metadata tree as it is: set password.encoder.secret in this "
                 "broker's properties first"
             )
-        return self._encoder.encode(password)
+        text = self._encoder.encode(password)
+        if self._encoder.decode(text) != password:
+            raise ConfigError(f"{name} cannot be encrypted so that it can be decrypted again")
+        return text
+
+    @property
+    def can_encode(self) -> bool:
+        """Whether there is a secret."""
+        return self._encoder is not None
 
     def decode(self, text: str) -> str:
         """The password of such a text, or of one that was written as it is. Raises CannotDecrypt."""
@@ -141,11 +150,17 @@ class Passwords:
     def _opened(self, text: str) -> tuple[str, bool]:
         known = self._known.get(text)
         if known is None:
-            known = self._known[text] = self._open(text)
+            try:
+                known = self._open(text)
+            except CannotDecrypt as error:  # it will not be better next time, and each try makes keys
+                known = str(error)
+            self._known[text] = known
+        if isinstance(known, str):
+            raise CannotDecrypt(known)
         return known
 
     def _open(self, text: str) -> tuple[str, bool]:
-        if MARK not in text:
+        if not is_encrypted(text):
             return text, False
         failed = CannotDecrypt("it is encrypted, and this broker has no password.encoder.secret")
         for encoder, is_fresh in ((self._encoder, True), (self._old, False)):
@@ -155,6 +170,16 @@ class Passwords:
                 except CannotDecrypt as error:
                     failed = error
         raise failed
+
+
+def is_encrypted(text: str) -> bool:
+    """Whether a password of the tree is encrypted."""
+    return MARK in text
+
+
+def _java_length(text: str) -> int:
+    """How long a text is to Java, which counts the units of UTF-16."""
+    return len(text.encode("utf-16-le")) // 2
 
 
 def _text(data: bytes) -> str:

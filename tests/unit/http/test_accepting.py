@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from barnabas.http import accepting
 from barnabas.http.accepting import ConnectionLimits
 from barnabas.http.listening import TlsFiles
 from barnabas.http.server import HttpServer
-from tests.unit.http.test_server import WAIT_S, Api, get, own_certificate, served
+from tests.unit.http.test_server import WAIT_S, Api, answer, get, own_certificate, served
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -59,7 +61,11 @@ def trusting() -> ssl.SSLContext:
 @pytest.mark.parametrize(
     "limits", [ConnectionLimits(20, 1_000), ConnectionLimits(1_000, 20)], ids=["all", "one address"]
 )
-def test_connections_that_say_nothing_leave_room_when_they_go(limits: ConnectionLimits) -> None:
+def test_connections_that_say_nothing_leave_room_when_they_go(
+    limits: ConnectionLimits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accepting, "SILENCE_S_FAIR", 1000.0)
+
     async def work(server: HttpServer, api: Api) -> None:
         idle = [await connect(server) for _ in range(20)]
         assert not await health(server)
@@ -70,6 +76,33 @@ def test_connections_that_say_nothing_leave_room_when_they_go(limits: Connection
             writer.close()
 
     served(work, connections=limits)
+
+
+@pytest.mark.parametrize(
+    "limits", [ConnectionLimits(20, 1_000), ConnectionLimits(1_000, 20)], ids=["all", "one address"]
+)
+@pytest.mark.parametrize("secured", [False, True])
+def test_connections_that_have_asked_nothing_make_room(
+    limits: ConnectionLimits, secured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A balancer's address may hold all places: the oldest silent connection goes, none that has sent a request."""
+    monkeypatch.setattr(accepting, "SILENCE_S_FAIR", -1.0)
+    file = own_certificate(tmp_path)[1] if secured else ""
+    trust = trusting() if secured else None
+
+    async def work(server: HttpServer, api: Api) -> None:
+        asked = await connect(server, trust)
+        asked[1].write(get("/health"))
+        assert (await answer(asked[0]))[0] == 200
+        idle = [await connect(server, trust) for _ in range(19)]
+        assert await health(server, trust)
+        await ends(idle[0])
+        asked[1].write(get("/health"))
+        assert (await answer(asked[0]))[0] == 200
+        for _, writer in (asked, *idle):
+            writer.close()
+
+    served(work, connections=limits, tls=TlsFiles(file, file) if secured else None)
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -86,13 +119,10 @@ def test_unfinished_handshakes_make_room(tmp_path: Path, monkeypatch: pytest.Mon
         stalled[-1][1].write(b"\x16\x03\x01")  # half a message
         for _ in range(3):
             await until_healthy(server, trusting())
-        if full:  # one address has 20 places: with the last of them taken nobody gets in, until one goes
+        if full:  # with the last place of their address taken, the oldest of them goes
             stalled.append(await connect(server))
-            assert not await health(server, trusting())
-            stalled[0][1].close()
-            await until_healthy(server, trusting())
-        else:
-            await ends(stalled[0])
+            assert await health(server, trusting())
+        await ends(stalled[0])
         for _, writer in stalled:
             writer.close()
 
@@ -124,6 +154,37 @@ def test_a_service_stops_while_handshakes_are_under_way(tmp_path: Path) -> None:
 
 
 def test_a_process_that_may_open_few_files_takes_few_connections() -> None:
-    assert ConnectionLimits().within(1024) == ConnectionLimits(128, 128)
+    assert ConnectionLimits().within(1024) == ConnectionLimits(128, 64), "one address does not get all"
+    assert ConnectionLimits(200, 10).within(1024) == ConnectionLimits(128, 10)
     assert ConnectionLimits().within(1 << 20) == ConnectionLimits()
     assert ConnectionLimits(10, 5).within(1024) == ConnectionLimits(10, 5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "level"), [(ConnectionLimits(200, 10), "WARNING"), (ConnectionLimits(), "INFO")]
+)
+def test_a_start_says_that_the_options_cannot_be_met(
+    asked: ConnectionLimits, level: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(accepting, "files_allowed", lambda: 1024)
+    caplog.set_level("INFO", "barnabas.http")
+
+    async def work(server: HttpServer, api: Api) -> None:
+        assert await health(server)
+
+    served(work, connections=asked)
+    said = [row for row in caplog.records if "the process may open few files" in row.message]
+    assert [row.levelname for row in said] == [level]
+    assert getattr(said[0], "connections") == 128  # noqa: B009
+
+
+def test_services_may_open_all_files() -> None:
+    """The soft limit of a shell is often 1024; in a process of its own, since nobody can take a limit back."""
+    program = (
+        "import resource as r; from barnabas.http import server\n"
+        "hard = min(r.getrlimit(r.RLIMIT_NOFILE)[1] % (1 << 40), 512)\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (256, hard))\n"
+        "server.serve = lambda *given: __import__('asyncio').sleep(0, r.getrlimit(r.RLIMIT_NOFILE)[0])\n"
+        "assert server.run([], print) == hard"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import string
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +16,7 @@ from barnabas.config.loader import BrokerConfig
 from barnabas.security.sasl import Outcome, SaslError
 from barnabas.security.sasl.listener import SaslListener
 from barnabas.security.sasl.oauthbearer import OAuthBearer, Rules
-from barnabas.security.sasl.scram import Shape, encode_credential, new_credential, stand_in
+from barnabas.security.sasl.scram import Shape, encode_credential, new_credential, shape_of, stand_in
 
 MECHANISM = "SCRAM-SHA-256"
 Users = Mapping[tuple[str, str], Mapping[str, str]]
@@ -66,15 +68,16 @@ def test_salts_of_nobody_stay_when_others_change() -> None:
     before = [salt_of(users, name) for name in names]
     changed = {
         **users,
-        ("users", "u0"): user("another", b"x" * 26, 4096),
-        ("users", "a"): user("p", b"y" * 26),
+        ("users", "u0"): user("another", b"\xf1" * 26, 4096),
+        ("users", "a"): user("p", b"\xf2" * 26),
     }
     del changed["users", "u7"]
     assert [salt_of(changed, name) for name in names] == before
     # One of 21 users has more iterations now: about one of 21 stand-ins looks like it, with a salt that is another as well.
-    changed["users", "u1"] = user("p", b"z" * 32, 8192)
+    changed["users", "u1"] = user("p", b"\xf3" * 32, 8192)
     after = [salt_of(changed, name) for name in names]
     moved = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+    assert moved
     assert len(moved) < 10
     assert all((len(new[0]), new[1]) == (32, 8192) and new[0][:26] != old[0] for old, new in moved)
 
@@ -87,6 +90,38 @@ def test_stand_ins_look_like_users_in_proportion() -> None:
     )
     assert set(found) == {(4096, 26), (8192, 32)}
     assert 60 < found[8192, 32] < 140
+
+
+def java_salt(number: int) -> bytes:
+    """A salt as Kafka's Java client makes it: a random number of 130 bits, written to the base 36."""
+    number = int.from_bytes(hashlib.sha256(b"%d" % number).digest()) >> 126
+    digits = ""
+    while number:
+        digits, number = string.printable[number % 36] + digits, number // 36
+    return digits.encode()
+
+
+def test_stand_ins_among_users_of_kafkas_own_tools() -> None:
+    users = {("users", f"u{number}"): user("p", java_salt(number)) for number in range(40)}
+    theirs = [salt_of(users, f"u{number}")[0] for number in range(40)]
+    others = [salt_of(users, f"nobody{number}")[0] for number in range(400)]
+    assert {len(salt) for salt in theirs} >= {25, 26}
+    assert {len(salt) for salt in others} <= {len(salt) for salt in theirs}
+    digits = frozenset(string.digits.encode() + string.ascii_lowercase.encode())
+    for salt in (*theirs, *others):
+        assert digits.issuperset(salt)
+        assert 0 < int(salt, 36) < 1 << 130
+    assert {salt[:1] for salt in others if len(salt) == 26} == {b"1"}, "a number of 130 bits begins so"
+    assert len({salt[:1] for salt in others if len(salt) == 25}) > 20
+    assert len(set(others)) == 400
+
+
+def test_stand_ins_among_long_salts_of_letters() -> None:
+    made = stand_in(MECHANISM, "nobody", b"secret", {Shape(4096, 64, True): 1})
+    assert len(made.salt) == 64
+    assert made.salt.isalnum()
+    assert shape_of(encode_credential(made)) == Shape(4096, 64, True)
+    assert shape_of("salt=!,stored_key=,server_key=,iterations=4096") is None
 
 
 def bearer(claims: str) -> bytes:

@@ -15,7 +15,7 @@ def passwords(**secrets: str) -> Passwords:
     )
 
 
-@pytest.mark.parametrize("password", ["", "x", "a b,c:d=e", "pässwörd", "p" * 5000])
+@pytest.mark.parametrize("password", ["", "x", "a b,c:d=e", "pässwörd", "\N{KEY}\N{KEY}key", "p" * 5000])
 def test_there_and_back(password: str) -> None:
     encoder = PasswordEncoder("secret")
     text, again = encoder.encode(password), encoder.encode(password)
@@ -46,6 +46,7 @@ def test_the_form_is_kafkas() -> None:
         lambda text: text.replace("salt:", "salt:!"),
         lambda text: text.replace("keyLength:128", "keyLength:-8"),
         lambda text: text.partition(",")[2],
+        lambda text: text.replace("iterations:4096", "iterations:1000001"),
     ],
 )
 def test_what_cannot_be_decrypted_is_said_and_not_shown(change: object) -> None:
@@ -56,6 +57,33 @@ def test_what_cannot_be_decrypted_is_said_and_not_shown(change: object) -> None:
     assert "password" not in str(told.value).replace("password.encoder.secret", "")
     with pytest.raises(CannotDecrypt):
         PasswordEncoder("another").decode(encoder.encode("password"))
+
+
+def test_a_length_is_javas() -> None:
+    """Java counts units of UTF-16; what an earlier version wrote is read too."""
+    text = PasswordEncoder("secret").encode("\N{KEY}key")
+    assert ",passwordLength:5," in text
+    assert PasswordEncoder("secret").decode(text.replace("Length:5", "Length:4")) == "\N{KEY}key"
+
+
+def test_iterations_are_as_many_as_can_be_read_again() -> None:
+    with pytest.raises(ConfigError, match="1000000"):
+        passwords(secret="one", iterations="1000001").encode("ssl.key.password", "hidden")
+    text = PasswordEncoder("secret", 1024).encode("x").replace("iterations:1024", "iterations:2000000")
+    with pytest.raises(CannotDecrypt, match="more than 1000000 iterations"):
+        PasswordEncoder("secret").decode(text)
+
+
+def test_what_cannot_be_decrypted_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, tried = PasswordEncoder("one").encode("hidden"), []
+    decode = PasswordEncoder.decode
+    monkeypatch.setattr(PasswordEncoder, "decode", lambda *given: tried.append(1) or decode(*given))
+    wrong = passwords(secret="two", old_secret="three")
+    for _ in range(3):
+        with pytest.raises(CannotDecrypt, match=r"another password\.encoder\.secret"):
+            wrong.decode(text)
+        assert wrong.is_fresh(text)
+    assert len(tried) == 2, "once for each secret"
 
 
 def test_a_secret_is_changed_in_two_steps() -> None:

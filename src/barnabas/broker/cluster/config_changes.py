@@ -66,7 +66,17 @@ class ConfigChanges:
         await self._change_config(altered, validate_only)
 
     async def seal_passwords(self, node_id: int) -> None:
-        """Encrypt a broker's dynamic passwords with the secret of now, where they are not. Raises ApiError."""
+        """Encrypt a broker's dynamic passwords with the secret of now, where they are not. Raises ApiError.
+
+        Without a secret, a warning names those that lie in the tree as they are.
+        """
+        plain = self._configs.plain_passwords(node_id)
+        if plain:
+            log.warning(
+                "dynamic passwords lie in the metadata tree as they are; set password.encoder.secret in this broker's "
+                "properties and restart it, and they are encrypted",
+                extra={"broker": node_id, "options": ", ".join(plain)},
+            )
 
         def altered() -> AlteredConfig:
             found = self._configs.sealed_again(node_id)

@@ -33,7 +33,7 @@ from barnabas.cores import topic_names
 from barnabas.cores.cluster_image import INTERNAL_TOPICS, ClusterImage
 from barnabas.cores.controller import require_topic
 from barnabas.cores.znode_layout import DEFAULT_ENTITY
-from barnabas.security.passwords import CannotDecrypt, Passwords
+from barnabas.security.passwords import CannotDecrypt, Passwords, is_encrypted
 from barnabas.storage.config import LogConfig
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -60,6 +60,8 @@ class Configs:
         self._broker = broker
         self._image = image
         self._passwords = Passwords(broker)
+        self._said: set[str] = set()
+        """Texts of passwords that cannot be decrypted, and were said to be so."""
 
     def refresh_broker(self, node_id: int) -> None:
         """Take the dynamic broker options from the image."""
@@ -76,9 +78,11 @@ class Configs:
                 try:
                     found[name] = self._passwords.decode(text)
                 except CannotDecrypt as error:
-                    log.error(
-                        "a dynamic password has no effect", extra={"option": name, "reason": str(error)}
-                    )
+                    if text not in self._said:
+                        self._said.add(text)
+                        log.error(
+                            "a dynamic password has no effect", extra={"option": name, "reason": str(error)}
+                        )
                     del found[name]
         return found
 
@@ -94,6 +98,13 @@ class Configs:
         for name in stale:
             texts[name] = self._passwords.encode(name, self._passwords.decode(texts[name]))
         return texts if stale else None
+
+    def plain_passwords(self, node_id: int) -> list[str]:
+        """The names of this broker's passwords that stay in the tree as they are, since there is no secret."""
+        if self._passwords.can_encode:
+            return []
+        texts = self._image.config("brokers", str(node_id))
+        return sorted(name for name, text in texts.items() if is_secret(name) and not is_encrypted(text))
 
     def log_config(self, topic: str) -> LogConfig:
         """The options that apply to a topic's logs."""

@@ -146,6 +146,11 @@ def plain(ip: str) -> str:
     return ip.removeprefix(V4_IN_V6)
 
 
+def same_host(one: str, other: str) -> bool:
+    """Whether two addresses of peers are one."""
+    return plain(one) == plain(other)
+
+
 def _is_address(host: str) -> bool:
     try:
         ip_address(host)

@@ -7,11 +7,13 @@ import resource
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.net.buffers import Buffers
 from barnabas.broker.net.congestion import spare_local_peer
 from barnabas.broker.net.connection import Connection, FrameHandler, Gate, Shared
+from barnabas.broker.net.limits import same_host
 from barnabas.broker.net.senders import Senders
 from barnabas.broker.net.tls import Handshake, Secured, TlsTransport
 from barnabas.broker.net.transports import PlainTransport, Transport
@@ -38,6 +40,15 @@ LOGIN_S_MAX: Final = 60.0
 """How long a connection to a SASL listener may stay without a login."""
 REFUSALS_PER_SECOND: Final = 10
 """At most this many log lines per second about failed handshakes."""
+
+
+IsMeant = Callable[[str, str], bool]
+"""(Listener, address of a peer) -> whether room is needed there."""
+
+
+def everybody(name: str, host: str) -> bool:
+    """Room is needed whoever makes it."""
+    return True
 
 
 class Listener(NamedTuple):
@@ -82,7 +93,10 @@ class Listeners:
         """The TLS listeners, by name."""
         self.gates: dict[str, Gate] = {}
         """By name: the login gates of SASL listeners."""
-        self._handshakes: dict[Handshake, None] = {}
+        self._handshakes: dict[Handshake, str] = {}
+        """The listeners of unfinished handshakes, the oldest first."""
+        self._strangers: dict[Connection, None] = {}
+        """Connections that had no login when they were looked at last, the oldest first."""
         self._refusals_s = -ACCEPT_REST_S
         self._refusals = 0
         self._loop = turn.loop
@@ -149,11 +163,14 @@ class Listeners:
 
     def _accept_some(self, listener: Listener) -> float:
         """Accept waiting peers, up to a limit; returns for how many seconds to accept none."""
-        for _ in range(ACCEPTS_PER_TURN):
-            if self._is_full() and not self._make_room_of_strangers():
-                return self._await_room(listener, "the broker")
-            if self.limits.listener_is_full(listener.name):
-                return self._await_room(listener, f"listener {listener.name}")
+        for accepted in range(ACCEPTS_PER_TURN):
+            full = self._is_full()
+            if full or self.limits.listener_is_full(listener.name):
+                if accepted:
+                    return 0  # nobody goes unless somebody waits: then the loop calls again
+                is_meant = everybody if full else lambda name, host: name == listener.name
+                if not self._make_room_of_strangers(is_meant):
+                    return self._await_room(listener, "the broker" if full else f"listener {listener.name}")
             try:
                 sock, peer = listener.sock.accept()
             except (BlockingIOError, InterruptedError):
@@ -182,23 +199,26 @@ class Listeners:
     def _is_full(self) -> bool:
         return len(self.connections) + len(self._held) + len(self._handshakes) >= self.connections_max
 
-    def _make_room_of_strangers(self) -> bool:
+    def _make_room_of_strangers(self, is_meant: IsMeant) -> bool:
         """End the oldest handshake that is unfinished, else the oldest connection without a login; whether there was one."""
-        if self._handshakes:
-            next(iter(self._handshakes)).cut(
-                "others wait, and the handshake is the oldest of those not finished"
-            )
+        handshake = next((h for h, name in self._handshakes.items() if is_meant(name, h.host)), None)
+        if handshake is not None:
+            handshake.cut("others wait, and the handshake is the oldest of those not finished")
             return True
-        stranger = next(self._awaiting_login(), None)
-        if stranger is None or self._loop.time() - stranger.connected_s < HANDSHAKE_S_FAIR:
-            return False
-        stranger.close("others wait, and nobody has logged in on it")
-        return True
+        until_s = self._loop.time() - HANDSHAKE_S_FAIR
+        old = list(takewhile(lambda stranger: stranger.connected_s <= until_s, self._strangers))
+        for stranger in old:
+            if not self._awaits_login(stranger):
+                del self._strangers[stranger]
+            elif is_meant(stranger.listener, stranger.host):
+                stranger.close("others wait, and nobody has logged in on it")
+                return True
+        return False
 
     def _refuse(self, sock: socket.socket, ip: str) -> bool:
         """Close a connection that exceeds the limits of its address, now or later; False when it does not."""
         refusal = self.limits.refusal(ip)
-        if refusal is not None:
+        if refusal is not None and not self._make_room_of_strangers(lambda name, host: same_host(host, ip)):
             log.info("connection refused", extra={"peer": ip, "reason": refusal})
             sock.close()
             return True
@@ -261,6 +281,7 @@ class Listeners:
         connection = Connection(transport, name, gate or self._handler, self._shared)
         if gate is not None:
             gate.welcome(connection)
+            self._strangers[connection] = None
         if principal is not None:
             connection.principal = principal
         self.connections[connection] = None
@@ -287,7 +308,7 @@ class Listeners:
                 ready.sock.close()
 
         handshake = Handshake(sock, tls.context, self._loop, self._shared.buffers.cipher, done)
-        self._handshakes[handshake] = None
+        self._handshakes[handshake] = name
         self.limits.opened(name, handshake.host)
 
     def _cut_stalled(self) -> None:
@@ -350,6 +371,7 @@ class Listeners:
 
     def _forget(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
+        self._strangers.pop(connection, None)
         self.limits.closed(connection.listener, connection.host)
         self._make_room()
 
@@ -373,10 +395,11 @@ class Listeners:
 
     def _awaiting_login(self) -> Iterator[Connection]:
         """Connections on which nobody has logged in yet, the oldest first."""
-        for connection in self.connections:
-            gate = self.gates.get(connection.listener)
-            if gate is not None and gate.awaits(connection):
-                yield connection
+        return filter(self._awaits_login, self.connections)
+
+    def _awaits_login(self, connection: Connection) -> bool:
+        gate = self.gates.get(connection.listener)
+        return gate is not None and gate.awaits(connection)
 
     def close(self) -> None:
         """Stop accepting, write what the sockets still accept, close everything."""

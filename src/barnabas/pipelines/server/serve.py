@@ -21,6 +21,7 @@ from barnabas.http.listening import ServiceError, TlsFiles, load
 from barnabas.http.listening import listen as listen_on
 from barnabas.http.server import BoundedServer
 from barnabas.observe.logs import set_up
+from barnabas.open_files import allow_all_files
 from barnabas.pipelines.class_archive import find_archive
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.run import stop_signals
@@ -51,6 +52,7 @@ def serve(
 ) -> int:
     """Runs until Ctrl-C or SIGTERM; prints one line beginning with `ready` on stdout. Raises PipelineError."""
     set_up()
+    allow_all_files()
     for noisy in ("py4j", "py4j.clientserver"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     listener = _listen(listen)

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from barnabas.security.sasl import Outcome, SaslError
 
@@ -22,6 +22,10 @@ CODES: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
 SALT_BYTES: Final = 32
+DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
+TEXT_SALT_MAX: Final = 1 << 130
+"""Above every number that Kafka's tools take as a salt; the longest have 26 digits."""
+K = TypeVar("K")
 
 
 class Credential(NamedTuple):
@@ -34,10 +38,15 @@ class Credential(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What everybody sees of a credential before a proof is asked for."""
+    """What everybody sees of a credential before a proof is asked for.
+
+    is_text: whether the salt is digits and small letters, as Kafka's own tools make it: a random number of 130 bits,
+    written to the base 36.
+    """
 
     iterations: int
     salt_bytes: int
+    is_text: bool = False
 
 
 class Known(NamedTuple):
@@ -92,10 +101,14 @@ def decode_credential(text: str) -> Credential | None:
 def shape_of(text: str) -> Shape | None:
     """What everybody sees of a credential's text: `decode_credential` in a hurry. None for none."""
     fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-    salt, iterations = fields.get("salt", ""), fields.get("iterations", "")
+    iterations = fields.get("iterations", "")
+    try:
+        salt = base64.b64decode(fields.get("salt", ""), validate=True)
+    except ValueError:
+        return None
     if not salt or not iterations.isascii() or not iterations.isdigit():
         return None
-    return Shape(int(iterations), len(salt) * 3 // 4 - salt.count("="))
+    return Shape(int(iterations), len(salt), not salt.translate(None, DIGITS))
 
 
 def stand_in(mechanism: str, user: str, secret: bytes, shapes: Mapping[Shape, int]) -> Credential:
@@ -105,16 +118,46 @@ def stand_in(mechanism: str, user: str, secret: bytes, shapes: Mapping[Shape, in
     them in the same proportion, and when users come and go few names change theirs (weighted rendezvous hashing).
     """
     seed = hmac.digest(secret, f"{mechanism}\0{user}".encode(), "sha512")
-
-    def rank(shape: Shape) -> float:
-        drawn = hmac.digest(seed, b"shape %d %d" % shape, "sha256")
-        return shapes[shape] / -math.log((int.from_bytes(drawn[:6]) + 1) / (2**48 + 2))
-
-    shape = max(sorted(shapes), key=rank, default=Shape(ITERATIONS_MIN, SALT_BYTES))
+    shape = draw(seed, shapes, lambda shape: b"shape %d %d %d" % shape)
+    if shape is None:
+        shape = Shape(ITERATIONS_MIN, SALT_BYTES)
     # Another shape has another salt, as it is with users: theirs change together, when the password does.
-    salt = hashlib.shake_256(seed + b"salt %d %d" % shape).digest(shape.salt_bytes)
+    salt_seed = seed + b"salt %d %d %d" % shape
+    if shape.is_text:
+        salt = _text_salt(salt_seed, shape.salt_bytes)
+    else:
+        salt = hashlib.shake_256(salt_seed).digest(shape.salt_bytes)
     key = hmac.digest(seed, b"key", HASHES[mechanism])
     return Credential(salt, key, key, shape.iterations)
+
+
+def draw(seed: bytes, counts: Mapping[K, int], label: Callable[[K], bytes]) -> K | None:
+    """One of the keys, in proportion to their counts and always the same for a seed; None where there are none.
+
+    label: what names a key to the hash.
+    """
+
+    def rank(item: tuple[bytes, K]) -> float:
+        drawn = hmac.digest(seed, item[0], "sha256")
+        return counts[item[1]] / -math.log((int.from_bytes(drawn[:6]) + 1) / (2**48 + 2))
+
+    labels = {label(key): key for key in counts}
+    return max(sorted(labels.items(), key=lambda item: item[0]), key=rank)[1] if labels else None
+
+
+def _text_salt(seed: bytes, count: int) -> bytes:
+    """So many digits as the random numbers have that Kafka's tools take as salts."""
+    least = len(DIGITS) ** (count - 1)
+    above = least * len(DIGITS)
+    if least < TEXT_SALT_MAX:
+        above = min(above, TEXT_SALT_MAX)
+    number = least + int.from_bytes(hashlib.shake_256(seed).digest(count + 16)) % (above - least)
+    digits = bytearray()
+    while number:
+        number, digit = divmod(number, len(DIGITS))
+        digits.append(DIGITS[digit])
+    digits.reverse()
+    return bytes(digits)
 
 
 def split_extensions(text: str) -> tuple[str, str, dict[str, str]]:
