@@ -46,7 +46,9 @@ ACCESS: Final = {
     "issuer": AccessOption("NAME", "The issuer that tokens must name.", kind=str),
     "audience": AccessOption("NAME", "The audience that tokens must name.", kind=str),
     "max-connections": AccessOption("N", "So many connections at a time; default 5000.", kind=int),
-    "max-connections-per-ip": AccessOption("N", "So many of one address; default 1000.", kind=int),
+    "max-connections-per-ip": AccessOption(
+        "N", "So many of one address, which may be a balancer's; default 1000.", kind=int
+    ),
 }
 """By the name on the command line; fields of Access have underscores."""
 OPEN_HELP: Final = "Serve other machines although there is no TLS or no login."

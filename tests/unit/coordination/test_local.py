@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.coordination.local import LocalTree
+from barnabas.coordination.local import LocalStore, LocalTree
 from barnabas.coordination.tree import EventKind, TreeError, TreeInUse
 
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from barnabas.coordination.local import LocalTree
+from barnabas.coordination.local import LocalStore, LocalTree
 
 async def main():
     tree = LocalTree.open(Path(sys.argv[1]))
@@ -163,3 +163,12 @@ def test_other_users_of_the_machine_cannot_read_the_file(tmp_path: Path) -> None
     path.chmod(0o644)
     asyncio.run(LocalTree.open(path).close())
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_what_is_replaced_is_overwritten(tmp_path: Path) -> None:
+    """It may be a password that is encrypted from now on. Some builds of SQLite do not by themselves."""
+    store = LocalStore(tmp_path / "metadata.db")
+    try:
+        assert store._thread.submit(store._db.execute, "PRAGMA secure_delete").result().fetchone() == (1,)
+    finally:
+        store.close()

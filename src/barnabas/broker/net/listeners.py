@@ -164,13 +164,13 @@ class Listeners:
     def _accept_some(self, listener: Listener) -> float:
         """Accept waiting peers, up to a limit; returns for how many seconds to accept none."""
         for accepted in range(ACCEPTS_PER_TURN):
-            full = self._is_full()
-            if full or self.limits.listener_is_full(listener.name):
+            is_own = self.limits.listener_is_full(listener.name)
+            if is_own or self._is_full():
                 if accepted:
                     return 0  # nobody goes unless somebody waits: then the loop calls again
-                is_meant = everybody if full else lambda name, host: name == listener.name
+                is_meant = (lambda name, host: name == listener.name) if is_own else everybody
                 if not self._make_room_of_strangers(is_meant):
-                    return self._await_room(listener, "the broker" if full else f"listener {listener.name}")
+                    return self._await_room(listener, f"listener {listener.name}" if is_own else "the broker")
             try:
                 sock, peer = listener.sock.accept()
             except (BlockingIOError, InterruptedError):
