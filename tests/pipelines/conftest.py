@@ -18,7 +18,7 @@ from barnabas.pipelines.class_archive import find_archive
 from barnabas.pipelines.columns import arrow_schema, record_batches
 from barnabas.pipelines.model import PipelineSpec
 from barnabas.pipelines.preparing import prepare
-from barnabas.pipelines.queries import sink_settings, source_settings
+from barnabas.pipelines.queries import session_program, sink_settings, source_settings
 from barnabas.pipelines.session import adopt_session, start_session
 from barnabas.records.columnar import decode
 from barnabas.records.columnar_encoder import BatchEncoder
@@ -72,13 +72,14 @@ def pass_once(spark: SparkSession, spec: PipelineSpec, bootstrap: str) -> None:
     prepare(spec, bootstrap)
     adopt_session(spark)
     for query in spec.queries():
-        settings = source_settings(spec, query, bootstrap)
+        program = session_program(spark, spec, query)
+        settings = source_settings(spec, query, bootstrap, program=program)
         unwanted = ("commitGroup", "startingOffsets")
         read = spark.read.format("barnabas").options(
             **{name: value for name, value in settings.items() if name not in unwanted}
         )
         rows = query_rows(spec, query, read.option("startingOffsets", "earliest").load())
-        sink = sink_settings(spec, query, bootstrap)
+        sink = sink_settings(spec, query, bootstrap, program)
         rows.write.format("barnabas").options(**sink).mode("append").save()
 
 

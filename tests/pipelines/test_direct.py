@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pytest
 
-from barnabas.pipelines import queries
+from barnabas.pipelines import queries, supervisor
 from barnabas.pipelines.columns import ARROW_TYPES, append_batch
 from barnabas.pipelines.direct.planning import direct_program
 from barnabas.pipelines.run import run_pipeline
@@ -122,7 +124,7 @@ def test_the_same_as_by_sparks_expressions(spark, bootstrap, client, new_topic, 
     lines = variants()
     sent(client, topic, [*lines, *[LINE] * 50, *lines], header_every=7)
     direct = parse_spec(TEXT.format(name=f"{topic}-direct", topic=topic))
-    assert "direct" in queries.source_settings(direct, direct.queries()[0], bootstrap)
+    assert queries.session_program(spark, direct, direct.queries()[0]) is not None
     pass_once(spark, direct, bootstrap)
     monkeypatch.setattr(queries, "direct_program", lambda spec, query: None)
     pass_once(spark, parse_spec(TEXT.format(name=f"{topic}-spark", topic=topic)), bootstrap)
@@ -132,17 +134,45 @@ def test_the_same_as_by_sparks_expressions(spark, bootstrap, client, new_topic, 
         assert ours == theirs
 
 
-def test_a_stream_counts_lines_and_writes_each_once(spark, bootstrap, client, new_topic, tmp_path):
+def test_a_session_with_another_zone_leaves_lines_to_spark(spark, bootstrap, client, new_topic):
+    topic = new_topic(1)
+    sent(client, topic, [LINE])
+    spec = parse_spec(TEXT.format(name=topic, topic=topic))
+    zone = "spark.sql.session.timeZone"
+    spark.conf.set(zone, "Europe/Berlin")
+    try:
+        assert queries.session_program(spark, spec, spec.queries()[0]) is None
+        pass_once(spark, spec, bootstrap)
+    finally:
+        spark.conf.set(zone, "UTC")
+    (record,) = records_of(client, f"{topic}-all")
+    assert b'"at":"2015-05-18T03:35:03.000+02:00"' in record["value"]
+
+
+def test_a_stream_counts_lines_and_writes_each_once(
+    spark, bootstrap, client, new_topic, tmp_path, monkeypatch
+):
     topic = new_topic(2, retention_ms="-1")
     spec = parse_spec(
         f"pipeline: {topic}\nsource: {{topic: {topic}}}\nsteps: [parse: {{pattern: combined-log}}]\n"
         f"outputs: [{{topic: {topic}-all, key: path, value: path}}]\n"
     )
     assert direct_program(spec, spec.queries()[0]) is not None
+    streams = []
+
+    def seen(stream, report):
+        streams.append(stream)
+        return queries.take_progress(stream, report)
+
+    monkeypatch.setattr(supervisor, "take_progress", seen)
     for number in range(2):
         sent(client, topic, [*[LINE] * 1500, b"bad", *[LINE] * 10])
         report = run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
         assert (report.rows, report.queries[0].failed) == (1511, 1), number
+        progress = [json.loads(one.json) for one in streams[-1].recentProgress]
+        (told,) = [raw for raw in progress if raw["numInputRows"]]
+        seconds = told["durationMs"]["triggerExecution"] / 1000
+        assert queries.records_per_second(told) == pytest.approx(1511 / seconds, rel=0.01)
     assert [row["value"] for row in records_of(client, f"{topic}-all")] == [b"/a?b=%20c"] * 3020
     (dead, again) = records_of(client, f"{topic}-dead-letters")
     assert (dead["value"], again["value"]) == (b"bad", b"bad")

@@ -25,7 +25,7 @@ from barnabas.pipelines.compiler import (
     run_steps,
 )
 from barnabas.pipelines.delivery import TARGETS
-from barnabas.pipelines.direct.parcels import PARCEL, PARCEL_ROWS
+from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS
 from barnabas.pipelines.formats.columns import encoded_column
 from barnabas.pipelines.model import Output, PipelineSpec, Query, Step
 from barnabas.pipelines.outgoing import DOCUMENT, JSON_OPTIONS, dead_columns, identified, json_value

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from barnabas.pipelines.columns import DDL_TYPES
-from barnabas.pipelines.direct.parcels import PARCEL, PARCEL_ROWS
+from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.model import Aggregate, Step
 from barnabas.pipelines.outgoing import JSON_OPTIONS, json_value

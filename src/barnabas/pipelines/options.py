@@ -127,6 +127,7 @@ SINK_NAMES: Final = _by_name(
     Named("batchId", "the micro-batch that foreachBatch is at", internal=True),
     Named("queryId", "the query that foreachBatch belongs to", internal=True),
     Named("replay", "true: the rows are replayed records, and dead letters of them say so", internal=True),
+    Named("parcels", "true: rows may be parcels, see direct/parcels.py", internal=True),
     Named("ownTopics", "topics whose absence fails the query", internal=True),
     Named("includeHeaders", "accepted; headers are written when the column is there", in_files=False),
     Named("checkpointLocation", "belongs to Spark", internal=True),
@@ -333,6 +334,7 @@ class SinkOptions:
     pipeline: str | None = None
     own_topics: tuple[str, ...] = ()
     replay: bool = False
+    parcels: bool = False
     exactly_once: bool | None = None
     transactional_id: str | None = None
     transaction_timeout_ms: int | None = None
@@ -362,6 +364,7 @@ def sink_options(raw: Mapping[str, str]) -> SinkOptions:
         dead_letters=options.get("deadletters") or None,
         pipeline=options.get("pipeline"),
         replay=options.get("replay") == "true",
+        parcels=options.get("parcels") == "true",
         own_topics=tuple(name for name in options.get("owntopics", "").split(",") if name),
         exactly_once=_flag(options, "exactlyonce", "exactlyOnce", True) if "exactlyonce" in options else None,
         transactional_id=options.get("kafka.transactional.id") or None,

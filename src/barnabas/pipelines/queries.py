@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import ClientError
 from barnabas.pipelines.direct.planning import direct_program
+from barnabas.pipelines.direct.program import Program
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.folders import Folder, join
 from barnabas.pipelines.model import PipelineSpec, Query, Source
@@ -26,7 +28,7 @@ from barnabas.pipelines.spark_private import progress_since
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_TRIGGER: Final = "100 milliseconds"
@@ -41,6 +43,17 @@ UNBOUNDED: Final = str((1 << 31) - 1)
 BATCH_BYTES: Final = 512 << 20
 RECORD_BYTES: Final = 1 << 20
 ROWS_MIN, ROWS_MAX = 64, 4096
+PARCELS_MAX: Final = 128
+"""Parcels are rows of half a megabyte at the most, a tenth of it as a rule."""
+PLANNED_FOR: Final[Mapping[str, str]] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+}
+"""The settings with which Spark's expressions make what direct/ makes."""
+_starting = threading.Lock()
+"""Settings of a session are for whatever starts next."""
 """Of records of 1 MB, Kafka's largest unless a topic says otherwise, 512 rows: 512 MB at the most, 100 KB as a rule."""
 
 
@@ -80,10 +93,27 @@ def takes_replays(spec: PipelineSpec, query: Query) -> bool:
     return query.output.aggregate is not None and not query.only_dead and not spec.relations
 
 
+def session_program(spark: SparkSession, spec: PipelineSpec, query: Query) -> Program | None:
+    """What is made of a line for this query past Spark, see direct/planning.py; None when Spark has to do it, also for what
+    its session is set to: settings come from the command line too, and the session may be somebody else's."""
+    program = direct_program(spec, query)
+    if program is None:
+        return None
+    as_planned = all(
+        str(spark.conf.get(name)).casefold() == value.casefold() for name, value in PLANNED_FOR.items()
+    )
+    return program if as_planned else None
+
+
 def source_settings(
-    spec: PipelineSpec, query: Query, bootstrap: str, brake: Path | None = None, source: Source | None = None
+    spec: PipelineSpec,
+    query: Query,
+    bootstrap: str,
+    brake: Path | None = None,
+    source: Source | None = None,
+    program: Program | None = None,
 ) -> dict[str, str]:
-    """The options of a query's source. source: which one, of several."""
+    """The options of a query's source. source: which one, of several. program: from `session_program`."""
     source = source or spec.source
     # What a replay puts aside for an aggregate is counted by its running query.
     more = [spec.replays] if takes_replays(spec, query) else []
@@ -100,12 +130,14 @@ def source_settings(
         "kafka.bootstrap.servers": bootstrap,
         "commitGroup": spec.group(query),
         **({} if brake is None else {"stopFile": str(brake)}),
-        **({} if (program := direct_program(spec, query)) is None else {"direct": program.text()}),
+        **({} if program is None else {"direct": program.text()}),
     }
 
 
-def sink_settings(spec: PipelineSpec, query: Query, bootstrap: str) -> dict[str, str]:
-    """The options of a query's sink, as it writes outside of micro-batches."""
+def sink_settings(
+    spec: PipelineSpec, query: Query, bootstrap: str, program: Program | None = None
+) -> dict[str, str]:
+    """The options of a query's sink, as it writes outside of micro-batches. program: as the source has it."""
     chosen = {n: v for n, v in query.output.options.items() if n.lower() != "exactlyonce"}
     return {
         **connection_options(spec, bootstrap),
@@ -113,6 +145,7 @@ def sink_settings(spec: PipelineSpec, query: Query, bootstrap: str) -> dict[str,
         "deadLetters": spec.dead_letters,
         "pipeline": spec.name,
         "ownTopics": ",".join([*(t for output in query.outputs for t in output.topics()), spec.dead_letters]),
+        **({} if program is None else {"parcels": "true"}),
     }
 
 
@@ -151,17 +184,25 @@ def rows_per_batch(spec: PipelineSpec, bootstrap: str) -> int:
     return min(max(BATCH_BYTES // largest, ROWS_MIN), ROWS_MAX)
 
 
-def size_batches(spark: SparkSession, spec: PipelineSpec, query: Query, bootstrap: str) -> None:
-    """Bounds what the queries that start next hold in memory between Java and Python, by rows.
+def batch_rows(spark: SparkSession, spec: PipelineSpec, bootstrap: str, *, packed: bool) -> int | None:
+    """How many rows a query shall hold in memory between Java and Python; None leaves it to Spark. packed: rows are parcels.
 
     Spark's own bound by bytes (`maxBytesPerBatch`) looks at every column after every row, which takes longer than all
     the rest where there are headers. Settings of the pipeline's own stay as they are.
     """
     if spark.conf.get(BYTES_OPTION, None) != UNBOUNDED or ROWS_OPTION in spec.spark:
-        return
-    # A parcel is one row of up to half a megabyte.
-    rows = ROWS_MIN if direct_program(spec, query) is not None else rows_per_batch(spec, bootstrap)
-    spark.conf.set(ROWS_OPTION, str(rows))
+        return None
+    rows = rows_per_batch(spec, bootstrap)
+    return min(rows, PARCELS_MAX) if packed else rows
+
+
+def begun(spark: SparkSession, writer: DataStreamWriter, rows: int | None) -> StreamingQuery:
+    """Starts a query with a bound of its own, see `batch_rows`: the session has one for all, and a query takes it along when
+    it starts."""
+    with _starting:
+        if rows is not None:
+            spark.conf.set(ROWS_OPTION, str(rows))
+        return writer.start()
 
 
 def start_query(
@@ -182,11 +223,14 @@ def start_query(
     from barnabas.pipelines.session import adopt_session, quick_checkpoints
 
     adopt_session(spark)
-    size_batches(spark, spec, query, bootstrap)
+    program = session_program(spark, spec, query)
+    bound = batch_rows(spark, spec, bootstrap, packed=program is not None)
     place = join(checkpoint, query.name)
     quick_checkpoints(spark, place)
-    load = source_loader(spark, spec, query, bootstrap, place, brake=brake, starting=starting)
-    settings = sink_settings(spec, query, bootstrap)
+    load = source_loader(
+        spark, spec, query, bootstrap, place, brake=brake, starting=starting, program=program
+    )
+    settings = sink_settings(spec, query, bootstrap, program)
     name = f"{spec.name}.{query.name}"
     target = None if query.only_dead else query.output.target
     fields: tuple[str, ...] = ()
@@ -217,11 +261,11 @@ def start_query(
             open=is_open,
             settings=settings,
         )
-        return writer.foreachBatch(deliver).start()
+        return begun(spark, writer.foreachBatch(deliver), bound)
     settings |= exactly_once_settings(spark, query, name, place)
     if query.adds_only:
-        return writer.format("barnabas").options(**settings).start()
-    return writer.foreachBatch(write_each_batch(settings)).start()
+        return begun(spark, writer.format("barnabas").options(**settings), bound)
+    return begun(spark, writer.foreachBatch(write_each_batch(settings)), bound)
 
 
 def exactly_once_settings(spark: SparkSession, query: Query, name: str, place: str) -> dict[str, str]:
@@ -247,6 +291,7 @@ def source_loader(
     *,
     brake: Path | None = None,
     starting: Mapping[str, str] | None = None,
+    program: Program | None = None,
 ) -> Callable[[Relation, bool], DataFrame]:
     """What gives the compiler the rows of each source that a query reads. place: the query's checkpoint. Raises
     PipelineError when the checkpoint was begun with other sources."""
@@ -258,7 +303,7 @@ def source_loader(
 
     def load(relation: Relation, stream: bool) -> DataFrame:
         source = scans[relation.name]
-        settings = source_settings(spec, query, bootstrap, brake, source)
+        settings = source_settings(spec, query, bootstrap, brake, source, program)
         reading = Reading({**settings, **(starting or {})}, place, list(scans).index(relation.name), stream)
         rows = SOURCES[source.kind].rows(spark, source, reading)
         return with_replayed(rows, spec, query.output) if takes_replays(spec, query) else rows
@@ -322,6 +367,15 @@ def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
         line.busy_seconds += raw["durationMs"].get("triggerExecution", 0) / 1000
         found = True
     return found
+
+
+def records_per_second(raw: Mapping[str, Any]) -> float:
+    """How fast a micro-batch was, out of Spark's progress. Spark itself would count a parcel as one."""
+    from barnabas.pipelines.chain import METRICS
+
+    counts = (raw.get("observedMetrics") or {}).get(METRICS) or {}
+    rows, ms = int(counts.get("rows") or 0), raw.get("durationMs", {}).get("triggerExecution", 0)
+    return round(1000 * rows / ms, 1) if ms else 0.0
 
 
 _NAMED: Final = re.compile(

@@ -1,11 +1,11 @@
 """The writing side of the data source `barnabas`: rows of Arrow columns to record batches, compiled.
 
 Columns: value (string or binary), and where they are there key, headers (array<struct<key,value>>), topic, partition
-(int), timestamp, origin (see ORIGIN_DDL), and our own parcel, many rows in one (direct/parcels.py). With value.schema
-and key.schema those are structs (typed.py). The topic option stands for the column. A null value is a tombstone, a
-null topic an error. Written with acks=all by an idempotent producer: a request that is repeated is stored once. A
-streaming query writes in transactions, each row exactly once (exactly_once.py); others write the rows of a task that
-fails and runs again once more. What a topic will never take becomes a dead letter, see refusing.py.
+(int), timestamp, origin (see ORIGIN_DDL), and, with our own option parcels, many rows in one (direct/parcels.py). With
+value.schema and key.schema those are structs (typed.py). The topic option stands for the column. A null value is a
+tombstone, a null topic an error. Written with acks=all by an idempotent producer: a request that is repeated is stored
+once. A streaming query writes in transactions, each row exactly once (exactly_once.py); others write the rows of a task
+that fails and runs again once more. What a topic will never take becomes a dead letter, see refusing.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError, 
 from barnabas.client.producing import ProduceStream
 from barnabas.client.transactions import LOST, Joined, TransactionLost, Transactions, TxnProducer
 from barnabas.pipelines.columns import append_batch
-from barnabas.pipelines.direct.parcels import PARCEL, unpacked
+from barnabas.pipelines.direct.program import ONE_TOPIC, PARCEL
 from barnabas.pipelines.exactly_once import (
     Batch,
     Opened,
@@ -78,8 +78,8 @@ GATE_SECONDS: Final = 10.0
 GATHERED_ROWS: Final = 4096
 GATHERED_BYTES: Final = 4 << 20
 LONE_ROWS: Final = 512
-"""Batches of so many rows stay alone: a parcel's rows are for one topic, and together with others they would be sorted out
-again."""
+"""Batches of so many rows that are all for one topic, as those of a parcel are, stay alone: together with others they would
+be sorted out again."""
 OPEN_BYTES_MAX: Final = 64 << 20
 """What unfinished batches of one topic may hold before they are sent as they are."""
 
@@ -96,7 +96,7 @@ def check_schema(raw: Mapping[str, str], schema: StructType) -> SinkOptions:
                     f"column {name} is {kind}; with {name}.schema=registry it is a struct of the fields"
                 )
             continue
-        if name == PARCEL and kind == "binary":
+        if name == PARCEL and kind == "binary" and options.parcels:
             continue
         if name not in ALLOWED:
             raise OptionError(
@@ -267,7 +267,7 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        if batch.num_rows >= LONE_ROWS:
+        if batch.num_rows >= LONE_ROWS and ONE_TOPIC in (batch.schema.metadata or ()):
             if held:
                 yield _together(held)
                 held, rows, size = [], 0, 0
@@ -327,10 +327,21 @@ def kept_producer(options: SinkOptions, *, transactional: bool = False) -> Itera
     _producers[key] = producer
 
 
+def _sink_rows(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What Spark hands over as rows of records."""
+    if options.schemas:
+        return encoded_rows(options.schemas, batches)
+    if options.parcels:
+        from barnabas.pipelines.direct.parcels import unpacked
+
+        return unpacked(batches)
+    return iter(batches)
+
+
 def write_batches(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Written:
     """Writes Arrow record batches; when the task is repeated, they are written again."""
     settle()
-    batches = encoded_rows(options.schemas, batches) if options.schemas else unpacked(batches)
+    batches = _sink_rows(options, batches)
     with kept_producer(options) as producer:
         stream = producer.write(batches)
         return Written(stream.records, stream.bytes)
@@ -344,7 +355,7 @@ def write_part(options: SinkOptions, opened: Opened, batches: Iterator[pa.Record
     settle()
     context = TaskContext.get()
     assert context is not None, "write_part runs in a Spark task"
-    batches = encoded_rows(options.schemas, batches) if options.schemas else unpacked(batches)
+    batches = _sink_rows(options, batches)
     number = context.partitionId()
     batch = _batch_of(options, context)
     rows = 0

@@ -38,6 +38,7 @@ from barnabas.pipelines.queries import (
     connection_options,
     failure_reason,
     planned_queries,
+    records_per_second,
     start_query,
     take_progress,
     wait_until_idle,
@@ -415,7 +416,7 @@ class Supervisor:
         if last is None:
             return found
         raw = json.loads(last.json) if hasattr(last, "json") else last
-        found["records_per_second"] = round(float(raw.get("processedRowsPerSecond") or 0.0), 1)
+        found["records_per_second"] = records_per_second(raw)
         return found
 
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from barnabas.pipelines.columns import ARROW_TYPES, BASE_COLUMNS, arrow_schema
-from barnabas.pipelines.direct.parcels import PARCEL, PARCEL_ROWS, SINK_SCHEMA, packer, unpacked
+from barnabas.pipelines.direct.lines import Kind, Maker, Shape, Template
+from barnabas.pipelines.direct.parcels import BYTES_MAX, HELD_BYTES, SINK_SCHEMA, packer, unpacked
 from barnabas.pipelines.direct.planning import direct_program
-from barnabas.pipelines.direct.program import Program
+from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS, Program
+from barnabas.pipelines.queries import ROWS_OPTION, begun, records_per_second, session_program
 from barnabas.pipelines.spec import parse_spec
 from barnabas.pipelines.steps.regex import NAMED_PATTERNS
 
@@ -39,10 +45,12 @@ def program_of(*arguments: str, **named: str) -> Program | None:
     return direct_program(spec, spec.queries()[0])
 
 
-def batch_of(lines: list[bytes | None], first: int = 0, headers: list | None = None) -> pa.RecordBatch:
+def batch_of(
+    lines: list[bytes | None], first: int = 0, headers: list | None = None, key: bytes = b"k"
+) -> pa.RecordBatch:
     schema, n = arrow_schema((*BASE_COLUMNS, "headers")), len(lines)
     columns = {
-        "key": [f"k{i}".encode() for i in range(n)],
+        "key": [b"%s%d" % (key, i) for i in range(n)],
         "value": lines,
         "topic": ["t"] * n,
         "partition": [3] * n,
@@ -71,10 +79,11 @@ def made(program: Program, lines: list[bytes | None], **named) -> tuple[dict[int
 
 
 def sink_rows(packed: pa.RecordBatch, topic: str = "dead") -> pa.RecordBatch:
-    """As Spark would hand them on: rows that it made, among parcels."""
+    """As Spark would hand them on: rows that it made, among parcels. Lines that end in é are for the output."""
     n = packed.num_rows
+    values = packed.column("value").to_pylist()
     columns = {
-        "topic": pa.array([topic] * n),
+        "topic": pa.array(["out" if value and value.endswith("é".encode()) else topic for value in values]),
         "key": packed.column("key"),
         "value": packed.column("value"),
         "headers": pa.nulls(n, ARROW_TYPES["headers"]),
@@ -232,9 +241,204 @@ def test_records_of_one_topic_keep_the_order_of_their_lines() -> None:
     ]
 
 
+def left_by(pieces: list[pa.RecordBatch]) -> dict[str, list[int]]:
+    """Offsets of what is for each topic."""
+    found: dict[str, list[int]] = {}
+    for piece in unpacked(map(sink_rows, pieces)):
+        for topic, origin in zip(piece.column("topic"), piece.column("origin"), strict=True):
+            found.setdefault(topic.as_py(), []).append(origin["offset"].as_py())
+    return found
+
+
+def test_dead_letters_keep_their_order_where_they_are_mixed_with_other_records() -> None:
+    program = program_of()
+    assert program is not None
+    pack, mixed = packer(program.text()), LINE + "é".encode()
+    slices = [
+        [b"bad", mixed],
+        [LINE, b"bad", LINE],
+        [LINE, mixed, b"bad", LINE],
+        [b"bad", mixed, b"bad"],
+        [b"bad"],
+        [LINE, b"bad", mixed],
+    ]
+    pieces, first, expected = [], 0, {"out": [], "dead": []}
+    for lines in slices:
+        for number, line in enumerate(lines, first):
+            expected["dead" if line == b"bad" else "out"].append(number)
+        pieces += pack.packed(batch_of(lines, first), "t", 3)
+        first += len(lines)
+    assert left_by(pieces) == expected
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_large_rows_behind_a_parcel_do_not_wait_for_all_of_it(joined: bool) -> None:
+    program = program_of()
+    assert program is not None
+    large = LINE + b"x" * 100_000 + "é".encode()
+    lines = [line for _ in range(120) for line in (LINE, large, b"bad")]
+    batch = batch_of(lines)
+    # As if they had been in one parcel.
+    parcel, *rest = [
+        piece
+        for chosen in (np.arange(0, 360, 3), np.setdiff1d(np.arange(360), np.arange(0, 360, 3)))
+        for piece in packer(program.text()).packed(batch.take(pa.array(chosen)), "t", 3)
+    ]
+    taken = 0
+
+    def handed():
+        nonlocal taken
+        pieces = [parcel, *rest]
+        for piece in [pa.concat_batches(pieces)] if joined else pieces:
+            taken += 1
+            yield sink_rows(piece)
+
+    written = []
+    for piece in unpacked(handed()):
+        written.append((piece.nbytes, taken, piece.column("topic").to_pylist(), piece.column("origin")))
+    assert max(size for size, *_ in written) < 2 * HELD_BYTES
+    assert joined or written[0][1] < 1 + len(rest)
+    for topic, count in (("out", 240), ("dead", 120)):
+        offsets = [
+            origin["offset"].as_py()
+            for *_, topics, origins in written
+            for name, origin in zip(topics, origins, strict=True)
+            if name == topic
+        ]
+        assert len(offsets) == count
+        assert offsets == sorted(offsets)
+
+
+def parcel_sizes(packed: list[pa.RecordBatch]) -> list[int]:
+    """Bytes of keys and values in each parcel."""
+    found = []
+    for piece in packed:
+        for parcel in piece.column(PARCEL).drop_null():
+            with pa.ipc.open_stream(parcel.as_buffer()) as stream:
+                lines = stream.read_next_batch()
+            found.append(sum(lines.column(n).nbytes for n in ("key", "value") if n in lines.schema.names))
+    return found
+
+
+def test_parcels_are_bounded_whatever_is_large_in_them() -> None:
+    keeps, drops = program_of(outputs="{topic: out}"), program_of()
+    assert keeps is not None
+    assert drops is not None
+    keyed = batch_of([LINE] * 50, key=b"k" * 200_000)
+    sizes = parcel_sizes(list(packer(keeps.text()).packed(keyed, "t", 3)))
+    assert len(sizes) == 25
+    assert max(sizes) < BYTES_MAX + 10_000
+    (size,) = parcel_sizes(list(packer(drops.text()).packed(keyed, "t", 3)))
+    assert size < 50_000
+    long = LINE.replace(b"/a", b"/" + b"a" * 400_000)
+    uneven = batch_of([LINE] * 3000 + [long] * 8)
+    sizes = parcel_sizes(list(packer(drops.text()).packed(uneven, "t", 3)))
+    assert max(sizes) < BYTES_MAX + 10_000
+    assert len(sizes) <= 3 + 8
+    larger = LINE.replace(b"/a", b"/" + b"a" * 2 * BYTES_MAX)
+    assert len(parcel_sizes(list(packer(drops.text()).packed(batch_of([larger] * 3), "t", 3)))) == 3
+
+
+def test_a_maker_takes_no_fields_that_are_not_there() -> None:
+    fields = [(0, int(Kind.TEXT))]
+    Maker(True, fields, [(0, Template(Shape.FIELD, [0], []))])
+    for wrong in (1, 100_000, -5):
+        with pytest.raises(ValueError, match="fields that are not made"):
+            Maker(True, fields, [(0, Template(Shape.FIELD, [wrong], []))])
+    for made in ([(0, 5)], [(0, -1)], [(11, 0)], [(-1, 0)]):
+        with pytest.raises(ValueError, match=r"kind|group"):
+            Maker(True, made, [])
+    with pytest.raises(ValueError, match="column"):
+        Maker(True, fields, [(-1, Template(Shape.FIELD, [0], []))])
+    with pytest.raises(TypeError):
+        Maker(True, fields, [(0, None)])
+    for shape, places, texts in (
+        (0, [0], [b""]),
+        (1, [], []),
+        (1, [0, 0], []),
+        (4, [0], [b""]),
+        (-1, [], []),
+    ):
+        with pytest.raises(ValueError, match="template"):
+            Template(shape, places, texts)
+
+
+def test_a_maker_reads_no_offsets_that_are_not_there() -> None:
+    maker = Maker(True, [(0, int(Kind.TEXT))], [])
+    offsets, data = np.array([0, len(LINE)], np.int32), np.frombuffer(LINE, np.uint8)
+    wanted = np.ones(4, np.uint8)
+    assert bytes(maker.make(1, offsets, data, 0, wanted)[0]) == b"\x01"
+    for rows, first in ((1, -1), (-1, 0), (2, 0), (1, 1), (0, 2), (1, 2**63 - 1)):
+        with pytest.raises(ValueError, match="offsets are missing"):
+            maker.make(rows, offsets, data, first, wanted)
+
+
+class Settings:
+    def __init__(self, **changed: str) -> None:
+        self.all = {
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.caseSensitive": "true",
+            "spark.sql.ansi.enabled": "True",
+            "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+            **{f"spark.sql.{name.replace('_', '.')}": value for name, value in changed.items()},
+        }
+
+    def get(self, name: str) -> str:
+        return self.all[name]
+
+    def set(self, name: str, value: str) -> None:
+        self.all[name] = value
+
+
 @pytest.mark.parametrize(
     "changed",
     [
+        {"session_timeZone": "Europe/Berlin"},
+        {"caseSensitive": "false"},
+        {"ansi_enabled": "false"},
+        {"legacy_timeParserPolicy": "LEGACY"},
+    ],
+)
+def test_a_session_with_other_settings_leaves_lines_to_spark(changed: dict[str, str]) -> None:
+    spec = spec_of()
+    query = spec.queries()[0]
+    assert session_program(SimpleNamespace(conf=Settings()), spec, query) is not None
+    assert session_program(SimpleNamespace(conf=Settings(**changed)), spec, query) is None
+
+
+def test_each_query_starts_with_its_own_bound() -> None:
+    spark = SimpleNamespace(conf=Settings())
+
+    def query(rows: int) -> str:
+        def start() -> str:
+            time.sleep(0.002)  # others that do not wait come in between
+            return spark.conf.get(ROWS_OPTION)
+
+        return begun(spark, SimpleNamespace(start=start), rows)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(query, range(20))) == [str(rows) for rows in range(20)]
+
+
+def test_the_rate_counts_lines_and_not_parcels() -> None:
+    told = {
+        "numInputRows": 3,
+        "processedRowsPerSecond": 6.0,
+        "observedMetrics": {"barnabas": {"rows": 3000, "failed": 1}},
+        "durationMs": {"triggerExecution": 500},
+    }
+    assert records_per_second(told) == 6000.0
+    assert records_per_second({**told, "observedMetrics": {}}) == 0.0
+    assert records_per_second({"numInputRows": 0, "durationMs": {}}) == 0.0
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"steps": f"{STEPS}  - keep: [path, method, path]\n"},
+        {"outputs": "{topic: out, name: a, key: path}\n  - {topic: out, name: b, key: method}"},
+        {"outputs": "{topic: out, value: \"concat_ws(' '" + ", path" * 65 + ')"}'},
+        {"outputs": "{topic: out, key: \"'${spark.app.name}'\"}"},
         {"steps": f"{STEPS}  - filter: status > 200\n"},
         {"steps": "\n  - parse: {pattern: syslog}\n"},
         {"steps": STEPS.replace(LAYOUT, "dd/MMM/yyyy HH:mm:ss Z")},

@@ -55,12 +55,14 @@ def test_no_batch_that_is_gathered_grows_without_end():
     assert [batch.num_rows for batch in found] == [1, 4096, 256, 1]
 
 
-def test_batches_of_many_rows_stay_alone():
+def test_batches_of_many_rows_of_one_topic_stay_alone():
     """In order with the others."""
     many = pa.RecordBatch.from_pydict({"value": [b"x"] * sink.LONE_ROWS})
+    marked = many.replace_schema_metadata({sink.ONE_TOPIC: b""})
     small = pa.RecordBatch.from_pydict({"value": [b"x"]})
-    found = list(sink.gathered([small, small, many, many, small]))
+    found = list(sink.gathered([small, small, marked, marked, small]))
     assert [batch.num_rows for batch in found] == [2, sink.LONE_ROWS, sink.LONE_ROWS, 1]
+    assert len(list(sink.gathered([many] * 8))) == 1
 
 
 def test_a_large_batch_is_not_copied_together_with_what_came_before():

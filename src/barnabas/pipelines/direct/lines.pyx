@@ -329,6 +329,8 @@ cdef class Template:
         cdef bytes text
         if len(fields) > FIELDS_MAX or len(texts) != (len(fields) + 1 if shape == OBJECT else shape != FIELD):
             raise ValueError(f"template of {len(fields)} fields and {len(texts)} texts")
+        if not 0 <= shape <= <int> OBJECT or (shape == CONSTANT and fields) or (shape == FIELD and len(fields) != 1):
+            raise ValueError(f"template of shape {shape} and {len(fields)} fields")
         self.shape = shape
         self.texts = texts  # keeps alive what `starts` points to
         self.count = len(fields)
@@ -343,6 +345,14 @@ cdef class Template:
 
     cdef inline void text(self, Buffer out, Py_ssize_t i) noexcept:
         put(out, self.starts[i], self.sizes[i])
+
+    cdef bint within(self, int count) noexcept:
+        """Whether all fields are among so many."""
+        cdef Py_ssize_t i
+        for i in range(self.count):
+            if not 0 <= self.fields[i] < count:
+                return False
+        return True
 
     cdef int write(self, Column column, Span* values, int* kinds) except -1:
         cdef Buffer out = column.data
@@ -394,8 +404,9 @@ cdef class Maker:
     cdef int columns
 
     def __init__(self, bint combined, list fields, list templates):
-        """templates: (column, Template) pairs, by column."""
+        """templates: (column, Template) pairs, by column. Raises ValueError for what names a field or group that is not."""
         cdef Py_ssize_t i
+        cdef Template template
         if len(fields) > FIELDS_MAX:
             raise ValueError(f"{len(fields)} fields")
         self.combined = combined
@@ -404,8 +415,15 @@ cdef class Maker:
             self.groups[i], self.kinds[i] = fields[i]
             if not 0 <= self.groups[i] < (GROUPS_MAX if combined else GROUPS_MAX - 2):
                 raise ValueError(f"group {self.groups[i]}")
-        self.places = [place for place, _ in templates]
-        self.templates = [template for _, template in templates]
+            if not 0 <= self.kinds[i] <= <int> BARE:  # enums compare without signs
+                raise ValueError(f"kind {self.kinds[i]}")
+        self.places = [int(place) for place, _ in templates]
+        self.templates = [<Template?> template for _, template in templates]
+        if self.places and min(self.places) < 0:
+            raise ValueError(f"column {min(self.places)}")
+        for template in self.templates:
+            if not template.within(self.count):
+                raise ValueError("a template of fields that are not made")
         self.columns = max(self.places) + 1 if templates else 0
 
     def make(
@@ -416,6 +434,8 @@ cdef class Maker:
 
         Raises ValueError for offsets that leave the data.
         """
+        if first < 0 or rows < 0 or first > offsets.shape[0] or rows >= offsets.shape[0] - first or wanted.shape[0] < rows:
+            raise ValueError("offsets are missing")
         cdef bytearray certain = bytearray(rows)
         cdef unsigned char* sure = certain
         cdef Span groups[GROUPS_MAX]
@@ -424,8 +444,6 @@ cdef class Maker:
         cdef Py_ssize_t row, a, b, i
         cdef Template template
         cdef list columns = [Column(rows * self.places.count(place)) for place in range(self.columns)]
-        if offsets.shape[0] < first + rows + 1 or wanted.shape[0] < rows:
-            raise ValueError("offsets are missing")
         for row in range(rows):
             a, b = offsets[first + row], offsets[first + row + 1]
             if a < 0 or b < a or b > data.shape[0]:

@@ -1,11 +1,11 @@
 """Parcels: a thousand plain lines as one row on their way through Spark. See planning.py.
 
-The reading side puts a column `parcel` into each batch: its first row is a parcel, with nothing else in it, and below it
+The reading side puts a column of parcels into each batch: its first row is a parcel, with nothing else in it, and below it
 come the lines that Spark's expressions take. The writing side makes the outputs' records of the lines in a parcel. The
 records of an output then stand in the order of their lines' offsets, whichever way they came.
 
-A parcel is a stream of Arrow's IPC format, compressed, with one batch: key, value, time and offset of each line. The program
-that the lines are plain to goes with it.
+A parcel is a stream of Arrow's IPC format, compressed, with one batch: value, time and offset of each line, and the key if
+an output keeps it. The program that the lines are plain to goes with it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,17 @@ import pyarrow.compute as pc
 
 from barnabas.pipelines.columns import ARROW_TYPES, HEADER_TYPE
 from barnabas.pipelines.direct.lines import Column, Maker, Template
-from barnabas.pipelines.direct.program import Made, Program, Recipe
+from barnabas.pipelines.direct.program import ONE_TOPIC, PARCEL, PARCEL_ROWS, Made, Program, Recipe
 from barnabas.records.columnar import repeat
 
-PARCEL: Final = "parcel"
-PARCEL_ROWS: Final = "parcelRows"
-"""How many lines are in it."""
 PARCEL_DDL: Final = f"{PARCEL} binary, {PARCEL_ROWS} int"
 PARCEL_FIELDS: Final = (pa.field(PARCEL, pa.binary()), pa.field(PARCEL_ROWS, pa.int32()))
 ROWS_MAX: Final = 1024
 BYTES_MAX: Final = 512 << 10
-"""Of the lines of one parcel, unless a single line is larger."""
-CARRIED: Final = ["key", "value", "timestamp", "offset"]
-ASIDE_ROWS: Final = 4096
-ASIDE_BYTES: Final = 4 << 20
+"""Of the keys and values in one parcel, unless those of a single line are larger."""
+HELD_ROWS: Final = 4096
+HELD_BYTES: Final = 4 << 20
+"""Of the rows that wait for others."""
 ORIGIN_TYPE: Final = pa.struct(
     [
         pa.field("topic", pa.string()),
@@ -48,6 +45,7 @@ SINK_SCHEMA: Final = pa.schema(
         pa.field("origin", ORIGIN_TYPE),
     ]
 )
+OPENED_SCHEMA: Final = SINK_SCHEMA.with_metadata({ONE_TOPIC: b""})
 
 
 # --- the reading side ---------------------------------------------------------------------------------
@@ -60,12 +58,20 @@ class Packer:
         self.program = program
         read = Program.read(program)
         self.judge = Maker(read.combined, list(read.fields), [])
+        self.sized = ["value"] if all(made.key is not None for made in read.outputs) else ["key", "value"]
+        self.carried = [*self.sized, "timestamp", "offset"]
 
     def packed(self, rows: pa.RecordBatch, topic: str, partition: int) -> Iterator[pa.RecordBatch]:
         """The rows with the columns of parcels, most of the rows in those."""
-        step = max(min(ROWS_MAX, BYTES_MAX * rows.num_rows // (rows.column("value").nbytes + 1)), 1)
-        for start in range(0, rows.num_rows, step):
-            yield self._packed(rows.slice(start, step), topic, partition)
+        if not rows.num_rows:
+            return
+        ends = sum(_ends(rows.column(name)) for name in self.sized)
+        start = 0
+        while start < rows.num_rows:
+            fit = int(np.searchsorted(ends, ends[start] + BYTES_MAX, side="right")) - 1
+            count = min(max(fit - start, 1), ROWS_MAX)
+            yield self._packed(rows.slice(start, count), topic, partition)
+            start += count
 
     def _packed(self, rows: pa.RecordBatch, topic: str, partition: int) -> pa.RecordBatch:
         headers = rows.column("headers")
@@ -76,7 +82,7 @@ class Packer:
         schema = _with_parcels(rows.schema)
         if not count:
             return _without_parcel(rows, schema)
-        chosen = rows.select(CARRIED)
+        chosen = rows.select(self.carried)
         if count < rows.num_rows:
             chosen = chosen.take(pa.array(np.flatnonzero(certain)))
         parcel = self._parcel(chosen, topic, partition)
@@ -105,6 +111,12 @@ class Packer:
 def packer(program: str) -> Packer:
     """The same one for all tasks of a query."""
     return Packer(program)
+
+
+def _ends(values: pa.Array) -> Any:
+    """Where each value begins, and where the last one ends."""
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    return offsets.astype(np.int64)
 
 
 def _worked(maker: Maker, values: pa.Array, wanted: Any) -> tuple[Any, list[Column]]:
@@ -156,7 +168,7 @@ class Opener:
         self.maker = Maker(read.combined, list(read.fields), templates)
 
     def opened(self, lines: pa.RecordBatch, topic: str, partition: int) -> list[pa.RecordBatch]:
-        """The rows of each output, with the columns of SINK_SCHEMA."""
+        """The rows of each output, with the columns of SINK_SCHEMA and the mark ONE_TOPIC."""
         rows = lines.num_rows
         certain, columns = _worked(self.maker, lines.column("value"), np.ones(rows, np.uint8))
         assert certain.all(), "only lines that are plain to the program are in a parcel"
@@ -174,7 +186,7 @@ class Opener:
                 lines.column("timestamp"),
                 pa.StructArray.from_arrays(origin, fields=list(ORIGIN_TYPE)),
             ]
-            found.append(pa.RecordBatch.from_arrays(arrays, schema=SINK_SCHEMA))
+            found.append(pa.RecordBatch.from_arrays(arrays, schema=OPENED_SCHEMA))
         return found
 
 
@@ -223,11 +235,9 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows for the sink, with those of parcels in place of the parcels.
 
     Rows that went the long way come right behind the parcel of the lines that they lay among. Those for the same topics are
-    put back into their places; others, dead letters as a rule, are gathered.
+    put back into their places; others, dead letters as a rule, are gathered. In each topic they keep their order.
     """
-    opened: list[pa.RecordBatch] = []
-    behind: list[pa.RecordBatch] = []
-    aside: list[pa.RecordBatch] = []
+    sorter = _Sorter()
     for batch in batches:
         if PARCEL not in batch.schema.names:
             yield batch
@@ -239,38 +249,85 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         start = 0
         for place in [*pc.indices_nonzero(parcels.is_valid()).to_pylist(), rows.num_rows]:
             if place > start:
-                behind.append(rows.slice(start, place - start))
+                yield from sorter.take(rows.slice(start, place - start))
             if place < rows.num_rows:
-                yield from _in_order(opened, behind, aside)
-                opened, behind, start = opened_parcel(parcels[place].as_buffer()), [], place + 1
-        if not opened or sum(piece.num_rows for piece in behind) >= ROWS_MAX * len(opened):
-            yield from _in_order(opened, behind, aside)
-            opened, behind = [], []
-        if (
-            sum(piece.num_rows for piece in aside) >= ASIDE_ROWS
-            or sum(piece.nbytes for piece in aside) >= ASIDE_BYTES
-        ):
-            yield from aside
-            aside.clear()
-    yield from _in_order(opened, behind, aside)
-    yield from aside
+                yield from sorter.end()
+                sorter.open(opened_parcel(parcels[place].as_buffer()))
+                start = place + 1
+    yield from sorter.end()
+    yield from sorter.aside.taken()
 
 
-def _in_order(
-    opened: list[pa.RecordBatch], behind: list[pa.RecordBatch], aside: list[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """A parcel's rows with those behind it, which go aside when they are for other topics."""
-    if not opened:
-        yield from behind
-        return
-    own = {piece.column("topic")[0].as_py() for piece in opened}
-    among = [piece for piece in behind if own & set(pc.unique(piece.column("topic")).to_pylist())]
-    aside += [piece for piece in behind if not any(piece is other for other in among)]
-    if not among:
-        yield from opened
-        return
-    whole = pa.concat_batches([*opened, *among])
-    yield whole.take(pc.sort_indices(pc.struct_field(whole.column("origin"), "offset")))
+class _Held:
+    """Rows that wait for others."""
+
+    def __init__(self) -> None:
+        self.pieces: list[pa.RecordBatch] = []
+        self.rows = self.bytes = 0
+
+    def add(self, piece: pa.RecordBatch) -> None:
+        if piece.num_rows:
+            self.pieces.append(piece)
+            self.rows += piece.num_rows
+            self.bytes += piece.nbytes
+
+    def is_much(self) -> bool:
+        return self.rows >= HELD_ROWS or self.bytes >= HELD_BYTES
+
+    def taken(self) -> list[pa.RecordBatch]:
+        pieces, self.pieces = self.pieces, []
+        self.rows = self.bytes = 0
+        return pieces
+
+
+class _Sorter:
+    """opened: by topic, the rows that a parcel was opened to and that are not written yet. behind: rows that came behind it.
+    aside: earlier ones for other topics, in order."""
+
+    def __init__(self) -> None:
+        self.opened: dict[str, pa.RecordBatch] = {}
+        self.behind, self.aside = _Held(), _Held()
+
+    def open(self, pieces: Iterable[pa.RecordBatch]) -> None:
+        self.opened = {piece.column("topic")[0].as_py(): piece for piece in pieces}
+
+    def take(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Takes rows from behind the parcel, which wait for the last of them unless they become too many."""
+        if not self.opened:
+            yield rows
+        elif rows.num_rows > 1 and rows.nbytes > HELD_BYTES:
+            half = rows.num_rows // 2
+            yield from self.take(rows.slice(0, half))
+            yield from self.take(rows.slice(half))
+        else:
+            self.behind.add(rows)
+            if self.behind.is_much():
+                yield from self.end(max(pc.max(_offsets(piece)).as_py() for piece in self.behind.pieces))
+
+    def end(self, last: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The parcel's rows with those behind it, in order, or only those up to an offset. What is for other topics goes
+        aside."""
+        behind = self.behind.taken()
+        for topic, piece in self.opened.items():
+            cut = piece.num_rows
+            if last is not None:
+                cut = int(np.searchsorted(_offsets(piece).to_numpy(), last, side="right"))
+            self.opened[topic], piece = piece.slice(cut), piece.slice(0, cut)
+            among = [rows.filter(pc.equal(rows.column("topic"), topic)) for rows in behind]
+            if any(rows.num_rows for rows in among):
+                piece = pa.concat_batches([piece, *among])
+                piece = piece.take(pc.sort_indices(_offsets(piece)))
+            if piece.num_rows:
+                yield piece
+        own = pa.array(list(self.opened), pa.string())
+        for rows in behind:
+            self.aside.add(rows.filter(pc.invert(pc.is_in(rows.column("topic"), own))))
+        if self.aside.is_much():
+            yield from self.aside.taken()
+
+
+def _offsets(rows: pa.RecordBatch) -> pa.Array:
+    return pc.struct_field(rows.column("origin"), "offset")
 
 
 def _same(text: str, rows: int) -> pa.Array:

@@ -12,7 +12,7 @@ before, in the same query, so that the result is the same to the byte; lines.pyx
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from barnabas.pipelines.direct.lines import FIELDS, GROUPS, Kind, Shape
@@ -28,9 +28,9 @@ COMBINED: Final = {
 LAYOUT: Final = "dd/MMM/yyyy:HH:mm:ss Z"
 KINDS: Final = {"int": Kind.INT, "bigint": Kind.LONG}
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LITERAL: Final = re.compile(r"'([^'\\]*)'")
+_LITERAL: Final = re.compile(r"'([^'\\$]*)'")  # Spark puts a setting's value in place of ${name}
 _JOINED: Final = re.compile(
-    r"concat_ws\(\s*'([^'\\]*)'((?:\s*,\s*`?[A-Za-z_][A-Za-z0-9_]*`?)+)\s*\)", re.IGNORECASE
+    r"concat_ws\(\s*'([^'\\$]*)'((?:\s*,\s*`?[A-Za-z_][A-Za-z0-9_]*`?)+)\s*\)", re.IGNORECASE
 )
 _WORDS: Final = frozenset({"null", "true", "false", "default", "interval"})
 """What Spark does not read as a field's name."""
@@ -41,7 +41,7 @@ class _NotPlain(Exception):
 
 
 def direct_program(spec: PipelineSpec, query: Query) -> Program | None:
-    """What is made of a line for this query; None when Spark has to do it."""
+    """What is made of a line for this query; None when Spark has to do it. What the session says is not looked at."""
     settings = any(name.startswith("spark.sql.") for name in spec.spark)  # zones, case, what an error is
     if spec.relations or settings or query.only_dead or query.relation not in query.sends:
         return None
@@ -49,6 +49,8 @@ def direct_program(spec: PipelineSpec, query: Query) -> Program | None:
         _check_source(spec.source)
         work = _Fields(spec.steps)
         outputs = tuple(_made(work, output) for output in query.outputs)
+        if len({made.topic for made in outputs}) < len(outputs):
+            raise _NotPlain  # there, a line's records stand side by side
     except _NotPlain:
         return None
     return Program(work.combined, tuple(work.made), outputs)
@@ -123,11 +125,16 @@ class _Fields:
                 self.place(name)
                 del self.names[name]
         elif step.kind == "keep":
-            self.names = {name: self.place(name) for name in options["names"]}
+            self._rename([(name, self.place(name)) for name in options["names"]])
         elif step.kind == "rename":
             new = options["names"]
-            self.names = {new.get(name, name): place for name, place in self.names.items()}
+            self._rename([(new.get(name, name), place) for name, place in self.names.items()])
         else:
+            raise _NotPlain
+
+    def _rename(self, names: Sequence[tuple[str, int]]) -> None:
+        self.names = dict(names)
+        if len(self.names) < len(names):
             raise _NotPlain
 
 
@@ -161,6 +168,8 @@ def _recipe(work: _Fields, sql: str) -> Recipe:
         return Recipe(Shape.CONSTANT, (), (literal[1],))
     if joined := _JOINED.fullmatch(sql):
         names = [name.strip() for name in joined[2].split(",")[1:]]
+        if len(names) > FIELDS:
+            raise _NotPlain
         return Recipe(Shape.JOINED, tuple(work.text(name) for name in _names(names)), (joined[1],))
     return Recipe(Shape.FIELD, tuple(work.text(name) for name in _names([sql])))
 

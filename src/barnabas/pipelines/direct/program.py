@@ -5,6 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Final
+
+PARCEL: Final = "_barnabas_parcel"
+"""The column of parcels: fields cannot have its name."""
+PARCEL_ROWS: Final = "_barnabas_parcel_rows"
+"""How many lines are in it."""
+ONE_TOPIC: Final = b"barnabas.one-topic"
+"""In the metadata of a schema: all rows are for one topic."""
 
 
 @dataclass(frozen=True, slots=True)
