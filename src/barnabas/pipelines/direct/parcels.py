@@ -307,7 +307,7 @@ class _Sorter:
     def end(self, last: int | None = None) -> Iterator[pa.RecordBatch]:
         """The parcel's rows with those behind it, in order, or only those up to an offset. What is for other topics goes
         aside."""
-        behind = self.behind.taken()
+        behind = self._own()
         for topic, piece in self.opened.items():
             cut = piece.num_rows
             if last is not None:
@@ -319,11 +319,21 @@ class _Sorter:
                 piece = piece.take(pc.sort_indices(_offsets(piece)))
             if piece.num_rows:
                 yield piece
-        own = pa.array(list(self.opened), pa.string())
-        for rows in behind:
-            self.aside.add(rows.filter(pc.invert(pc.is_in(rows.column("topic"), own))))
         if self.aside.is_much():
             yield from self.aside.taken()
+
+    def _own(self) -> list[pa.RecordBatch]:
+        """What is behind the parcel, once that for other topics has gone aside."""
+        own = []
+        for rows in self.behind.taken():
+            topics = rows.column("topic")
+            found = set(pc.unique(topics).to_pylist())
+            others = found - set(self.opened)
+            if found != others:
+                own.append(rows)
+                rows = rows.filter(pc.is_in(topics, pa.array(others, pa.string())))
+            self.aside.add(rows)
+        return own
 
 
 def _offsets(rows: pa.RecordBatch) -> pa.Array:
