@@ -16,8 +16,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from barnabas.client.registry import NotFramed, Registry, RegistryError, Schema, frame, unframe
 from barnabas.pipelines.formats import decoding
-from barnabas.pipelines.formats.avro import schema_of
-from barnabas.pipelines.formats.base import NoColumns
+from barnabas.pipelines.formats.avro import AvroWriter, schema_of
+from barnabas.pipelines.formats.base import NoColumns, Unfit
 from barnabas.pipelines.formats.decoding import Decoding
 from barnabas.pipelines.formats.encoding import Encoding
 
@@ -438,6 +438,16 @@ def test_a_row_that_does_not_suit_its_schema() -> None:
     made = Encoding(schema).encode(rows)
     assert [value is None for value in made.field("v").to_pylist()] == [False, True, True, True]
     assert all("do not suit schema 1" in error for error in made.field("error").to_pylist()[1:])
+
+
+@pytest.mark.parametrize("kind", ["record", "error"])
+def test_a_whole_number_that_does_not_suit_a_record_in_a_record(kind: str) -> None:
+    inner = {"type": kind, "name": "In", "fields": [field("n", "int")]}
+    writer = AvroWriter(avro(1, [field("a", inner), field("b", ["null", "In"])]))
+    assert writer.encode({"a": {"n": 1}, "b": {"n": 2}}) == b"\x02\x02\x04"
+    for row in ({"a": {"n": 1 << 31}, "b": None}, {"a": {"n": 1}, "b": {"n": 1 << 31}}):
+        with pytest.raises(Unfit, match="too large for an int"):
+            writer.encode(row)
 
 
 def test_rows_as_json() -> None:

@@ -303,7 +303,7 @@ def _range_check(node: Any, named: Mapping[str, Any], above: tuple[str, ...]) ->
         return _check_int
     if not isinstance(node, dict) or node.get("name") in above:
         return None
-    if kind == "record":
+    if kind in ("record", "error"):
         inside = (*above, node["name"])
         fields = {row["name"]: _range_check(row["type"], named, inside) for row in node["fields"]}
         wanted = {name: check for name, check in fields.items() if check is not None}
