@@ -111,7 +111,7 @@ def test_who_does_not_log_in_loses_the_connection(
         close_idle = secured._running().services.listeners.close_idle
         secured._call(lambda: close_idle(math.inf))
         assert begun.handshake("PLAIN") == 0, "there is time enough"
-        monkeypatch.setattr(listeners, "LOGIN_S_MAX", 0.0)
+        monkeypatch.setattr(listeners, "LOGIN_S_MAX", -1.0)
         secured._call(lambda: close_idle(math.inf))
         for peer in (silent, begun):
             assert peer.sock.recv(1) == b""

@@ -53,9 +53,9 @@ _steps: ContextVar[list[int] | None] = ContextVar("steps", default=None)
 
 
 @contextmanager
-def bounded(steps: int = STEPS_MAX) -> Iterator[None]:
-    """What is evaluated inside takes so many steps at most, together."""
-    token = _steps.set([steps])
+def bounded() -> Iterator[None]:
+    """What is evaluated inside takes STEPS_MAX steps at most, together."""
+    token = _steps.set([STEPS_MAX])
     try:
         yield
     finally:
