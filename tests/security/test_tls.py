@@ -418,7 +418,7 @@ def serial(certificates: Certificates, port: int) -> str:
     ):
         found = sock.getpeercert()
         assert found is not None
-        return str(found["serialNumber"])
+        return str(found["serialNumber"]).lstrip("0")  # whole bytes, in hexadecimal
 
 
 def alter(bootstrap: str, name: str, value: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
@@ -329,6 +330,7 @@ def find(rules: set[str], seeds: int, world: type[World] = World) -> None:
 
 
 def rules_broken(seed: int, world: type[World]) -> set[str]:
+    gc.collect()  # the history before this one left files open, in objects that refer to one another
     try:
         run_seed(seed, world=world)
     except Failed as failed:

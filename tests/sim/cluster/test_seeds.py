@@ -53,7 +53,8 @@ def test_replication(
             found.append(str(failed))
         if log is not None:
             print("\n".join(log))
-    gc.collect()  # a simulated process leaves files open, in objects that refer to one another
+        if seed % 5 == 4:
+            gc.collect()  # simulated processes leave files open, in objects that refer to one another
     print(f"{len(seeds)} histories: {dict(happened.most_common())}")
     assert not found, "\n".join([*found, "see one again with: pytest tests/sim/cluster --seed N -s"])
     count = request.config.getoption("--cluster-seeds")
