@@ -153,7 +153,12 @@ final class Shares {
             threads.add(thread);
             thread.start();
         }
-        write(bootstrap, topic, count / 2, count);
+        for (int written = count / 2; written < count; written += 50) {
+            write(bootstrap, topic, written, written + 50);
+            if (busy.size() < 2) {
+                Thread.sleep(200);   // on a busy machine the other members join late: leave something to them
+            }
+        }
         for (Thread thread : threads) {
             thread.join();
         }
