@@ -25,6 +25,7 @@ CONDITION: Final = "CONDITION"
 FIELD_TYPES: Final = frozenset({"CEL_FIELD"})
 PRIMITIVE: Final = frozenset({"INT", "LONG", "FLOAT", "DOUBLE", "BOOLEAN", "NULL", "STRING", "BYTES"})
 SHOWN_MAX: Final = 300
+WILDCARDS: Final = frozenset({"*", "**", "?"})
 PATHS_MAX: Final = 2_000
 
 
@@ -226,7 +227,7 @@ class Rules:
     def _require_no_leaf(self, rule: Rule, field: Field) -> None:
         """Raises BadExpression for a field with a tag of the rule that rules do not look at: it must not pass as it is.
 
-        A record's path may be matched by a tag with wildcards, which is meant for the fields in it."""
+        A path that ends in a wildcard may match a record too; it is meant for the fields in it."""
         if not rule.tags or (field.kind == "RECORD" and not rule.tags & (field.tags | self._named(field))):
             return
         hint = "tag the fields in it" if field.kind == "RECORD" else "it has to be of a primitive type"
@@ -236,9 +237,12 @@ class Rules:
         )
 
     def _named(self, field: Field) -> frozenset[str]:
-        """Tags that the metadata gives by this very path."""
-        paths = [list(name) for name in (field.full_name, *field.maps)]
-        return frozenset().union(*(tags for pattern, tags in self._tagged if pattern in paths))
+        """Tags that the metadata gives by a path that does not end in a wildcard: somebody meant this field."""
+        paths = (field.full_name, *field.maps)
+        meant = (item for item in self._tagged if not WILDCARDS.issuperset(item[0][-1:]))
+        return frozenset().union(
+            *(tags for pattern, tags in meant if any(_matches(pattern, path) for path in paths))
+        )
 
     def _tags_at(self, field: Field) -> frozenset[str]:
         if not self._tagged:

@@ -192,6 +192,17 @@ def test_types_by_path() -> None:
     assert masked("PROTOBUF", text, {"i": {"s": "x"}}, None, "p.I") is REFUSED
 
 
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [("**.r", REFUSED), ("*.r", REFUSED), ("**r", REFUSED), ("**", "***"), ("R.*", "x"), ("**.s", "***"), ("", "x")],
+)
+def test_wildcards_that_match_a_record(path: str, wanted: Any) -> None:
+    """A path that ends in a name was meant for that very record, so its fields must not pass as they are."""
+    inner = {"type": "record", "name": "I", "fields": [field("s", "string")]}
+    made = masked("AVRO", json.dumps(record(field("r", inner))), {"r": {"s": "x"}}, None, path)
+    assert made == (wanted if wanted is REFUSED else {"r": {"s": wanted}})
+
+
 def test_rules_without_tags_look_at_what_the_schema_names() -> None:
     rule = {"name": "r", "kind": "TRANSFORM", "type": "CEL_FIELD", "mode": "WRITE", "expr": "value + '!'"}
     held = json.dumps({"ruleSet": {"domainRules": [rule]}})
