@@ -194,7 +194,15 @@ def test_types_by_path() -> None:
 
 @pytest.mark.parametrize(
     ("path", "wanted"),
-    [("**.r", REFUSED), ("*.r", REFUSED), ("**r", REFUSED), ("**", "***"), ("R.*", "x"), ("**.s", "***"), ("", "x")],
+    [
+        ("**.r", REFUSED),
+        ("*.r", REFUSED),
+        ("**r", REFUSED),
+        ("**", "***"),
+        ("R.*", "x"),
+        ("**.s", "***"),
+        ("", "x"),
+    ],
 )
 def test_wildcards_that_match_a_record(path: str, wanted: Any) -> None:
     """A path that ends in a name was meant for that very record, so its fields must not pass as they are."""
