@@ -90,19 +90,27 @@ def schema(json: AsJsonAlready = False) -> int:
 
 @app.command(epilog=example("barnabas pipeline check pipeline.yaml"))
 def check(file: File, json: AsJson = False) -> int:
-    """Check a pipeline file without running it or asking a broker: Spark plans it over no records."""
+    """Check a pipeline file without running it or asking a broker: Spark plans it over no records.
+
+    It also tells which way the records of each query take, and if not the direct one, why.
+    """
     with opened(file) as spec:
-        from barnabas.pipelines.checking import check_options, check_plan
+        from barnabas.pipelines.checking import check_options, check_plan, ways
 
         check_options(spec)
         with session(spec) as spark:
             check_plan(spark, spec)
+            found = ways(spark, spec)
         outputs = [output.destination for output in spec.outputs]
         steps = sum(len(relation.steps) for relation in spec.plan.relations.values())
         if json:
-            print_json({"file": str(file), "pipeline": spec.name, "steps": steps, "writes": outputs})
+            print_json(
+                {"file": str(file), "pipeline": spec.name, "steps": steps, "writes": outputs, "ways": found}
+            )
             return EXIT_OK
         print(f"{file}: pipeline {spec.name}, {count_of(steps, 'step')}, writes {', '.join(outputs)}")
+        for name, way in found.items():
+            print(f"  {name}: {way}")
     return EXIT_OK
 
 

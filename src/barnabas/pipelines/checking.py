@@ -12,7 +12,7 @@ from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.formats.columns import nothing_registered
 from barnabas.pipelines.options import OptionError, sink_options, source_options
 from barnabas.pipelines.plan import Relation, Scan
-from barnabas.pipelines.queries import sink_settings, source_settings
+from barnabas.pipelines.queries import sink_settings, source_settings, way_of
 from barnabas.pipelines.session import adopt_session
 from barnabas.pipelines.sources import SOURCES
 from barnabas.pipelines.steps.base import spark_reason
@@ -40,6 +40,11 @@ def check_options(spec: PipelineSpec) -> None:
         except (OptionError, ValueError) as error:
             where = query.output.where.get("options") or spec.where
             raise PipelineError(f"{where}: {error}") from error
+
+
+def ways(spark: SparkSession, spec: PipelineSpec) -> dict[str, str]:
+    """By query, which way its records take."""
+    return {query.name: way_of(spark, spec, query) for query in spec.queries()}
 
 
 def check_plan(spark: SparkSession, spec: PipelineSpec) -> None:

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import ClientError
-from barnabas.pipelines.direct.planning import direct_program
+from barnabas.pipelines.direct.planning import NeedsSpark, direct_program, planned_program
 from barnabas.pipelines.direct.program import Program
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.folders import Folder, join
@@ -60,7 +60,7 @@ _starting = threading.Lock()
 @dataclass(slots=True)
 class QueryReport:
     """What one query did. rows: read and not filtered out; failed: of these, sent to the dead letters.
-    latest: when it last looked for records (ISO 8601, UTC)."""
+    latest: when it last looked for records (ISO 8601, UTC). way: see `way_of`."""
 
     name: str
     topic: str
@@ -69,6 +69,7 @@ class QueryReport:
     batches: int = 0
     busy_seconds: float = 0.0
     latest: str = ""
+    way: str = ""
 
 
 def address_of(spec: PipelineSpec, bootstrap: str | None) -> str:
@@ -97,12 +98,28 @@ def session_program(spark: SparkSession, spec: PipelineSpec, query: Query) -> Pr
     """What is made of a line for this query past Spark, see direct/planning.py; None when Spark has to do it, also for what
     its session is set to: settings come from the command line too, and the session may be somebody else's."""
     program = direct_program(spec, query)
-    if program is None:
-        return None
-    as_planned = all(
-        str(spark.conf.get(name)).casefold() == value.casefold() for name, value in PLANNED_FOR.items()
-    )
-    return program if as_planned else None
+    return program if program is not None and _other_setting(spark) is None else None
+
+
+def way_of(spark: SparkSession, spec: PipelineSpec, query: Query) -> str:
+    """Which way a query's records take, in one line for people: see `session_program`."""
+    try:
+        planned_program(spec, query)
+        reason = _other_setting(spark)
+    except NeedsSpark as found:
+        reason = str(found)
+    if reason is None:
+        return "direct: plain lines pass Spark in parcels, others go through its expressions"
+    return f"Spark's expressions: {reason}"
+
+
+def _other_setting(spark: SparkSession) -> str | None:
+    """What of the session keeps lines from passing Spark."""
+    for name, value in PLANNED_FOR.items():
+        found = str(spark.conf.get(name))
+        if found.casefold() != value.casefold():
+            return f"{name} is {found}, not {value}"
+    return None
 
 
 def source_settings(
@@ -196,10 +213,16 @@ def batch_rows(spark: SparkSession, spec: PipelineSpec, bootstrap: str, *, packe
     return min(rows, PARCELS_MAX) if packed else rows
 
 
-def begun(spark: SparkSession, writer: DataStreamWriter, rows: int | None) -> StreamingQuery:
-    """Starts a query with a bound of its own, see `batch_rows`: the session has one for all, and a query takes it along when
-    it starts."""
+def begun(
+    spark: SparkSession, writer: DataStreamWriter, rows: int | None, *, local: bool | None = None
+) -> StreamingQuery:
+    """Starts a query with settings of its own, which the session has for all, and a query takes along when it starts.
+    rows: see `batch_rows`. local: whether its checkpoint is on a local disk; None leaves the setting for that alone."""
+    from barnabas.pipelines.session import choose_file_manager
+
     with _starting:
+        if local is not None:
+            choose_file_manager(spark, local=local)
         if rows is not None:
             spark.conf.set(ROWS_OPTION, str(rows))
         return writer.start()
@@ -220,13 +243,13 @@ def start_query(
     options that say where a query without a checkpoint begins. Raises PipelineError."""
     from barnabas.pipelines.chain import query_deliverable, query_rows
     from barnabas.pipelines.delivery.base import deliver_batch
-    from barnabas.pipelines.session import adopt_session, quick_checkpoints
+    from barnabas.pipelines.session import adopt_session, is_local
 
     adopt_session(spark)
     program = session_program(spark, spec, query)
     bound = batch_rows(spark, spec, bootstrap, packed=program is not None)
     place = join(checkpoint, query.name)
-    quick_checkpoints(spark, place)
+    begin = partial(begun, spark, rows=bound, local=is_local(spark, place))
     load = source_loader(
         spark, spec, query, bootstrap, place, brake=brake, starting=starting, program=program
     )
@@ -261,11 +284,11 @@ def start_query(
             open=is_open,
             settings=settings,
         )
-        return begun(spark, writer.foreachBatch(deliver), bound)
+        return begin(writer.foreachBatch(deliver))
     settings |= exactly_once_settings(spark, query, name, place)
     if query.adds_only:
-        return begun(spark, writer.format("barnabas").options(**settings), bound)
-    return begun(spark, writer.foreachBatch(write_each_batch(settings)), bound)
+        return begin(writer.format("barnabas").options(**settings))
+    return begin(writer.foreachBatch(write_each_batch(settings)))
 
 
 def exactly_once_settings(spark: SparkSession, query: Query, name: str, place: str) -> dict[str, str]:

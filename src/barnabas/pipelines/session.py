@@ -41,6 +41,7 @@ unless told otherwise, and the pipeline runs at a third of its speed."""
 JVM_QUICK: Final = f"-XX:TieredStopAtLevel=1 {JVM_LONG}"
 """For a run that ends by itself: the optimizing compiler would cost more than it gives."""
 
+FILE_MANAGER_OPTION: Final = "spark.sql.streaming.checkpointFileManagerClass"
 FILE_MANAGER: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
@@ -170,18 +171,27 @@ def adopt_session(spark: SparkSession) -> None:
 
 
 def quick_checkpoints(spark: SparkSession, location: str) -> None:
-    """How the queries that start next write their checkpoints, for a checkpoint at this location.
+    """How the queries that start next write their checkpoints, for a checkpoint at this location."""
+    choose_file_manager(spark, local=is_local(spark, location))
+
+
+def is_local(spark: SparkSession, location: str) -> bool:
+    """Whether a path or URL is on a local disk. Elsewhere the network may be asked for that."""
+    return bool(file_system(spark, location).getScheme() == "file")
+
+
+def choose_file_manager(spark: SparkSession, *, local: bool) -> None:
+    """How the queries that start next write their checkpoints: it is a setting of the session, which a query takes along.
 
     Without Hadoop's native library Spark's usual way runs the programs readlink and chmod 20 times per micro-batch
     on a local disk, some 100 ms; by the other interface it is 4 times. Elsewhere (HDFS, object stores) Spark's choice stays.
     """
-    name = "spark.sql.streaming.checkpointFileManagerClass"
-    if spark.conf.get(name, None) not in (None, FILE_MANAGER):
+    if spark.conf.get(FILE_MANAGER_OPTION, None) not in (None, FILE_MANAGER):
         return
-    if file_system(spark, location).getScheme() == "file":
-        spark.conf.set(name, FILE_MANAGER)
+    if local:
+        spark.conf.set(FILE_MANAGER_OPTION, FILE_MANAGER)
     else:
-        spark.conf.unset(name)
+        spark.conf.unset(FILE_MANAGER_OPTION)
 
 
 def _jvm_options(quick: bool, log_file: Path | None, archive: Path | None) -> str:

@@ -42,6 +42,7 @@ from barnabas.pipelines.queries import (
     start_query,
     take_progress,
     wait_until_idle,
+    way_of,
 )
 from barnabas.pipelines.rates import Gauge
 from barnabas.pipelines.steps.base import spark_reason
@@ -254,6 +255,7 @@ class Supervisor:
             report = QueryReport(query.name, query.destination)
             if managed.reports is not None:
                 report = managed.reports.setdefault(query.name, report)
+            report.way = way_of(self.spark, spec, query)
             managed.running.append((self._start_query(managed, query), report))
             if managed.wanted is not Wanted.RUNNING:
                 break  # whoever asked for it waits to stop it
@@ -406,6 +408,7 @@ class Supervisor:
         found: dict[str, Any] = {
             "name": report.name,
             "to": report.topic,
+            "way": report.way,
             "records": report.rows,
             "failed": report.failed,
             "records_per_second": 0.0,

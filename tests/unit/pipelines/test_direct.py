@@ -19,7 +19,8 @@ from barnabas.pipelines.direct.lines import Kind, Maker, Shape, Template
 from barnabas.pipelines.direct.parcels import BYTES_MAX, HELD_BYTES, SINK_SCHEMA, packer, unpacked
 from barnabas.pipelines.direct.planning import direct_program
 from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS, Program
-from barnabas.pipelines.queries import ROWS_OPTION, begun, records_per_second, session_program
+from barnabas.pipelines.queries import ROWS_OPTION, begun, records_per_second, session_program, way_of
+from barnabas.pipelines.session import FILE_MANAGER, FILE_MANAGER_OPTION
 from barnabas.pipelines.spec import parse_spec
 from barnabas.pipelines.steps.regex import NAMED_PATTERNS
 
@@ -383,8 +384,11 @@ class Settings:
             **{f"spark.sql.{name.replace('_', '.')}": value for name, value in changed.items()},
         }
 
-    def get(self, name: str) -> str:
-        return self.all[name]
+    def get(self, name: str, *otherwise: str | None) -> str | None:
+        return self.all.get(name, *otherwise) if otherwise else self.all[name]
+
+    def unset(self, name: str) -> None:
+        self.all.pop(name, None)
 
     def set(self, name: str, value: str) -> None:
         self.all[name] = value
@@ -409,15 +413,23 @@ def test_a_session_with_other_settings_leaves_lines_to_spark(changed: dict[str, 
 def test_each_query_starts_with_its_own_bound() -> None:
     spark = SimpleNamespace(conf=Settings())
 
-    def query(rows: int) -> str:
-        def start() -> str:
+    def query(rows: int) -> tuple[str | None, str | None]:
+        def start() -> tuple[str | None, str | None]:
             time.sleep(0.002)  # others that do not wait come in between
-            return spark.conf.get(ROWS_OPTION)
+            return spark.conf.get(ROWS_OPTION), spark.conf.get(FILE_MANAGER_OPTION, None)
 
-        return begun(spark, SimpleNamespace(start=start), rows)
+        return begun(spark, SimpleNamespace(start=start), rows, local=rows % 3 == 0)
 
     with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(query, range(20))) == [str(rows) for rows in range(20)]
+        found = list(threads.map(query, range(20)))
+    assert found == [(str(rows), None if rows % 3 else FILE_MANAGER) for rows in range(20)]
+
+
+def test_a_file_manager_of_the_users_own_stays() -> None:
+    spark = SimpleNamespace(conf=Settings(streaming_checkpointFileManagerClass="own"))
+    for local in (True, False):
+        start = SimpleNamespace(start=lambda: spark.conf.get(FILE_MANAGER_OPTION))
+        assert begun(spark, start, None, local=local) == "own"
 
 
 def test_the_rate_counts_lines_and_not_parcels() -> None:
@@ -459,6 +471,41 @@ def test_the_rate_counts_lines_and_not_parcels() -> None:
 )
 def test_queries_that_spark_does(changed: dict[str, str]) -> None:
     assert program_of(**changed) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"steps": "\n  - parse: {json: all}\n"}, "step 1 parse parses no combined-log or common-log"),
+        (
+            {"steps": f"{STEPS}  - filter: status > 200\n"},
+            "step 5 filter is not one of convert, time, unescape, drop, keep, rename",
+        ),
+        ({"steps": STEPS.replace(LAYOUT, "yyyy")}, f"step 3 time has another format than {LAYOUT}"),
+        (
+            {"steps": STEPS.replace("int,", "double,")},
+            "step 2 convert converts 'status' to double, not to int or long",
+        ),
+        (
+            {"outputs": "{topic: out, key: upper(path)}"},
+            "`upper(path)` is no field, text or concat_ws of fields",
+        ),
+        ({"outputs": "{name: a, topic: out, route: {by: path}}"}, "output a has a route"),
+        ({"outputs": "{name: c, console: {}}"}, "output c is no topic"),
+        ({"more": "spark: {spark.sql.ansi.enabled: false}"}, "spark.sql.ansi.enabled is set"),
+    ],
+)
+def test_the_reason_is_told(changed: dict[str, str], why: str) -> None:
+    spec = spec_of(**changed)
+    assert way_of(SimpleNamespace(conf=Settings()), spec, spec.queries()[0]) == f"Spark's expressions: {why}"
+
+
+def test_the_way_is_told() -> None:
+    spec = spec_of()
+    query = spec.queries()[0]
+    assert way_of(SimpleNamespace(conf=Settings()), spec, query).startswith("direct: ")
+    found = way_of(SimpleNamespace(conf=Settings(session_timeZone="Asia/Tokyo")), spec, query)
+    assert found == "Spark's expressions: spark.sql.session.timeZone is Asia/Tokyo, not UTC"
 
 
 def test_other_sources() -> None:

@@ -26,6 +26,7 @@ COMBINED: Final = {
     compile_pattern(NAMED_PATTERNS[f"{name}-log"]): name == "combined" for name in ("common", "combined")
 }
 LAYOUT: Final = "dd/MMM/yyyy:HH:mm:ss Z"
+STEPS: Final = ("convert", "time", "unescape", "drop", "keep", "rename")
 KINDS: Final = {"int": Kind.INT, "bigint": Kind.LONG}
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LITERAL: Final = re.compile(r"'([^'\\$]*)'")  # Spark puts a setting's value in place of ${name}
@@ -36,31 +37,58 @@ _WORDS: Final = frozenset({"null", "true", "false", "default", "interval"})
 """What Spark does not read as a field's name."""
 
 
-class _NotPlain(Exception):
-    """Something that only Spark can do."""
+class NeedsSpark(Exception):
+    """Something that only Spark can do; the message says what, for people."""
 
 
 def direct_program(spec: PipelineSpec, query: Query) -> Program | None:
     """What is made of a line for this query; None when Spark has to do it. What the session says is not looked at."""
-    settings = any(name.startswith("spark.sql.") for name in spec.spark)  # zones, case, what an error is
-    if spec.relations or settings or query.only_dead or query.relation not in query.sends:
-        return None
     try:
-        _check_source(spec.source)
-        work = _Fields(spec.steps)
-        outputs = tuple(_made(work, output) for output in query.outputs)
-        if len({made.topic for made in outputs}) < len(outputs):
-            raise _NotPlain  # there, a line's records stand side by side
-    except _NotPlain:
+        return planned_program(spec, query)
+    except NeedsSpark:
         return None
+
+
+def planned_program(spec: PipelineSpec, query: Query) -> Program:
+    """The same. Raises NeedsSpark with the first reason why Spark has to do it."""
+    if spec.relations:
+        raise NeedsSpark("there are several sources or relations")
+    settings = [name for name in spec.spark if name.startswith("spark.sql.")]  # zones, case, what an error is
+    if settings:
+        raise NeedsSpark(f"{settings[0]} is set")
+    for output in query.outputs:
+        _check_output(output)
+    if query.only_dead or query.relation not in query.sends:
+        raise NeedsSpark("other records are sent than those that are read")
+    _check_source(spec.source)
+    work = _Fields(spec.steps)
+    outputs = tuple(_made(work, output) for output in query.outputs)
+    if len({made.topic for made in outputs}) < len(outputs):
+        raise NeedsSpark("two outputs write to one topic")  # there, a line's records stand side by side
     return Program(work.combined, tuple(work.made), outputs)
 
 
 def _check_source(source: Source) -> None:
-    if source.kind != "topic" or source.deletes:
-        raise _NotPlain
+    if source.kind != "topic":
+        raise NeedsSpark(f"the source is of kind {source.kind}, not a topic")
+    if source.deletes:
+        raise NeedsSpark("records without a value are deletes")
     if source.encoding is not None and source.encoding.lower().replace("-", "") != "utf8":
-        raise _NotPlain
+        raise NeedsSpark(f"the source's encoding is {source.encoding}, not UTF-8")
+
+
+def _check_output(output: Output) -> None:
+    found = {
+        "is no topic": output.target is not None,
+        "is an aggregate": output.aggregate is not None,
+        "has steps of its own": bool(output.steps),
+        "has a route": output.route is not None,
+        "is written by a schema": output.schema is not None,
+        "sets timestamps": output.timestamp is not None,
+    }
+    for what, is_so in found.items():
+        if is_so:
+            raise NeedsSpark(f"output {output.name} {what}")
 
 
 class _Fields:
@@ -68,11 +96,13 @@ class _Fields:
     names: those that are there in the end, in order, with their places in it."""
 
     def __init__(self, steps: tuple[Step, ...]) -> None:
-        if not steps or steps[0].kind != "parse" or steps[0].options.get("from") is not None:
-            raise _NotPlain
+        if not steps:
+            raise NeedsSpark("no step parses an access log")
         pattern = steps[0].options.get("compiled")
-        if pattern not in COMBINED:
-            raise _NotPlain
+        if steps[0].kind != "parse" or pattern not in COMBINED:
+            raise NeedsSpark(f"step {steps[0].label} parses no combined-log or common-log")
+        if steps[0].options.get("from") is not None:
+            raise NeedsSpark(f"step {steps[0].label} parses a field, not the record's value")
         self.combined = COMBINED[pattern]
         self.made: list[tuple[int, int]] = []
         self.names: dict[str, int] = {}
@@ -80,8 +110,11 @@ class _Fields:
             self._make(name, GROUPS.index(name), Kind.TEXT)
         for step in steps[1:]:
             self._take(step)
-        if len(self.made) > FIELDS or not self.names or not all(map(_PLAIN.fullmatch, self.names)):
-            raise _NotPlain
+        if len(self.made) > FIELDS or not self.names:
+            raise NeedsSpark(f"the steps leave no field, or make more than {FIELDS}")
+        for name in self.names:
+            if not _PLAIN.fullmatch(name):
+                raise NeedsSpark(f"field {name!r} has more than letters, digits and underscores in its name")
 
     def _make(self, name: str, group: int, kind: Kind) -> None:
         self.names[name] = len(self.made)
@@ -89,21 +122,21 @@ class _Fields:
 
     def place(self, name: str) -> int:
         if name not in self.names:
-            raise _NotPlain
+            raise NeedsSpark(f"{name!r} is no field of the line")
         return self.names[name]
 
     def text(self, name: str) -> int:
         """The place of a field that is written as it is."""
         place = self.place(name)
         if self.made[place][1] == Kind.TIME:
-            raise _NotPlain
+            raise NeedsSpark(f"the time {name!r} is used in a key, a header or a text")
         return place
 
     def group(self, name: str) -> int:
         """The group of a field that nothing was done to."""
         group, kind = self.made[self.place(name)]
         if kind not in (Kind.TEXT, Kind.BARE):
-            raise _NotPlain
+            raise NeedsSpark(f"{name!r} is converted twice")
         return group
 
     def _take(self, step: Step) -> None:
@@ -114,8 +147,10 @@ class _Fields:
                 if kind in KINDS:
                     self._make(name, groups[name], KINDS[kind])
                 elif kind != "string":
-                    raise _NotPlain
-        elif step.kind == "time" and options["formats"][:1] == (LAYOUT,):
+                    raise NeedsSpark(f"step {step.label} converts {name!r} to {kind}, not to int or long")
+        elif step.kind == "time":
+            if options["formats"][:1] != (LAYOUT,):
+                raise NeedsSpark(f"step {step.label} has another format than {LAYOUT}")
             self._make(options["to"], self.group(options["field"]), Kind.TIME)
         elif step.kind == "unescape":
             for name in options["names"]:
@@ -130,22 +165,15 @@ class _Fields:
             new = options["names"]
             self._rename([(new.get(name, name), place) for name, place in self.names.items()])
         else:
-            raise _NotPlain
+            raise NeedsSpark(f"step {step.label} is not one of {', '.join(STEPS)}")
 
     def _rename(self, names: Sequence[tuple[str, int]]) -> None:
         self.names = dict(names)
         if len(self.names) < len(names):
-            raise _NotPlain
+            raise NeedsSpark("two fields have one name")
 
 
 def _made(work: _Fields, output: Output) -> Made:
-    if (
-        not output.may_share()
-        or output.route is not None
-        or output.schema is not None
-        or output.timestamp is not None
-    ):
-        raise _NotPlain
     return Made(
         output.name,
         output.topic,
@@ -169,7 +197,7 @@ def _recipe(work: _Fields, sql: str) -> Recipe:
     if joined := _JOINED.fullmatch(sql):
         names = [name.strip() for name in joined[2].split(",")[1:]]
         if len(names) > FIELDS:
-            raise _NotPlain
+            raise NeedsSpark(f"concat_ws has more than {FIELDS} fields")
         return Recipe(Shape.JOINED, tuple(work.text(name) for name in _names(names)), (joined[1],))
     return Recipe(Shape.FIELD, tuple(work.text(name) for name in _names([sql])))
 
@@ -178,5 +206,5 @@ def _names(written: Iterable[str]) -> Iterable[str]:
     for name in written:
         bare = name.removeprefix("`").removesuffix("`")
         if not _PLAIN.fullmatch(bare) or len(name) - len(bare) == 1 or name.lower() in _WORDS:
-            raise _NotPlain
+            raise NeedsSpark(f"`{name}` is no field, text or concat_ws of fields")
         yield bare
