@@ -7,9 +7,11 @@ import json
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
+from uuid import UUID
 
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka import Producer
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -23,7 +25,7 @@ from barnabas.pipelines.preparing import prepare
 from barnabas.pipelines.queries import sink_settings, source_settings
 from barnabas.pipelines.session import adopt_session
 from barnabas.pipelines.spec import parse_spec
-from tests.pipelines.conftest import send
+from tests.pipelines.conftest import pass_once, send
 from tests.pipelines.readers import consumed
 from tests.support.registry import RegistryProcess
 
@@ -203,3 +205,53 @@ def test_columns_instead_of_bytes(
     unsuited = suited.selectExpr("struct(value.id, 1 AS more) AS value")
     with pytest.raises(Exception, match=f"field 'more' is not in version 1 of {out}-value"):
         unsuited.write.format("barnabas").options(**settings, topic=out).mode("append").save()
+
+
+def test_schemas_that_headers_name(
+    spark: SparkSession,
+    bootstrap: str,
+    client: BlockingClient,
+    new_topic: Callable[..., str],
+    registry: RegistryProcess,
+) -> None:
+    """Confluent's serializers put a GUID into a header when they are told so; the value is Avro alone then."""
+    topic = new_topic()
+    schemas = SchemaRegistryClient({"url": registry.url})
+    by_header = {"schema.id.serializer": header_schema_id_serializer}
+    order = {"price": Decimal("2.50"), "count": 2}
+    producer = Producer({"bootstrap.servers": bootstrap})
+
+    def produce(writer: AvroSerializer, **row: object) -> None:
+        headers: list[tuple[str, bytes]] = []
+        value = writer({**order, **row}, SerializationContext(topic, MessageField.VALUE, headers))
+        producer.produce(topic, value, headers=headers)
+
+    newest = schema(tags={"type": {"type": "array", "items": "string"}, "default": []})
+    produce(AvroSerializer(schemas, schema(), conf=by_header), id="a")
+    produce(AvroSerializer(schemas, newest, conf=by_header), id="b", tags=["x"])
+    produce(AvroSerializer(schemas, newest), id="c", tags=["y"])
+    unknown = b"\1" + bytes(range(16))
+    producer.produce(topic, b"x", headers=[("__value_schema_id", unknown)])
+    assert producer.flush(30) == 0
+
+    pass_once(spark, parse_spec(TEXT.format(topic=topic, url=registry.url)), bootstrap)
+    read = AvroDeserializer(schemas)
+    context = SerializationContext(f"{topic}-out", MessageField.VALUE)
+    rows = [read(record.value, context) for record in consumed(bootstrap, f"{topic}-out")]
+    assert [(row["id"], row["tags"], row["total"]) for row in rows] == [
+        ("a", [], Decimal("5.00")),
+        ("b", ["x"], Decimal("5.00")),
+        ("c", ["y"], Decimal("5.00")),
+    ]
+    (letter,) = consumed(bootstrap, f"{topic}-dead-letters")
+    why = f"the registry has no schema with GUID {UUID(bytes=unknown[1:])}"
+    assert (letter.value, letter.told("reason")) == (b"x", why)
+
+    settings = {"kafka.bootstrap.servers": bootstrap, "value.schema": "registry"}
+    settings |= {"schema.registry.url": registry.url, "undecodable": "null"}
+    table = (
+        spark.read.format("barnabas").options(**settings, subscribe=topic, startingOffsets="earliest").load()
+    )
+    assert "headers" not in table.columns
+    found = [(row["value"] and row["value"]["id"], row["error"]) for row in table.collect()]
+    assert found == [("a", None), ("b", None), ("c", None), (None, f"value: {why}")]

@@ -61,7 +61,8 @@ class NotFramed(ValueError):
 class Schema(NamedTuple):
     """A schema. kind: AVRO, JSON or PROTOBUF. dependencies: names and texts of the schemas it refers to, innermost first.
 
-    contract: its rules with its metadata, as JSON text; empty without rules.
+    contract: its rules with its metadata, as JSON text; empty without rules. guid: what it was asked for by, in place of an
+    id (which is 0 then).
     """
 
     id: int
@@ -70,6 +71,17 @@ class Schema(NamedTuple):
     dependencies: tuple[tuple[str, str], ...] = ()
     version: int = 0
     contract: str = ""
+    guid: str = ""
+
+    @property
+    def called(self) -> str:
+        """Its id or GUID, for messages."""
+        return self.guid or str(self.id)
+
+    def same_content(self, other: Schema) -> bool:
+        """Whether both say the same, whatever they are called."""
+        ours = (self.kind, self.text, self.dependencies, self.contract)
+        return ours == (other.kind, other.text, other.dependencies, other.contract)
 
 
 def contract_of(answer: Mapping[str, Any]) -> str:
@@ -99,11 +111,22 @@ def named_schema(
 
     part: "key" or "value". Source: Confluent's serializers, which put a Protobuf message's path behind id or GUID.
     """
-    carried = next((held for name, held in headers if name == f"__{part}_schema_id" and held), b"")
-    framed = bytes(carried) + data
-    if framed[:1] == GUID_MAGIC and len(carried or data) >= GUID_BYTES:
-        return str(uuid.UUID(bytes=framed[1:GUID_BYTES])), framed[GUID_BYTES:]
-    return unframe(framed)
+    carried = next((held for name, held in headers if name == schema_header(part) and held), b"")
+    if carried[:1] == GUID_MAGIC and len(carried) < GUID_BYTES:
+        return unframe(bytes(carried))
+    return unframe_any(bytes(carried) + data)
+
+
+def schema_header(part: str) -> str:
+    """The header that may name the schema of a record's key or value. part: "key" or "value"."""
+    return f"__{part}_schema_id"
+
+
+def unframe_any(data: bytes) -> tuple[int | str, bytes]:
+    """(id or GUID, payload). Raises NotFramed."""
+    if data[:1] == GUID_MAGIC and len(data) >= GUID_BYTES:
+        return str(uuid.UUID(bytes=data[1:GUID_BYTES])), data[GUID_BYTES:]
+    return unframe(data)
 
 
 def message_path(payload: bytes) -> tuple[list[int], bytes]:
@@ -227,7 +250,8 @@ class Registry:
 
     def by_guid(self, guid: str) -> Schema:
         """What a GUID stands for; its id is 0. Raises RegistryError."""
-        return self._schema(self._ask("GET", f"/schemas/guids/{quote(guid, safe='')}"))
+        found = self._schema(self._ask("GET", f"/schemas/guids/{quote(guid, safe='')}"))
+        return found._replace(id=0, guid=guid)
 
     def newest(self, subject: str) -> Schema:
         """The newest version of a subject, never cached. Raises RegistryError."""

@@ -219,6 +219,11 @@ class SourceOptions:
     keeps_undecodable: bool = False
 
     @property
+    def read_columns(self) -> tuple[str, ...]:
+        """The columns, and headers where those may name schemas."""
+        return self.columns if self.headers or not self.schemas else (*self.columns, "headers")
+
+    @property
     def headers(self) -> bool:
         return "headers" in self.columns
 

@@ -91,7 +91,7 @@ def read_range(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
     Raises DataLost when records vanish while they are read and the policy is to stop.
     """
     client = shared_client(options.client)
-    schema = arrow_schema(options.columns)
+    schema = arrow_schema(options.read_columns)
     if options.schemas:
         from barnabas.pipelines.typed import decoded_rows
     start = part.start
@@ -134,7 +134,7 @@ def _read_from(
                 at,
                 part.end,
                 position=position,
-                headers=options.headers,
+                headers="headers" in schema.names,
                 aborted=aborted,
                 check_crcs=options.check_crcs,
             )

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from barnabas.client.registry import Registry, RegistryError, Schema
 from barnabas.pipelines.columns import ARROW_TYPES, ddl_schema
 from barnabas.pipelines.formats.base import NoColumns
-from barnabas.pipelines.formats.decoding import decoding_of, reader_of
+from barnabas.pipelines.formats.decoding import decoding_of, reader_of, with_carried
 from barnabas.pipelines.formats.encoding import encoding_of
 from barnabas.pipelines.formats.subjects import require_fields, written_schema
 from barnabas.pipelines.options import OptionError, SchemaPlace, SinkOptions, SourceOptions
@@ -86,13 +86,17 @@ def column_type(schema: Schema) -> pa.DataType:
 
 
 def decoded_rows(options: SourceOptions, rows: pa.RecordBatch, where: str) -> pa.RecordBatch:
-    """Records with columns in place of bytes. where: partition and offset, for errors. Raises Undecodable, RegistryError."""
+    """Records, which come with their headers, with columns in place of bytes. where: partition and offset, for errors.
+
+    Raises Undecodable, RegistryError.
+    """
     columns: dict[str, Any] = dict(zip(rows.schema.names, rows.columns, strict=True))
     errors = pa.nulls(rows.num_rows, pa.string())
     for place in options.schemas:
         assert place.schema is not None, "the options are looked up"
         given = columns[place.part]
-        found = decoding_of(place.url, place.schema).decode(given)
+        whole = with_carried(given, columns["headers"], place.part)
+        found = decoding_of(place.url, place.schema).decode(whole)
         values, reasons = found.field("v"), found.field("error")
         if given.null_count:  # a null has no schema
             reasons = pc.if_else(pc.is_null(given), pa.scalar(None, pa.string()), reasons)
@@ -108,7 +112,8 @@ def decoded_rows(options: SourceOptions, rows: pa.RecordBatch, where: str) -> pa
         columns[place.part] = values.cast(column_type(place.schema))
     if options.keeps_undecodable:
         columns[ERROR] = errors
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    names = [name for name in columns if name in options.columns or name == ERROR]
+    return pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
 
 
 # --- writing ----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import decimal
 import io
 import json
 import random
+import uuid
 from typing import Any
 
 import fastavro
@@ -15,10 +16,11 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from barnabas.client.registry import NotFramed, Registry, RegistryError, Schema, frame, unframe
+from barnabas.pipelines.columns import ARROW_TYPES
 from barnabas.pipelines.formats import decoding
 from barnabas.pipelines.formats.avro import AvroWriter, schema_of
 from barnabas.pipelines.formats.base import NoColumns, Unfit
-from barnabas.pipelines.formats.decoding import Decoding
+from barnabas.pipelines.formats.decoding import Decoding, with_carried
 from barnabas.pipelines.formats.encoding import Encoding
 
 UTC = datetime.UTC
@@ -40,6 +42,13 @@ class Known(Registry):
         if schema_id not in self.held:
             raise RegistryError("Schema not found", 40403)
         return self.held[schema_id]
+
+    def by_guid(self, guid: str) -> Schema:
+        self.asked.append(int(uuid.UUID(guid)))
+        found = self.held.get(int(uuid.UUID(guid)))
+        if found is None:
+            raise RegistryError("Schema not found", 40403)
+        return found._replace(id=0, guid=guid)
 
 
 def avro(number: int, fields: Any, *dependencies: tuple[str, str]) -> Schema:
@@ -210,6 +219,60 @@ def test_what_cannot_be_decoded_says_why() -> None:
         strict=False,
     ):  # fmt: skip
         assert told in error
+
+
+def test_schemas_that_headers_name() -> None:
+    ours, other = avro(1, [field("n", "int")]), avro(2, [field("n", "int"), field("m", "int")])
+    guids = {number: uuid.UUID(int=number) for number in (100, 200, 300)}
+    known = Known(ours, other)
+    known.held |= {100: ours._replace(id=7), 200: other}  # a registry may call a schema by another id there
+
+    def guid(number: int) -> bytes:
+        return b"\1" + guids[number].bytes
+
+    def plain(schema: Schema, row: dict[str, int]) -> bytes:
+        return written(schema, row)[5:]
+
+    records = [plain(ours, {"n": n}) for n in range(4)]
+    headers: list[Any] = [
+        [{"key": "trace", "value": b"t"}, {"key": "__value_schema_id", "value": guid(100)}]
+    ] * 4
+    decoding = Decoding(known, ours)
+
+    def told(values: list[bytes | None], said: list[Any]) -> list[Any]:
+        # A slice, as the source makes them: what is before it counts for nothing.
+        rows = pa.array([b"before", *values], pa.binary())[1:]
+        heads = pa.array([[{"key": "__value_schema_id", "value": b"x"}], *said], ARROW_TYPES["headers"])[1:]
+        found = decoding.decode(with_carried(rows, heads, "value"))
+        return [
+            error or row["n"]
+            for row, error in zip(found.field("v").to_pylist(), found.field("error").to_pylist(), strict=True)
+        ]
+
+    assert told(records, headers) == [0, 1, 2, 3]
+    assert known.asked == [100], "a batch of one GUID is read at once, and its schema is asked for once"
+    mixed = [*records, plain(other, {"n": 8, "m": 1}), written(ours, {"n": 9}), b"x", None, records[1]]
+    by_id = [
+        {"key": "__value_schema_id", "value": b"\0\0\0\0\1"},
+        {"key": "__value_schema_id", "value": guid(200)},
+    ]
+    said = [
+        *headers,
+        [{"key": "__value_schema_id", "value": guid(200)}],
+        None,
+        [{"key": "__key_schema_id", "value": guid(100)}],
+        headers[0],
+        by_id,
+    ]
+    assert told(mixed, said) == [
+        0, 1, 2, 3, 8, 9, "the bytes do not begin with the id of a schema: 0x78", "there are no bytes to decode", 1,
+    ]  # fmt: skip
+    unknown = [{"key": "__value_schema_id", "value": guid(300)}]
+    why = f"the registry has no schema with GUID {guids[300]}"
+    assert told(records[:2], [unknown, headers[0]]) == [why, 1]
+    assert told([b""], [[{"key": "__value_schema_id", "value": b""}]]) == [
+        "the bytes do not begin with the id of a schema: 0x"
+    ]
 
 
 def test_one_value_that_no_column_takes_costs_one_row() -> None:

@@ -168,10 +168,10 @@ class AvroReader:
             try:
                 value = schemaless_reader(source, schema, target)
             except Exception as error:  # fastavro raises whatever the bytes lead to
-                raise Unfit(f"the bytes do not suit schema {writer.id}: {_reason(error)}") from None
+                raise Unfit(f"the bytes do not suit schema {writer.called}: {_reason(error)}") from None
             if source.tell() != len(payload):
                 raise Unfit(
-                    f"{len(payload) - source.tell()} bytes are left behind a value of schema {writer.id}"
+                    f"{len(payload) - source.tell()} bytes are left behind a value of schema {writer.called}"
                 )
             if convert is not None:
                 value = convert(value)

@@ -15,12 +15,12 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from barnabas.client.registry import Registry, RegistryError, Schema
+from barnabas.client.registry import Registry, RegistryError, Schema, schema_header
 from barnabas.pipelines.formats.base import NoColumns
 from barnabas.pipelines.formats.decoding import decoding_of, reader_of
 from barnabas.pipelines.formats.encoding import TYPE, contract_for, encoding_of
 from barnabas.pipelines.formats.subjects import require_fields, written_schema
-from barnabas.pipelines.spark_private import arrow_type, spark_type
+from barnabas.pipelines.spark_private import arrow_type, each, spark_type
 from barnabas.pipelines.steps.base import RESERVED, Frame, fail, quoted
 
 if TYPE_CHECKING:
@@ -63,6 +63,15 @@ def decoded_columns(place: RegistryPlace, step: Step) -> tuple[Callable[[Column]
     # Not deterministic, for Spark: it would decode once more for each place that names a field.
     udf = F.arrow_udf(decode, returnType=spark_type(made)).asNondeterministic()
     return udf, tuple(fields.names)
+
+
+def framed(record: Column, headers: Column, part: str) -> Column:
+    """Keys or values with what their headers say of their schema in front of them: see formats/decoding.py."""
+    said = each(
+        "filter", headers, lambda h: (h["key"] == F.lit(schema_header(part))) & (F.length(h["value"]) > 0)
+    )
+    carried = F.get(said, F.lit(0))["value"]
+    return F.when(carried.isNull(), record).otherwise(F.concat(carried, record))
 
 
 def encoded_column(frame: Frame, place: RegistryPlace, step: Step) -> Column:

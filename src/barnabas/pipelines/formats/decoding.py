@@ -1,5 +1,8 @@
 """A column of records to a column of rows, a batch at a time; what cannot be decoded gets the reason beside it.
 
+Where a header names a record's schema, its bytes have been put in front of the record (`with_carried`): there a record
+begins with an id or with a GUID.
+
 Rows are made for each schema id by one decoder and become Arrow columns together. Runs on the executors: what they know
 of a registry stays with them from batch to batch.
 """
@@ -10,9 +13,21 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from barnabas.client.registry import NotFramed, Registry, RegistryError, Schema, unframe
+from barnabas.client.registry import (
+    GUID_BYTES,
+    GUID_MAGIC,
+    NotFramed,
+    Registry,
+    RegistryError,
+    Schema,
+    frame,
+    schema_header,
+    unframe_any,
+)
 from barnabas.codecs import Mismatch
 from barnabas.codecs.contracts import has_migrations
 from barnabas.pipelines.formats.base import NoColumns, Reader, Unfit
@@ -56,12 +71,13 @@ class Decoding:
         if self._contract is not None and not self._contract.reads:
             self._contract = None
         self._clock = clock
-        self._decoders: dict[int, Decoder] = {}
-        self._refused: dict[int, tuple[str, float]] = {}
+        self._decoders: dict[int | str, Decoder] = {}
+        self._refused: dict[int | str, tuple[str, float]] = {}
+        self._guids: dict[str, Schema] = {}
 
     def decode(self, records: pa.Array) -> pa.StructArray:
         """records: binary. A struct of `v`, the rows, and `error`, which is null where there is a row."""
-        whole = self.reader.columns(records) if self._contract is None else None
+        whole = self._whole(records) if self._contract is None else None
         if whole is not None:
             return self._with_errors(whole, pa.nulls(len(whole), pa.string()))
         rows: list[Any] = []
@@ -71,14 +87,45 @@ class Decoding:
             try:
                 if record is None:
                     raise Unfit("there are no bytes to decode")
-                schema_id, payload = unframe(record)
-                decode = decoders.get(schema_id) or self._decoder(schema_id)
+                name, payload = unframe_any(record)
+                decode = decoders.get(name) or self._decoder(name)
                 rows.append(decode(payload))
                 errors.append(None)
             except (Unfit, NotFramed, Mismatch) as error:
                 rows.append(None)
                 errors.append(str(error))
         return self._assembled(rows, errors)
+
+    def _whole(self, records: pa.Array) -> pa.StructArray | None:
+        """The rows of records that are all of our own schema, where that is quicker."""
+        whole = self.reader.columns(records)
+        if whole is not None or records.null_count or not len(records):
+            return whole
+        # All with one GUID, which means our own schema: they are read by its id.
+        head = records[0].as_py()[:GUID_BYTES]
+        if (
+            head[:1] != GUID_MAGIC
+            or len(head) < GUID_BYTES
+            or not pc.all(pc.starts_with(records, head)).as_py()
+        ):
+            return None
+        try:
+            name, _ = unframe_any(head)
+            if name in self._refused or self._writer(name) is not self._schema:
+                return None
+        except RegistryError:
+            return None  # told record by record
+        named = pc.binary_replace_slice(records, 0, GUID_BYTES, frame(self._schema.id, b""))
+        return self.reader.columns(named)
+
+    def _writer(self, name: int | str) -> Schema:
+        """The schema with an id or a GUID; our own where it is that. Raises RegistryError."""
+        if isinstance(name, int):
+            return self._registry.by_id(name)
+        if name not in self._guids:
+            found = self._registry.by_guid(name)
+            self._guids[name] = self._schema if found.same_content(self._schema) else found
+        return self._guids[name]
 
     def _assembled(self, rows: list[Any], errors: list[str | None]) -> pa.StructArray:
         try:
@@ -103,29 +150,29 @@ class Decoding:
             values = values.cast(self.reader.type)
         return pa.StructArray.from_arrays([values, errors], fields=list(self.type))
 
-    def _decoder(self, schema_id: int) -> Decoder:
-        """Raises Unfit, RegistryError."""
-        refused = self._refused.get(schema_id)
+    def _decoder(self, name: int | str) -> Decoder:
+        """name: id or GUID. Raises Unfit, RegistryError."""
+        refused = self._refused.get(name)
         if refused is not None:
             if self._clock() < refused[1]:
                 raise Unfit(refused[0])
-            del self._refused[schema_id]
+            del self._refused[name]
         try:
-            writer = self._registry.by_id(schema_id)
+            writer = self._writer(name)
             if writer.kind != self._schema.kind:
-                raise Unfit(f"schema {schema_id} is of type {writer.kind}, not {self._schema.kind}")
+                raise Unfit(f"schema {name} is of type {writer.kind}, not {self._schema.kind}")
             self._require_no_migration(writer)
             made = self._ruled(writer) or self.reader.decoder(writer)
         except Unfit as error:
-            self._refused[schema_id] = str(error), self._clock() + FORGET_S
+            self._refused[name] = str(error), self._clock() + FORGET_S
             raise
         except RegistryError as error:
             if error.code not in NOT_FOUND:
                 raise
-            why = f"the registry has no schema with id {schema_id}"
-            self._refused[schema_id] = why, self._clock() + FORGET_S
+            why = f"the registry has no schema with {'id' if isinstance(name, int) else 'GUID'} {name}"
+            self._refused[name] = why, self._clock() + FORGET_S
             raise Unfit(why) from None
-        self._decoders[schema_id] = made
+        self._decoders[name] = made
         return made
 
     def _require_no_migration(self, writer: Schema) -> None:
@@ -133,7 +180,8 @@ class Decoding:
         ours = self._schema
         if writer.id != ours.id and (has_migrations(writer) or has_migrations(ours)):
             raise Unfit(
-                f"it is of schema {writer.id} and read as schema {ours.id}, whose migration rules are not carried out here"
+                f"it is of schema {writer.called} and read as schema {ours.id}, "
+                "whose migration rules are not carried out here"
             )
 
     def _ruled(self, writer: Schema) -> Decoder | None:
@@ -148,6 +196,27 @@ class Decoding:
             return as_written(payload) if schema is writer else as_ours(payload)
 
         return decode
+
+
+def with_carried(records: pa.Array, headers: pa.Array, part: str) -> pa.Array:
+    """Records with what their headers say of their schema in front of them. part: "key" or "value"."""
+    if headers.null_count == len(headers):
+        return records
+    pairs, rows = headers.flatten(), pc.list_parent_indices(headers)
+    held = pc.and_(
+        pc.equal(pairs.field("key"), schema_header(part)),
+        pc.fill_null(pc.greater(pc.binary_length(pairs.field("value")), 0), False),
+    )
+    places = np.flatnonzero(held.to_numpy(zero_copy_only=False))
+    if not places.size:
+        return records
+    # Of several the first one counts.
+    found, first = np.unique(rows.to_numpy(zero_copy_only=False)[places], return_index=True)
+    at = np.zeros(len(records), np.int64)
+    lacks = np.ones(len(records), bool)
+    at[found], lacks[found] = places[first], False
+    carried = pairs.field("value").take(pa.array(at, mask=lacks)).fill_null(b"")
+    return pc.binary_join_element_wise(carried, records, b"")
 
 
 _registries: dict[str, Registry] = {}

@@ -65,7 +65,7 @@ class ProtobufReader:
                 for index in path[1:]:
                     named = named.nested_types[index]
             except IndexError:
-                raise Unfit(f"the bytes name a message that schema {writer.id} has not") from None
+                raise Unfit(f"the bytes name a message that schema {writer.called} has not") from None
             if named.full_name != wanted.full_name:
                 raise Unfit(f"the bytes are a {named.full_name}, not a {wanted.full_name}")
             message = made()
@@ -73,7 +73,7 @@ class ProtobufReader:
                 message.ParseFromString(payload)
                 return get(message)
             except (DecodeError, ValueError, RecursionError) as error:
-                raise Unfit(f"the bytes do not suit schema {writer.id}: {str(error)[:200]}") from None
+                raise Unfit(f"the bytes do not suit schema {writer.called}: {str(error)[:200]}") from None
 
         return decode
 

@@ -168,14 +168,17 @@ def _apply_parse(frame: Frame, step: Step) -> Frame:
 
 def _apply_registry(frame: Frame, step: Step) -> Frame:
     """Decoded on the executors, a batch at a time: what is asked of the registry is kept there."""
-    from barnabas.pipelines.formats.columns import check_field, decoded_columns
+    from barnabas.pipelines.formats.columns import check_field, decoded_columns, framed
 
     decode, fields = decoded_columns(step.options["registry"], step)
     prefix = step.options.get("prefix", "")
     of_value = step.options["of"] == "value"
     found = F.col("_decoded")
     columns = {check_field(prefix + name, step): found["v"][name] for name in fields}
-    data = frame.data.withColumn("_decoded", decode(F.col("_value" if of_value else "_key")))
+    bytes_ = framed(
+        F.col("_value" if of_value else "_key"), F.col("_headers"), "value" if of_value else "key"
+    )
+    data = frame.data.withColumn("_decoded", decode(bytes_))
     frame = replace(frame, data=data, sparing=frame.deletes and of_value)
     done = frame.put(columns, step, lambda _: found["error"])
     return replace(done, data=done.data.drop("_decoded"))
