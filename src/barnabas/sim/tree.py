@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
@@ -57,6 +58,11 @@ class SimTree(LocalTree):
         """The tree can be reached again: it says whether the session still lives."""
         self.is_cut = False
         self._tell(Event(EventKind.RECONNECTED if self._lives() else EventKind.EXPIRED))
+
+    @property
+    def safe_until_s(self) -> float:
+        """A session ends by a fault and not by itself: it is safe until then, which is all that a real one promises."""
+        return math.inf if self._lives() else -math.inf
 
     def _lives(self) -> bool:
         try:

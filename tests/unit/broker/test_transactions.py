@@ -186,7 +186,7 @@ def test_records_outside_of_a_transaction_under_way_are_refused(tmp_path: Path) 
             await server.services.transactions.end("x", who, True, TV_0, 1)
             await becomes(server, TxnState.COMPLETE_COMMIT)
             for producer, code in (
-                (who, ErrorCode.INVALID_TXN_STATE),
+                (who, ErrorCode.TRANSACTION_ABORTABLE),  # INVALID_TXN_STATE for producers before Produce 11
                 (Producer(who.producer_id + 1, 0), ErrorCode.INVALID_TXN_STATE),
                 (Producer(who.producer_id, 1), ErrorCode.INVALID_PRODUCER_EPOCH),
             ):

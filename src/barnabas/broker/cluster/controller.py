@@ -168,6 +168,13 @@ class Controller:
         return self._executor.tree
 
     @property
+    def is_certain(self) -> bool:
+        """Whether no other broker can have taken over what this one leads without this one knowing: its session lives, and
+        what happened before the session has been read."""
+        now_s = self._clock.monotonic_ms() / 1000
+        return self._executor.is_current and now_s < self.tree.safe_until_s
+
+    @property
     def cluster_id(self) -> str:
         """The id that the cluster got when its tree was created."""
         return self.image.cluster_id

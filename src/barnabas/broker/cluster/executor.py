@@ -103,6 +103,7 @@ class Executor:
         self._away = False
         self._lost = False
         self._reload = False
+        self._recovering = False
         self._settling = False
         self._settles = False
         self._woken = asyncio.Event()
@@ -154,6 +155,11 @@ class Executor:
             raise _unreachable("the request was not begun")
         result: T = await request.result
         return result
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the session has not been silent, as far as is known, and all that happened before it has been read."""
+        return not (self._lost or self._away or self._reload or self._recovering)
 
     def settle_soon(self) -> None:
         """Let the followers settle once the current work is done."""
@@ -381,6 +387,13 @@ class Executor:
 
     async def recover(self) -> None:
         """Get a live session after a lost connection or session, and make the image match the tree. Raises TreeError."""
+        self._recovering = True
+        try:
+            await self._recover()
+        finally:
+            self._recovering = False
+
+    async def _recover(self) -> None:
         if self._lost:
             await self.tree.close()
             while True:

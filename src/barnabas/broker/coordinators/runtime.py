@@ -90,6 +90,8 @@ class Kind(Generic[C]):
 
     make_core: creates the core of a partition. before_step: called before each event. on_effect: carries out an effect that
     a core has decided. on_records: called with entries that were replayed or appended, and the offset of the first.
+    is_doubtful: whether a reply must not be given now if no entry of this broker's own goes with it. A broker that has been
+    replaced without knowing it cannot commit entries, so that replies with entries prove themselves.
     """
 
     name: str
@@ -100,6 +102,7 @@ class Kind(Generic[C]):
     before_step: Callable[[C], None] = lambda core: None
     on_effect: Callable[[Any], None] = lambda effect: None
     on_records: Callable[[C, int, Sequence[Entry]], None] = lambda core, offset, entries: None
+    is_doubtful: Callable[[Any], bool] = lambda reply: False
 
 
 @dataclass(eq=False)
@@ -402,7 +405,8 @@ class CoordinatorRuntime(Generic[C]):
     @property
     def is_whole(self) -> bool:
         """Whether this broker holds every partition of the topic, so that a name missing here does not exist."""
-        return len(self._seats) == self.partition_count
+        # Not `partition_count`: a broker that holds none is not told when the topic is created.
+        return len(self._seats) == self._partitions.count(self._kind.topic)
 
     @property
     def is_loading(self) -> bool:
@@ -478,6 +482,9 @@ class CoordinatorRuntime(Generic[C]):
                     )
                 code = AS_COORDINATORS_SAY.get(error.code, error.code)
                 decision = seat.core.abandon([decision], code, self.clock.now_ms())
+        elif any(self._kind.is_doubtful(reply) for _, reply in decision.replies):
+            refused = decision.event.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            decision.replies = tuple((token, refused) for token, _ in decision.replies)
         for timer in decision.timers:
             if timer.deadline_ms is None:
                 seat.armed.discard(timer.key)

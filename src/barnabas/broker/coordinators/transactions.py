@@ -7,8 +7,8 @@ of every transactional batch before it is appended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.cluster.internal_topics import TRANSACTION_TOPIC
 from barnabas.broker.coordinators.markers import MarkerWriter
@@ -51,6 +51,15 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
 
 HINTS_MAX: Final = 10_000
+TO_BE_TRIED_AGAIN: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""What does a client no harm if it is wrong."""
 ADD_VERSION: Final = 5
 ADD_TIMEOUT_S: Final = 10.0
 
@@ -73,7 +82,8 @@ class Transactions:
         self._peers = peers
         self._controller = controller
         self._verified: dict[tuple[int, str, int], int] = {}
-        """(producer id, topic, partition) -> epoch, for first batches that another broker's coordinator has allowed."""
+        """(producer id, topic, partition) -> epoch, for first batches that another broker's coordinator has allowed; the
+        permission that was given last comes last."""
         self._config = config
         self._clock = clock
         self._partitions = partitions
@@ -97,6 +107,7 @@ class Transactions:
             Codec.NONE,
             config.get(broker_share.TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE),
             on_effect=self._write_markers,
+            is_doubtful=self._is_doubtful,
         )
         self.runtime = CoordinatorRuntime(kind, loop, clock, partitions, controller.ensure_internal_topic)
 
@@ -200,12 +211,60 @@ class Transactions:
         self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
     ) -> TxnReply:
         """Whether partitions were added to an ongoing transaction whose coordinator is another broker (KIP-890)."""
+        if self.is_checked_here(transactional_id):
+            return TxnReply()
         coordinator = self.coordinator_elsewhere(transactional_id)
-        if coordinator is None or not self._verifies:
-            return TxnReply()  # checked when the records are appended
+        if coordinator is None:
+            return TxnReply(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{transactional_id!r} has no coordinator just now"
+            )
         return await self._ask_elsewhere(
             coordinator, transactional_id, producer, partitions, verify_only=True
         )
+
+    def is_checked_here(self, transactional_id: str) -> bool:
+        """Whether nobody has to be asked about a transaction before its records are appended: `check` sees all, since its
+        coordinator is this broker, or nothing is verified."""
+        return not self._verifies or self.runtime.core_of(transactional_id) is not None
+
+    # --- what a broker that may have been replaced must not say ------------------------------------------
+
+    def _is_doubtful(self, reply: Any) -> bool:
+        """Whether a reply is final for its client and may be wrong.
+
+        A broker that was stopped for longer than its session, and goes on, takes itself for the coordinator for some more
+        milliseconds. Requests wait in its sockets, of producers that have found the new coordinator meanwhile: what it
+        remembers of their transactions is out of date, and a producer that is told INVALID_TXN_STATE, or that it is fenced,
+        gives up for good.
+        """
+        if not isinstance(reply, InitReply | TxnReply) or reply.needs_id or reply.error in TO_BE_TRIED_AGAIN:
+            return False
+        return not (isinstance(reply, TxnReply) and reply.is_stale) and not self._controller.is_certain
+
+    def _final(self, code: ErrorCode, message: str) -> ApiError:
+        """A refusal of records, or an error that is tried again if this broker cannot be sure."""
+        if self._controller.is_certain:
+            return ApiError(code, message)
+        return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{message}, or another broker knows better by now")
+
+    def check_for(
+        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether partitions were added to the ongoing transaction of a transactional id whose coordinator is this broker.
+        Raises ApiError if none was."""
+        doubt = None
+        try:
+            found = self.core_of(transactional_id).check_added(transactional_id, producer, partitions)
+        except ApiError as error:
+            if error.code in TO_BE_TRIED_AGAIN or self._controller.is_certain:
+                raise
+            doubt = error
+        else:
+            if self._controller.is_certain or not any(found.values()):
+                return found
+        raise ApiError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, "another broker may be the coordinator by now"
+        ) from doubt
 
     async def _ask_elsewhere(
         self,
@@ -242,26 +301,29 @@ class Transactions:
                         code = ErrorCode(row.partition_error_code)
                         return TxnReply(code, f"the coordinator answers {code.name}")
         if not answer.error_code:
-            if len(self._verified) >= HINTS_MAX:
-                self._verified.clear()  # dropped entries are verified again
             for name, index in partitions:
-                self._verified[producer.producer_id, name, index] = producer.producer_epoch
+                if len(self._verified) >= HINTS_MAX:
+                    del self._verified[
+                        next(iter(self._verified))
+                    ]  # the oldest, which nobody waits for any more
+                key = (producer.producer_id, name, index)
+                self._verified.pop(key, None)
+                self._verified[key] = producer.producer_epoch
         return TxnReply(ErrorCode(answer.error_code))
 
-    def _check_verified(self, partition: Partition, header: BatchHeader) -> None:
-        """Raises ApiError unless the transaction is open in the partition, or its coordinator has allowed to open it.
+    def _is_verified(self, partition: Partition, producer: Producer) -> bool:
+        """Whether the transaction is open in the partition, or its coordinator has allowed to open it.
 
         The permission is valid for one batch, and until a marker ends the producer's transaction in the partition.
         """
-        known = partition.log.core.producers.get(header.producer_id)
-        if known is not None and known.txn_first_offset >= 0 and known.epoch == header.producer_epoch:
-            return
-        key = (header.producer_id, partition.topic, partition.index)
-        if self._verified.pop(key, None) != header.producer_epoch:
-            raise ApiError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"{partition} was not added to a transaction of producer {header.producer_id} that is under way",
-            )
+        known = partition.log.core.producers.get(producer.producer_id)
+        if known is not None and known.txn_first_offset >= 0 and known.epoch == producer.producer_epoch:
+            return True
+        key = (producer.producer_id, partition.topic, partition.index)
+        if self._verified.get(key) != producer.producer_epoch:
+            return False
+        del self._verified[key]
+        return True
 
     def _on_marker(self, topic: str, index: int, producer_id: int) -> None:
         self._verified.pop((producer_id, topic, index), None)
@@ -307,28 +369,47 @@ class Transactions:
             if self.runtime.is_loading:
                 # Older clients retry after this error, but not after the coordinator's own errors.
                 raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "the state of transactions is being loaded")
-            if not self.runtime.is_whole:
-                self._check_verified(partition, header)  # the transaction's coordinator is another broker
-                return False
-            raise ApiError(
-                ErrorCode.INVALID_TXN_STATE, f"no transactional id has producer id {header.producer_id}"
-            )
+            if self.runtime.is_whole:
+                raise self._final(
+                    ErrorCode.INVALID_TXN_STATE, f"no transactional id has producer id {header.producer_id}"
+                )
+            # The transaction's coordinator is another broker.
+            if not self._is_verified(partition, Producer(header.producer_id, header.producer_epoch)):
+                raise ApiError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"{partition} was not added to a transaction of producer {header.producer_id} that is under way",
+                )
+            return False
         if header.producer_epoch != known.epoch:
-            raise ApiError(
+            raise self._final(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"epoch {header.producer_epoch} of producer {header.producer_id} is not {known.epoch}",
             )
-        if known.state is not TxnState.ONGOING or (partition.topic, partition.index) not in known.partitions:
+        if known.state in ENDING:
             raise ApiError(
-                ErrorCode.INVALID_TXN_STATE,
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+                f"the last transaction of {known.transactional_id!r} is still being ended: try again",
+            )
+        if known.state is not TxnState.ONGOING or (partition.topic, partition.index) not in known.partitions:
+            raise self._final(
+                ErrorCode.TRANSACTION_ABORTABLE,
                 f"{partition} was not added to a transaction of {known.transactional_id!r} that is under way",
             )
         return known.client_version >= TV_2
 
     def check_added(self, transactional_id: str, producer: Producer, where: TopicPartition) -> None:
         """Raises ApiError TRANSACTION_ABORTABLE and others unless a partition was added to the ongoing transaction."""
-        if self._verifies and self.coordinator_elsewhere(transactional_id) is None:
-            error = self.core_of(transactional_id).check_added(transactional_id, producer, (where,))[where]
+        if not self._verifies:
+            return
+        if self.coordinator_elsewhere(transactional_id) is not None:
+            partition = self._partitions.get(*where)
+            if partition is not None and not self._is_verified(partition, producer):
+                raise ApiError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"the transaction of {transactional_id!r} has ended meanwhile, or has another coordinator",
+                )
+        else:
+            error = self.check_for(transactional_id, producer, (where,))[where]
             if error:
                 raise ApiError(
                     error, f"{where[0]}-{where[1]} was not added to the transaction of {transactional_id!r}"

@@ -310,16 +310,17 @@ class TransactionCore:
         )
         if known is None or not overflowed:
             known = self._require(event.transactional_id, event.producer)
-        repeated = overflowed or (known.epoch == epoch + 1 and known.epoch != EPOCH_MAX)
+        # EPOCH_MAX fences, unless a producer id was reserved to follow: then the client itself has asked for the end.
+        repeated = known.epoch == epoch + 1 and (
+            known.epoch != EPOCH_MAX or known.next_producer_id != NO_PRODUCER_ID
+        )
         if known.state in ENDING:
-            # After the last possible epoch, the request was the client's own if a producer id was reserved to follow.
-            repeated = repeated or (known.epoch == epoch + 1 and known.next_producer_id != NO_PRODUCER_ID)
             if not repeated:
                 raise _fenced(known, event.producer)
             if _ends_alike(known, event.commit):
                 raise _concurrent(known)
             _refuse_end(known, event.commit)
-        if repeated and known.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
+        if (repeated or overflowed) and known.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
             if _ends_alike(known, event.commit):
                 return Outcome(reply=TxnReply(producer_id=known.producer_id, epoch=known.epoch))
             _refuse_end(known, event.commit)

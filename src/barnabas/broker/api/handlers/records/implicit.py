@@ -28,6 +28,19 @@ AS_PRODUCE_KNOWS_IT: Final[Mapping[ErrorCode, ErrorCode]] = {
 }
 """Producers retry when replicas are missing, but do not understand the coordinator's own errors."""
 
+ABORTABLE_FROM: Final = 11
+IMPLICIT_FROM: Final = 12
+
+
+def as_produce_knows_it(error: ErrorCode, version: int) -> ErrorCode:
+    """A coordinator's error as Kafka tells it to producers of a version of Produce."""
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS and version < IMPLICIT_FROM:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return AS_PRODUCE_KNOWS_IT.get(error, error)
+
+
 Refusals = dict[TopicPartition, ApiError]
 
 
@@ -83,7 +96,7 @@ async def _answered(asked: Iterable[tuple[set[TopicPartition], asyncio.Future[An
 
 def _refusals(answers: Iterable[tuple[set[TopicPartition], TxnReply]]) -> Refusals:
     return {
-        partition: ApiError(AS_PRODUCE_KNOWS_IT.get(reply.error, reply.error), reply.message or "")
+        partition: ApiError(reply.error, reply.message or "")
         for partitions, reply in answers
         if reply.error
         for partition in partitions

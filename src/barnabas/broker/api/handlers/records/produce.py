@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.once import by_topic
-from barnabas.broker.api.handlers.records.implicit import Adding, Refusals, transactional_header
+from barnabas.broker.api.handlers.records.implicit import (
+    IMPLICIT_FROM,
+    Adding,
+    Refusals,
+    as_produce_knows_it,
+    transactional_header,
+)
 from barnabas.broker.partitions.acknowledgement import Acknowledgement, all_ready
 from barnabas.broker.partitions.batch_checks import RecordsRefused, SchemasUnchecked
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -31,7 +37,6 @@ if TYPE_CHECKING:
     from barnabas.broker.partitions.partition import Partition
 
 TOPIC_IDS_FROM = 13
-IMPLICIT_FROM = 12
 ZSTD_FROM = 7
 ACKS_NONE = 0
 ACKS_LEADER = 1
@@ -51,7 +56,7 @@ def handle(
     if request.transactional_id is None:
         return _handle(context, request, {}, transactional=False)
     verify_only = context.version < IMPLICIT_FROM
-    if verify_only and context.services.transactions.coordinator_elsewhere(request.transactional_id) is None:
+    if verify_only and context.services.transactions.is_checked_here(request.transactional_id):
         return _handle(context, request, {}, transactional=True)
     refusals = _add_partitions(context, request, verify_only=verify_only)
     if isinstance(refusals, dict):
@@ -185,7 +190,7 @@ async def _append_checked(
         if verdict is None:
             made = _append(context, topic, data, request.acks, pending, {}, schemas_checked=True)
         else:
-            made = _refused_for(data, verdict)
+            made = _refused_for(context, data, verdict)
         failed = failed or made.error_code != ErrorCode.NONE
         _replace(answer, result, made)
     done = _answer(context, request, answer, pending, failed=failed)
@@ -236,12 +241,12 @@ def _append(
     except SchemasUnchecked:
         raise
     except ApiError as error:
-        return _refused_for(data, error)
+        return _refused_for(context, data, error)
     return accepted(data, appended, pending)
 
 
-def _refused_for(data: PartitionProduceData, error: ApiError) -> PartitionProduceResponse:
-    answer = refused(data, error.code, error.message)
+def _refused_for(context: Context, data: PartitionProduceData, error: ApiError) -> PartitionProduceResponse:
+    answer = refused(data, as_produce_knows_it(error.code, context.version), error.message)
     if isinstance(error, RecordsRefused):
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=error.message)

@@ -82,8 +82,7 @@ async def _answer(
         errors = _unknown(context, wanted)
     if not errors and transaction.verify_only:
         try:
-            core = transactions.core_of(transaction.transactional_id)
-            errors = core.check_added(transaction.transactional_id, producer, wanted)
+            errors = transactions.check_for(transaction.transactional_id, producer, wanted)
         except ApiError as error:
             errors = dict.fromkeys(wanted, error.code)
         if context.version < ABORTABLE_FROM:
