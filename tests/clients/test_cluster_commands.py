@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -153,11 +155,24 @@ def test_sigterm_stops_all_in_order(cluster: subprocess.Popen[str], folder: Path
     assert "no process of the cluster" in barnabas("cluster", "stop", "--data", folder).stderr
 
 
+def free_low_ports(count: int) -> int:
+    """The first of so many free ports in a row, which outgoing connections do not take meanwhile, being so low."""
+    for at in range(400):
+        first = 20_000 + (os.getpid() + at) % 400 * count
+        with contextlib.ExitStack() as held:
+            try:
+                for port in range(first, first + count):
+                    held.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return first
+    raise AssertionError("no ports are free")
+
+
 def test_an_ensemble_that_loses_one(tmp_path: Path) -> None:
     from barnabas.cli.local_cluster.zookeeper import serves
 
-    # The servers' own ports are 11 and 21 above those of clients; outgoing connections take none so low.
-    port = 20_000 + os.getpid() % 400 * 25
+    port = free_low_ports(25)  # the servers' own ports are 11 and 21 above those of clients
     command = [sys.executable, "-m", "barnabas", "zookeeper", "start", "--data", str(tmp_path)]
     said = tmp_path / "stderr"
     with said.open("wb") as stderr:

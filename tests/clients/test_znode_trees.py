@@ -44,6 +44,7 @@ class Tree:
         if zookeeper is not None:
             self.options["zookeeper.connect"] = f"{zookeeper}/{uuid.uuid4()}"
             self.options["zookeeper.session.timeout.ms"] = str(SESSION_MS)
+            self.options["zookeeper.connection.timeout.ms"] = "60000"
 
     def broker(self) -> BrokerProcess:
         process = BrokerProcess(self._folder / f"data{len(self._started)}", options=self.options)
@@ -353,11 +354,14 @@ def test_a_second_broker_of_the_same_id_is_refused_with_one_line(
     zookeeper_address: str, tmp_path: Path
 ) -> None:
     tree = Tree(tmp_path, zookeeper_address)
+    # On a busy machine, the first broker must not lose its session meanwhile: then the second one would take its place.
+    tree.options["zookeeper.session.timeout.ms"] = "60000"
     try:
         broker = tree.broker()
         where = tree.options["zookeeper.connect"]
-        timeout = {"zookeeper_session_timeout_ms": "1000"}
-        same = start(tmp_path / "same", zookeeper_connect=where, **timeout)
+        # The second one waits for a little longer than its own session, which must be long enough to get there.
+        times = {"zookeeper_session_timeout_ms": "3000", "zookeeper_connection_timeout_ms": "60000"}
+        same = start(tmp_path / "same", zookeeper_connect=where, **times)
         assert same.returncode == 1
         assert "barnabas: a broker with node.id=1 is registered already: /brokers/ids/1" in same.stderr
         assert "Traceback" not in same.stderr

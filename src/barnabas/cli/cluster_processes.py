@@ -74,19 +74,20 @@ def start(
         )
     cluster.prepare()
     cluster.start()
-    print(
+    return stay(
+        cluster,
         f"ready: {count_of(brokers, 'broker')} at {settings.bootstrap}, ZooKeeper at {settings.zookeeper_connect}, "
         f"folder {cluster.folder}",
-        flush=True,
     )
-    return stay(cluster)
 
 
-def stay(cluster: LocalCluster) -> int:
-    """Report processes that end, until a signal asks to stop them all or another command has stopped them."""
+def stay(cluster: LocalCluster, ready: str) -> int:
+    """Print `ready`, and report processes that end, until a signal asks to stop them all or another command has stopped
+    them."""
     asked: list[bool] = []
     with ending(lambda: asked.append(True)):
-        before = cluster.running()
+        before = cluster.running()  # before `ready`: whoever reads it may end a process at once
+        print(ready, flush=True)
         while not asked and before:
             time.sleep(WATCH_SECONDS)
             now = cluster.running()

@@ -50,12 +50,13 @@ def start(
         raise CliError(f"a ZooKeeper runs in {data} already")
     servers.require_free(range(port, port + count))
     servers.write_configs(ensemble, port)
-    servers.start(ensemble, port)
+    started = servers.start(ensemble, port)
     hosts = ",".join(f"{servers.HOST}:{at}" for at in range(port, port + count))
-    print(f"ready: zookeeper.connect={hosts}", flush=True)
     asked: list[bool] = []
     with ending(lambda: asked.append(True)):
-        before = running(ensemble)
+        # Known before `ready` is said: whoever reads it may end a server, or this command, at once.
+        before = {server.member.name: server.process.pid for server in started}
+        print(f"ready: zookeeper.connect={hosts}", flush=True)
         while not asked and before:
             time.sleep(WATCH_SECONDS)
             now = running(ensemble)
