@@ -247,6 +247,19 @@ def _fail_to_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "read", read)
 
 
+def _stumble_now_and_then(patch: pytest.MonkeyPatch) -> None:
+    """A follower meets a bug, which is logged, and succeeds when it tries again."""
+    real = Log.append_replicated
+    calls = itertools.count(1)
+
+    def append_replicated(self: Log, records: memoryview, now_ms: int) -> int:
+        if next(calls) % 20 == 0:
+            raise KeyError("planted")
+        return real(self, records, now_ms)
+
+    patch.setattr(Log, "append_replicated", append_replicated)
+
+
 def _acknowledge_nothing(patch: pytest.MonkeyPatch) -> None:
     """acks=all waits for ever."""
     real = Partition._promise
@@ -283,6 +296,7 @@ PLANTS: list[tuple[Plant, set[str]]] = [
     (_start_only_after_a_clean_stop, {"start"}),
     (_fail_at_an_event, {"failed"}),
     (_fail_to_read, {"failed"}),
+    (_stumble_now_and_then, {"logged"}),
     (_acknowledge_nothing, {"silent"}),
     (_let_nobody_join, {"stuck"}),
 ]
