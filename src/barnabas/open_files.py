@@ -15,7 +15,7 @@ def allow_all_files() -> None:
 
 
 def files_allowed() -> int:
-    """How many this process may have open."""
+    """The number of files and sockets that this process may have open."""
     return _count(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 

@@ -370,7 +370,7 @@ def test_a_start_warns_of_passwords_of_before_there_was_a_secret(
         tree = broker._running().services.controller.tree
         broker._await(tree.create(node, json.dumps({"version": 1, "config": {name: PASSWORD}}).encode()))
     with Broker(options, data_dir=data):
-        said = [row for row in caplog.records if "lie in the metadata tree as they are" in row.message]
+        said = [row for row in caplog.records if "stored in plain text in the metadata tree" in row.message]
         assert [getattr(row, "options", None) for row in said] == [name]
     caplog.clear()
     with Broker({**options, "password.encoder.secret": "one"}, data_dir=data) as broker:

@@ -308,7 +308,7 @@ class BrokerServer:
                 first.unlink()
 
     async def _seal_passwords(self) -> None:
-        """Passwords that lie in the tree as they are, or under an old secret, are encrypted. Raises StartError."""
+        """Encrypt the passwords that the tree contains in plain text, or encrypted with an old secret. Raises StartError."""
         try:
             await self.services.controller.options.seal_passwords(self.services.controller.node_id)
         except (ConfigError, ApiError) as error:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class AccessOption(NamedTuple):
-    """One option. kind: of its value."""
+    """One option. kind: the type of its value."""
 
     metavar: str
     help: str
@@ -45,9 +45,9 @@ ACCESS: Final = {
     ),
     "issuer": AccessOption("NAME", "The issuer that tokens must name.", kind=str),
     "audience": AccessOption("NAME", "The audience that tokens must name.", kind=str),
-    "max-connections": AccessOption("N", "So many connections at a time; default 5000.", kind=int),
+    "max-connections": AccessOption("N", "Maximum number of connections; default 5000.", kind=int),
     "max-connections-per-ip": AccessOption(
-        "N", "So many of one address, which may be a balancer's; default 1000.", kind=int
+        "N", "Maximum number from one address, which may be a balancer's; default 1000.", kind=int
     ),
 }
 """By the name on the command line; fields of Access have underscores."""
@@ -97,7 +97,7 @@ class Access:
         return TlsFiles(str(certificate), str(key), password, client_ca, self.is_inside)
 
     def connections(self) -> ConnectionLimits:
-        """How many there may be. Raises UsageError."""
+        """The limits on connections. Raises UsageError."""
         from barnabas.http.accepting import ConnectionLimits
 
         default, p = ConnectionLimits(), self.prefix
@@ -113,7 +113,7 @@ class Access:
         )
 
     def secret_files(self) -> Iterator[tuple[Path, str]]:
-        """The files that these options name and only the service should read, with what they hold."""
+        """(path, what it contains) of the files in these options that only the service should be able to read."""
         key = self.tls_key or self.tls_cert
         if key is not None:
             yield key, "the service's private key"
@@ -211,7 +211,7 @@ def _unusable(tls: TlsFiles, error: OSError) -> UsageError:
 
 
 def exposed(files: Iterable[tuple[Path, str]]) -> Iterator[str]:
-    """One line about each file that every user of the machine can read. files: with what they hold."""
+    """One line about each file that every user of the machine can read. files: (path, what it contains)."""
     from barnabas.security.exposed import said
     from barnabas.security.stores import readable_by_others
 

@@ -63,7 +63,7 @@ def services_extra(who: str) -> Iterator[None]:
 
 
 def warn_of_exposed(access: Access, more: Iterable[tuple[Path, str]] = ()) -> None:
-    """Log the files with secrets that every user of the machine can read. more: of the service itself."""
+    """Log the files with secrets that every user of the machine can read. more: files of the service itself."""
     files = [*access.secret_files(), *more]
     if profiles.chosen() is not None:
         files.append((profiles.path(), "passwords"))

@@ -151,7 +151,7 @@ def warnings_of(options: argparse.Namespace, *, knows_registry: bool) -> Iterato
 
 
 def _secret_files(options: argparse.Namespace) -> Iterator[tuple[Path, str]]:
-    """Those that are the services' own: the broker names those of --secure."""
+    """The files with secrets of the services alone; the broker itself warns of those in --secure."""
     yield from replace(access_of(options), secure=None).secret_files()
     if options.services_client is not None:
         yield options.services_client.expanduser(), "passwords"

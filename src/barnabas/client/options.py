@@ -72,7 +72,7 @@ class TlsOptions:
 
 @dataclass(frozen=True, slots=True)
 class SaslOptions:
-    """Credentials; `token` is the bearer token of OAUTHBEARER, token_file where it lies: read again for each login."""
+    """Credentials. token: the bearer token of OAUTHBEARER. token_file: a file with it instead, read again for each login."""
 
     mechanism: str
     username: str = ""

@@ -93,8 +93,9 @@ class JsonShape:
     def _walked_object(
         self, nodes: Mapping[int, Node], value: dict[str, Any], visit: Visit, field: Field, path: str
     ) -> Any:
-        """What the schema names no property for has the tags of what it is in: an object with properties of its own is
-        offered as a record, which tags refuse, all others are maps, whose tags are those of their values."""
+        """A value for which the schema names no property has the tags of the object that contains it. An object with
+        properties of its own is passed to `visit` as a record, which is refused if it has tags; any other object is a map,
+        and its tags are those of its values."""
         named = {name for node in nodes.values() for name in node.get("properties") or ()}
         if named:
             visit(field._replace(kind="RECORD"), value)

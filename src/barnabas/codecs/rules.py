@@ -44,10 +44,10 @@ class RuleFailed(Mismatch):
 
 
 class Field(NamedTuple):
-    """A field on the way through a value. kind: INT, STRING, RECORD ... tags: those that stand in the schema at the field.
-    container: the record that holds it. native: what else its value needs to become an argument. declared: whether the
-    schema has the field, and not just room for fields that it does not name. maps: the full names of those that it is a
-    value of, whose tags it has too."""
+    """A field that is visited while a value is walked. kind: INT, STRING, RECORD ... tags: those that the schema has at the
+    field. container: the record that contains it. native: what else is needed to turn its value into an argument. declared:
+    whether the schema names the field, and does not just permit fields that it does not name. maps: the full names of the
+    maps that contain the field, whose tags it has too."""
 
     full_name: str
     name: str

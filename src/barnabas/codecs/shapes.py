@@ -192,7 +192,7 @@ class ProtobufShape:
         return value
 
     def _tags_of(self, descriptor: Any) -> frozenset[str]:
-        """Those of a field, and of the enum that it is of."""
+        """The tags of a field and, if it is an enum, of its type."""
         tags = self._tags.get(descriptor.full_name, frozenset())
         kind = descriptor.enum_type
         return tags if kind is None else tags | self._tags.get(kind.full_name, frozenset())

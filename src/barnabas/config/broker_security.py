@@ -207,27 +207,32 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS: Final = SECURITY.long(
 )
 
 ENCODER_ITERATIONS_MAX: Final = 1_000_000
-"""About a second of work; what somebody wrote into the tree must not keep a broker busy for longer."""
+"""About a second of work: a text that somebody has written into the tree must not keep a broker busy for longer."""
 PASSWORD_ENCODER_SECRET: Final = SECURITY.password(
     "password.encoder.secret",
-    "What passwords among dynamic broker options are encrypted with before they are put into the metadata tree.",
+    "Secret with which passwords among dynamic broker options are encrypted before they are put into the metadata tree.",
     mark=WORKS,
 )
 PASSWORD_ENCODER_OLD_SECRET: Final = SECURITY.password(
     "password.encoder.old.secret",
-    "The secret of before, while it is being changed: the start encrypts again what it opens.",
+    "The previous secret, while it is being changed: at the start, what it decrypts is encrypted with the new one.",
     mark=WORKS,
 )
 PASSWORD_ENCODER_ITERATIONS: Final = SECURITY.integer(
     "password.encoder.iterations",
     4096,
-    "Work of making a key of that secret.",
+    "Number of iterations with which a key is derived from that secret.",
     lo=1024,
     hi=ENCODER_ITERATIONS_MAX,
     mark=WORKS,
 )
 PASSWORD_ENCODER_KEY_LENGTH: Final = SECURITY.integer(
-    "password.encoder.key.length", 128, "Bits of that key: 128, 192 or 256.", lo=128, hi=256, mark=WORKS
+    "password.encoder.key.length",
+    128,
+    "Length of that key in bits: 128, 192 or 256.",
+    lo=128,
+    hi=256,
+    mark=WORKS,
 )
 
 SSL_KEYSTORE_LOCATION: Final = SECURITY.string_or_null(

@@ -74,11 +74,11 @@ def wall_clock_ms() -> int:
 
 
 def keep_private(path: Path) -> None:
-    """Make an empty file unless there is one; other users of the machine may not read it, nor what lies beside it.
+    """Create an empty file unless there is one, which other users of the machine cannot read, nor the files beside it.
 
-    It holds what passwords are checked against. SQLite gives its journal the rights of the file.
+    It contains what passwords are checked against. SQLite gives its journal the permissions of the file.
     """
-    # Never open a file that is there: when this process closes it, the locks that it has on it are gone, SQLite's too.
+    # Never open an existing file: when this process closes it, all its locks on the file are gone, also SQLite's.
     with contextlib.suppress(OSError):  # it is there, or SQLite says what is wrong
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):

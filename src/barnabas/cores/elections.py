@@ -112,10 +112,11 @@ def decide_unclean_restart(image: ClusterImage, broker_id: int) -> LazyOps[Op | 
 def decide_lost_logs(
     image: ClusterImage, broker_id: int, lost: Iterable[tuple[str, int]]
 ) -> LazyOps[Op | None]:
-    """What becomes of partitions whose logs a broker does not have any more, after its disk was replaced for instance.
+    """The changes when a broker no longer has the logs of some partitions, for example because its disk was replaced.
 
-    It leaves their in-sync sets, even where no other replica in sync is alive: led by an empty log, all others would be cut
-    to nothing. Such a partition waits for one of them. Where no other replica is in sync, there is nothing to wait for.
+    It leaves their in-sync sets, even if no other replica in sync is alive: with an empty log as the leader, all others
+    would be truncated to nothing. Such a partition waits for one of the others. If no other replica is in sync, there is
+    nothing to wait for.
     """
     live = image.brokers.keys() - {broker_id}
 

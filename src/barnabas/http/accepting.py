@@ -1,9 +1,9 @@
-"""Accepting connections, with bounds on how many there are: of one address, of all, and of TLS handshakes under way.
+"""Accepts connections, with limits on their number: of one address, of all, and of TLS handshakes in progress.
 
-asyncio's own server bounds neither: a peer that connects and says nothing costs a socket, and some 50 KiB where the
-service speaks TLS. A handshake counts as a connection of its address from the first moment. Where all places are taken, of
-the service or of one address (which may be a balancer's, for many clients), those who have asked nothing make room. What a
-connection may cost once it is made is `LimitedConnection`'s matter.
+asyncio's own server limits none of these: a peer that connects and sends nothing costs a socket, and with TLS some 50 KiB.
+A handshake counts as a connection of its address from the first moment. When all places of the service, or of one address
+(which may be a balancer's, for many clients), are taken, connections that have not sent a request make room. What an
+established connection may cost is limited by `LimitedConnection`.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ log = logging.getLogger("barnabas.http")
 
 HANDSHAKE_S: Final = 15.0
 HANDSHAKES_FAIR: Final = 500
-"""Above which unfinished handshakes are cut after HANDSHAKE_S_FAIR."""
+"""When there are more unfinished handshakes, each is cut after HANDSHAKE_S_FAIR."""
 HANDSHAKE_S_FAIR: Final = 2.0
 SILENCE_S_FAIR: Final = 2.0
-"""After which a connection without a request is closed, if others need its place."""
+"""How long a connection without a request keeps its place if others need it."""
 ACCEPTS_PER_TURN: Final = 64
 REST_S: Final = 1.0
-"""How long nobody is accepted after the system has refused it; also the least time between two lines about one matter."""
+"""How long to wait after the system has refused to accept a connection; also the least time between two equal log lines."""
 
 
 FILES_SHARE: Final = 8
-"""Connections of one service take at most this part of the files that the process may open: others need some as well."""
+"""The connections of one service take at most one in this many of the files that the process may open."""
 CONNECTIONS_MIN: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections a service has at a time: altogether, and of one address."""
+    """How many connections a service may have at a time: altogether, and from one address."""
 
     connections: int = 5_000
     per_address: int = 1_000
 
     def within(self, files_max: int) -> ConnectionLimits:
-        """The same where a process may open so many files: if they do not suffice, one address gets half at most."""
+        """The limits in a process that may open `files_max` files; if these are too few, one address gets at most half."""
         room = max(files_max // FILES_SHARE, CONNECTIONS_MIN)
         if room >= self.connections:
             return self
@@ -55,7 +55,7 @@ class ConnectionLimits:
 
 
 class Place:
-    """What a connection holds, from its handshake on. since_s: when the handshake began, or the connection was made."""
+    """The place of one connection, from its handshake on. since_s: when the handshake began, or the connection was made."""
 
     __slots__ = ("_acceptor", "address", "is_free", "is_kept", "since_s", "sock")
 
@@ -68,28 +68,28 @@ class Place:
         self.is_kept = False
 
     def keep(self) -> None:
-        """A request has come: nobody else gets the place."""
+        """A request has arrived: the place will not be given to another connection."""
         if not self.is_kept:
             self.is_kept = True
             self._acceptor.forget(self)
 
     def release(self) -> None:
-        """The connection has ended, or was not made. It may be said twice."""
+        """The connection has ended, or was not made. May be called twice."""
         if not self.is_free:
             self.is_free = True
             self._acceptor.uncount(self)
 
     def cut(self) -> None:
-        """Give the place to another. The loop sees the end of the stream, and closes what it has made of the socket."""
+        """Give the place to another connection. The loop sees the end of the stream, and closes the transport."""
         self.release()
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
 
 
 class Acceptor:
-    """The connections of one socket that listens. make: (its place) -> its protocol, which keeps and releases the place.
+    """Accepts the connections of one listening socket. make: (place) -> the protocol, which keeps and releases the place.
 
-    Has what uvicorn asks of a server: `close`, `wait_closed`.
+    Has the methods that uvicorn expects of a server: `close`, `wait_closed`.
     """
 
     def __init__(
@@ -116,9 +116,9 @@ class Acceptor:
             )
         self._loop = asyncio.get_running_loop()
         self._counts: Counter[str] = Counter()
-        """By address: connections and handshakes."""
+        """Connections and handshakes, by address."""
         self._handshakes: dict[Place, None] = {}
-        """Of TLS, in the order in which they began."""
+        """TLS handshakes in progress, in the order in which they began."""
         self._silent: dict[Place, None] = {}
         """Connections without a request so far, in the order in which they were made."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -127,14 +127,14 @@ class Acceptor:
         self._loop.add_reader(listener, self._accept)
 
     def close(self) -> None:
-        """Accept nobody any more, and drop those who are not in yet."""
+        """Stop accepting connections, and cut the unfinished handshakes."""
         self._loop.remove_reader(self._listener)
         self._listener.close()
         for place in list(self._handshakes):
             place.cut()
 
     async def wait_closed(self) -> None:
-        """Returns once nobody is being let in any more."""
+        """Wait until no connection is being established any more."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -165,7 +165,7 @@ class Acceptor:
             self._loop.add_reader(self._listener, self._accept)
 
     def _has_room(self, address: str) -> bool:
-        """Whether one more may come. Those who have asked nothing make room where there is none."""
+        """Whether one more connection may be made; if necessary, one without a request is closed for it."""
         self._cut_stalled()
         if self._counts[address] >= self._limits.per_address and not self._make_room(address):
             self._say(
@@ -182,7 +182,7 @@ class Acceptor:
         return True
 
     def _cut_stalled(self) -> None:
-        """When many handshakes are unfinished, those that have had their time are cut."""
+        """If many handshakes are unfinished, cut those that have taken too long."""
         until_s = self._loop.time() - HANDSHAKE_S_FAIR
         while len(self._handshakes) >= HANDSHAKES_FAIR:
             oldest = next(iter(self._handshakes))
@@ -191,7 +191,10 @@ class Acceptor:
             self._cut(oldest)
 
     def _make_room(self, address: str | None) -> bool:
-        """Close the oldest handshake, else the oldest connection without a request; of everybody, or of one address."""
+        """Close the oldest handshake, or else the oldest connection without a request; True if there was one.
+
+        address: only connections from this one; None for all.
+        """
         found = next((place for place in self._handshakes if address in (None, place.address)), None)
         if found is None:
             until_s = self._loop.time() - SILENCE_S_FAIR
@@ -211,7 +214,7 @@ class Acceptor:
         place.cut()
 
     def _say(self, text: str, fields: dict[str, object]) -> None:
-        """A line of the log; in a flood one each second."""
+        """Log a warning; at most one per second with the same text."""
         now_s = self._loop.time()
         if now_s - self._said_s.get(text, -REST_S) >= REST_S:
             self._said_s[text] = now_s
@@ -229,7 +232,7 @@ class Acceptor:
         task.add_done_callback(self._end)
 
     async def _let_in(self, place: Place) -> None:
-        """Make a connection of an accepted socket. Only TLS takes time."""
+        """Establish a connection on an accepted socket. Only TLS takes time."""
         try:
             await self._loop.connect_accepted_socket(
                 lambda: self._make(place),
@@ -240,7 +243,7 @@ class Acceptor:
         except BaseException as error:
             place.release()
             place.sock.close()
-            if not isinstance(error, OSError):  # ssl.SSLError and TimeoutError are some
+            if not isinstance(error, OSError):  # includes ssl.SSLError and TimeoutError
                 raise
             log.debug("no TLS with a client", extra={"peer": place.address, "reason": str(error)})
         else:
@@ -250,12 +253,12 @@ class Acceptor:
                 self._silent[place] = None
 
     def forget(self, place: Place) -> None:
-        """A place is kept, or free: its connection needs no watching."""
+        """The place is kept, or free: stop watching its connection."""
         self._handshakes.pop(place, None)
         self._silent.pop(place, None)
 
     def uncount(self, place: Place) -> None:
-        """A place is free."""
+        """The place is free."""
         self.forget(place)
         self._counts[place.address] -= 1
         if not self._counts[place.address]:

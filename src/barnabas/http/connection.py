@@ -27,12 +27,12 @@ class LimitedConnection(HttpToolsProtocol):
     _header_bytes = 0
 
     def __init__(self, *of_uvicorn: Any, place: Place | None = None, **more: Any) -> None:
-        """place: what it holds among the service's connections."""
+        """place: the connection's place among those of the service."""
         super().__init__(*of_uvicorn, **more)
         self._place = place
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection."""
+        """The connection is established."""
         super().connection_made(transport)
         self._await_headers()
 
@@ -67,7 +67,7 @@ class LimitedConnection(HttpToolsProtocol):
         scope["extensions"] = {ABORT: self.transport.abort}
 
     def on_headers_complete(self) -> None:
-        """A request has come: the connection keeps its place."""
+        """A request has arrived: the connection keeps its place."""
         if self._place is not None:
             self._place.keep()
         super().on_headers_complete()

@@ -134,7 +134,7 @@ class _Bare:
 
 
 class BoundedServer(uvicorn.Server):
-    """uvicorn with bounds on connections, and without hands on the process's signals.
+    """uvicorn with limits on connections, which leaves the process's signals alone.
 
     listening: set once it accepts connections, or has failed.
     """
@@ -145,7 +145,7 @@ class BoundedServer(uvicorn.Server):
         self.listening = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept connections. uvicorn itself would bound neither their number nor that of TLS handshakes."""
+        """Start accepting connections. uvicorn itself would limit neither their number nor that of TLS handshakes."""
         try:
             await super().startup([])
             for given in sockets or ():
@@ -254,7 +254,7 @@ async def serve(servers: Sequence[HttpServer], ready: Callable[[], None]) -> int
 
 
 def run(servers: Sequence[HttpServer], ready: Callable[[], None]) -> int:
-    """`serve` in a loop of its own, uvloop's where it is installed; with as many open files as the system allows."""
+    """Run `serve` in a new event loop (uvloop's if it is installed), with as many open files as the system allows."""
     allow_all_files()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(serve(servers, ready))

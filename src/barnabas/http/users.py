@@ -51,10 +51,11 @@ JWKS_RETRY_MS: Final = 10_000
 
 
 class Known(NamedTuple):
-    """The file as it was read. right: by user, a keyed digest of the password that was right; deriving keys costs more.
+    """The contents of the file. right: by user, a keyed digest of the correct password; checking it is quicker than deriving
+    keys again.
 
-    shapes: by mechanism, what the credentials look like that users' passwords are checked against, for users who do not
-    exist: checking theirs must take as long.
+    shapes: by mechanism, the forms of the users' credentials. Users who do not exist get credentials of these forms, so that
+    checking their passwords takes as long.
     """
 
     users: Mapping[str, Mapping[str, str]]
@@ -63,7 +64,7 @@ class Known(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> Known:
-        """Raises FolderError."""
+        """Read the file. Raises FolderError."""
         users = read_users(path)
         shapes: dict[str, Counter[Shape]] = {}
         for texts in users.values():
@@ -74,14 +75,14 @@ class Known(NamedTuple):
         return cls(users, {}, shapes)
 
     def credential(self, user: str) -> tuple[str, Credential] | None:
-        """What a user's password is checked against; None for a user who does not exist."""
+        """(mechanism, credential) of a user; None for a user who does not exist."""
         texts = self.users.get(user, {})
         mechanism = _mechanism(texts)
         found = None if mechanism is None else decode_credential(texts[mechanism])
         return None if mechanism is None or found is None else (mechanism, found)
 
     def stand_in(self, user: str, secret: bytes) -> tuple[str, Credential]:
-        """What is computed for a user who does not exist: mechanism and iterations are drawn from those of the users."""
+        """(mechanism, credential) for a user who does not exist: both are drawn from those of the existing users."""
         counts = {mechanism: sum(shapes.values()) for mechanism, shapes in self.shapes.items()}
         seed = hmac.digest(secret, user.encode(), "sha256")
         mechanism = draw(seed, counts, str.encode) or MECHANISM
@@ -146,7 +147,7 @@ class UserFile:
 
 
 def _mechanism(texts: Mapping[str, str]) -> str | None:
-    """Which of a user's credentials counts."""
+    """The mechanism of the credential that is checked; None if there is none."""
     return MECHANISM if MECHANISM in texts else next(iter(texts), None)
 
 

@@ -29,7 +29,7 @@ class FieldFormatter(logging.Formatter):
 
 
 def _shown(value: object) -> str:
-    """Quoted where it holds a space or what cannot be printed: peers choose some of these texts, and terminals obey them."""
+    """The text, quoted if it contains spaces or unprintable characters: peers choose some texts, and terminals obey them."""
     text = str(value)
     return text if text and " " not in text and text.isprintable() else repr(text)
 

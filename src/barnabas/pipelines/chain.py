@@ -66,7 +66,7 @@ def query_frame(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Fra
 
 
 def _observed(data: DataFrame, sent: Column, failed: Column, parcel: str, parcel_rows: str) -> DataFrame:
-    """With the numbers of rows for which these are true; a parcel counts as the lines that are in it."""
+    """`data`, observed: counts the rows for which `sent` and `failed` are true; a parcel counts as the lines in it."""
     if parcel not in data.columns:
         counts = F.count(F.when(sent, 1)), F.count(F.when(failed, 1))
     else:
@@ -227,7 +227,7 @@ def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Da
     for number, output in enumerate(query.outputs):
         own = replace(frame, data=data.withColumns({name: F.col(before) for name, before in kept.items()}))
         own, columns = _columns(spec, output, own)
-        # Of one output alone Spark may know that they are never null, and would believe it of all of them.
+        # If Spark knows that the headers of one output are never null, it would assume this for all outputs.
         columns["headers"] = F.when(always(), columns["headers"])
         sent_elsewhere = F.col(kept["_error"]).isNotNull() if number else F.col(SKIPPED)
         # Whatever is made of a record, the first output makes a row of it: where it does not send a record that failed,
@@ -249,7 +249,7 @@ def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Da
 
 
 def _of_first(number: int, name: str, kind: str) -> Column:
-    """A part of a parcel, which is sent as a row of the first output."""
+    """A column of parcels in the rows of output `number`: only the rows of the first output carry parcels."""
     return (F.col(f"_{name}") if number == 0 else F.lit(None).cast(kind)).alias(name)
 
 

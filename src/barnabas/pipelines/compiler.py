@@ -81,7 +81,7 @@ def opened(rows: DataFrame, encoding: str | None = None, *, deletes: bool = Fals
     ]
     data = rows.select(*columns, F.lit(None).cast(ERROR_TYPE).alias("_error"))
     if PARCEL in there:
-        # No step does anything to a row with an error, and none may to what is made already.
+        # Steps do not touch rows with an error. A parcel is already complete, so it gets one, and they do not touch it.
         full = F.struct(
             F.lit("").alias("step"), F.lit("").alias("reason"), F.lit(None).cast("string").alias("output")
         )

@@ -93,7 +93,9 @@ SOURCE_NAMES: Final = _by_name(
     Named("checkpointLocation", "the query's checkpoint: where it begins is kept there", in_files=False),
     Named("firstOffsets", "where the query begins, as its checkpoint had it (JSON)", internal=True),
     Named(
-        "direct", "what is made of lines where they are read, see direct/planning.py (JSON)", internal=True
+        "direct",
+        "program for processing lines where they are read, see direct/planning.py (JSON)",
+        internal=True,
     ),
     Named("stopFile", "while this file exists no new micro-batch begins", internal=True),
     Named("kafkaConsumer.pollTimeoutMs", "how long one request to a broker may take, in milliseconds"),

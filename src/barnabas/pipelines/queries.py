@@ -43,18 +43,18 @@ UNBOUNDED: Final = str((1 << 31) - 1)
 BATCH_BYTES: Final = 512 << 20
 RECORD_BYTES: Final = 1 << 20
 ROWS_MIN, ROWS_MAX = 64, 4096
+"""With records of 1 MB, Kafka's largest unless a topic says otherwise, 512 rows: at most 512 MB, usually 100 KB."""
 PARCELS_MAX: Final = 128
-"""Parcels are rows of half a megabyte at the most, a tenth of it as a rule."""
+"""A parcel is a row of at most half a megabyte, usually of a tenth of that."""
 PLANNED_FOR: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
 }
-"""The settings with which Spark's expressions make what direct/ makes."""
+"""The settings with which the result of Spark's expressions is the same as that of direct/."""
 _starting = threading.Lock()
-"""Settings of a session are for whatever starts next."""
-"""Of records of 1 MB, Kafka's largest unless a topic says otherwise, 512 rows: 512 MB at the most, 100 KB as a rule."""
+"""Held while a query starts, because it takes over the settings of the session."""
 
 
 @dataclass(slots=True)
@@ -95,14 +95,15 @@ def takes_replays(spec: PipelineSpec, query: Query) -> bool:
 
 
 def session_program(spark: SparkSession, spec: PipelineSpec, query: Query) -> Program | None:
-    """What is made of a line for this query past Spark, see direct/planning.py; None when Spark has to do it, also for what
-    its session is set to: settings come from the command line too, and the session may be somebody else's."""
+    """The program that processes lines of this query without Spark's expressions, see direct/planning.py. None if Spark has
+    to process them, which may also be due to the settings of its session: these come from the command line as well, and the
+    session may belong to another program."""
     program = direct_program(spec, query)
     return program if program is not None and _other_setting(spark) is None else None
 
 
 def way_of(spark: SparkSession, spec: PipelineSpec, query: Query) -> str:
-    """Which way a query's records take, in one line for people: see `session_program`."""
+    """How a query's records are processed, in one line for people; see `session_program`."""
     try:
         planned_program(spec, query)
         reason = _other_setting(spark)
@@ -114,7 +115,7 @@ def way_of(spark: SparkSession, spec: PipelineSpec, query: Query) -> str:
 
 
 def _other_setting(spark: SparkSession) -> str | None:
-    """What of the session keeps lines from passing Spark."""
+    """The first setting of the session because of which Spark has to process lines; None if there is none."""
     for name, value in PLANNED_FOR.items():
         found = str(spark.conf.get(name))
         if found.casefold() != value.casefold():
@@ -130,7 +131,7 @@ def source_settings(
     source: Source | None = None,
     program: Program | None = None,
 ) -> dict[str, str]:
-    """The options of a query's source. source: which one, of several. program: from `session_program`."""
+    """The options of a query's source. source: one of several; None for the only one. program: from `session_program`."""
     source = source or spec.source
     # What a replay puts aside for an aggregate is counted by its running query.
     more = [spec.replays] if takes_replays(spec, query) else []
@@ -154,7 +155,7 @@ def source_settings(
 def sink_settings(
     spec: PipelineSpec, query: Query, bootstrap: str, program: Program | None = None
 ) -> dict[str, str]:
-    """The options of a query's sink, as it writes outside of micro-batches. program: as the source has it."""
+    """The options of a query's sink for writing outside of micro-batches. program: the same as for the source."""
     chosen = {n: v for n, v in query.output.options.items() if n.lower() != "exactlyonce"}
     return {
         **connection_options(spec, bootstrap),
@@ -202,10 +203,10 @@ def rows_per_batch(spec: PipelineSpec, bootstrap: str) -> int:
 
 
 def batch_rows(spark: SparkSession, spec: PipelineSpec, bootstrap: str, *, packed: bool) -> int | None:
-    """How many rows a query shall hold in memory between Java and Python; None leaves it to Spark. packed: rows are parcels.
+    """How many rows a query may hold in memory between Java and Python; None leaves it to Spark. packed: rows are parcels.
 
     Spark's own bound by bytes (`maxBytesPerBatch`) looks at every column after every row, which takes longer than all
-    the rest where there are headers. Settings of the pipeline's own stay as they are.
+    the rest if there are headers. The pipeline's own settings are not changed.
     """
     if spark.conf.get(BYTES_OPTION, None) != UNBOUNDED or ROWS_OPTION in spec.spark:
         return None
@@ -216,8 +217,9 @@ def batch_rows(spark: SparkSession, spec: PipelineSpec, bootstrap: str, *, packe
 def begun(
     spark: SparkSession, writer: DataStreamWriter, rows: int | None, *, local: bool | None = None
 ) -> StreamingQuery:
-    """Starts a query with settings of its own, which the session has for all, and a query takes along when it starts.
-    rows: see `batch_rows`. local: whether its checkpoint is on a local disk; None leaves the setting for that alone."""
+    """Start a query with settings of its own: the session has one value for all queries, and a query keeps the one that is
+    set when it starts. rows: see `batch_rows`. local: whether its checkpoint is on a local disk; None leaves that setting
+    alone."""
     from barnabas.pipelines.session import choose_file_manager
 
     with _starting:
@@ -393,7 +395,7 @@ def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
 
 
 def records_per_second(raw: Mapping[str, Any]) -> float:
-    """How fast a micro-batch was, out of Spark's progress. Spark itself would count a parcel as one."""
+    """The speed of a micro-batch, from Spark's progress. Spark's own number counts a parcel as one row."""
     from barnabas.pipelines.chain import METRICS
 
     counts = (raw.get("observedMetrics") or {}).get(METRICS) or {}

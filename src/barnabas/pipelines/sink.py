@@ -1,11 +1,11 @@
 """The writing side of the data source `barnabas`: rows of Arrow columns to record batches, compiled.
 
-Columns: value (string or binary), and where they are there key, headers (array<struct<key,value>>), topic, partition
-(int), timestamp, origin (see ORIGIN_DDL), and, with our own option parcels, many rows in one (direct/parcels.py). With
-value.schema and key.schema those are structs (typed.py). The topic option stands for the column. A null value is a
-tombstone, a null topic an error. Written with acks=all by an idempotent producer: a request that is repeated is stored
-once. A streaming query writes in transactions, each row exactly once (exactly_once.py); others write the rows of a task
-that fails and runs again once more. What a topic will never take becomes a dead letter, see refusing.py.
+Columns: value (string or binary), and optionally key, headers (array<struct<key,value>>), topic, partition (int),
+timestamp, origin (see ORIGIN_DDL) and, with our own option parcels, a column with many rows in one (direct/parcels.py).
+With value.schema and key.schema, value and key are structs (typed.py). The topic option stands for the column. A null
+value is a tombstone, a null topic an error. Written with acks=all by an idempotent producer: a request that is repeated
+is stored once. A streaming query writes in transactions, each row exactly once (exactly_once.py); others write the rows
+of a task that fails and runs again once more. What a topic will never take becomes a dead letter, see refusing.py.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ GATE_SECONDS: Final = 10.0
 GATHERED_ROWS: Final = 4096
 GATHERED_BYTES: Final = 4 << 20
 LONE_ROWS: Final = 512
-"""Batches of so many rows that are all for one topic, as those of a parcel are, stay alone: together with others they would
-be sorted out again."""
+"""Batches of this many rows for one topic, as in a parcel, are not joined with others, from which they would have to be
+separated again."""
 OPEN_BYTES_MAX: Final = 64 << 20
 """What unfinished batches of one topic may hold before they are sent as they are."""
 
@@ -328,7 +328,7 @@ def kept_producer(options: SinkOptions, *, transactional: bool = False) -> Itera
 
 
 def _sink_rows(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What Spark hands over as rows of records."""
+    """The batches from Spark as rows of records: encoded by their schemas, or unpacked from parcels."""
     if options.schemas:
         return encoded_rows(options.schemas, batches)
     if options.parcels:

@@ -27,10 +27,10 @@ async def send(
     value: Any,
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> str:
-    """Produces the key and the value as the request has them; what there is to say of the record.
+    """Produce key and value as they are in the request to the dead-letter topic; returns the error message for the record.
 
-    key, value: JSON values, or the bytes of what has no schema. topic: the one that the record was for. A letter that
-    cannot be sent does not change what is said of the record's fate.
+    key, value: JSON values, or bytes where there is no schema. topic: the record's own. If the letter cannot be sent, the
+    message says so, but the record's error remains the same.
     """
     error = letter.error
     assert error.dead_letters is not None
@@ -48,7 +48,7 @@ async def send(
 
 
 def _given(data: Any) -> bytes | None:
-    """Bytes and text as they are, all else as JSON."""
+    """Bytes and text as they are, everything else as JSON."""
     if data is None or isinstance(data, bytes):
         return data
     return data.encode("utf-8", "surrogatepass") if isinstance(data, str) else json_bytes(data)

@@ -176,7 +176,7 @@ async def _produce_row(
 
 
 def given(part: Any) -> Any:
-    """What a request has for a key or value: the bytes that it stands for, or its JSON value where it has a schema."""
+    """A key or value of a request: the bytes that it stands for or, if it has a schema, its JSON value."""
     if not isinstance(part, dict):
         return None
     kind, data = part.get("type"), part.get("data")
@@ -184,7 +184,7 @@ def given(part: Any) -> Any:
         return data
     try:
         return encode_plain(TYPES[kind], data)
-    except Mismatch:  # it is refused as well
+    except Mismatch:  # data that is not of its type is refused, too
         return data
 
 

@@ -23,7 +23,7 @@ cdef int reserve(Buffer buffer, Py_ssize_t more) noexcept nogil
 
 
 cdef inline void put(Buffer buffer, const uint8_t* source, Py_ssize_t count) noexcept nogil:
-    """Appends bytes for which room was reserved."""
+    """Append bytes, for which room has been reserved."""
     memcpy(buffer.data + buffer.size, source, count)
     buffer.size += count
 

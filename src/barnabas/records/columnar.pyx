@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Fetched record batches to Arrow columns, with no Python object per record.
+"""Decodes fetched record batches into Arrow columns, without a Python object for a record.
 
-`decode` reads fetched bytes (v2 batches of one partition) into buffers laid out as Arrow wants them. It does
-not know pyarrow: the buffers are read through the buffer protocol, so that this module builds with a C
-compiler alone. The other direction is `columnar_encoder`.
+`decode` reads fetched bytes (v2 batches of one partition) into buffers in Arrow's layout. It does not use
+pyarrow: the buffers are read through the buffer protocol, so that building this module needs only a C
+compiler. The other direction is `columnar_encoder`.
 
 The bytes come from a network. Every length is checked against what is left before it is used, every count
-against the fewest bytes it can stand for (a record takes at least 7), and a decompressed batch against
-`batch_bytes_max`. Damage raises CorruptBatch; nothing is read or written out of bounds.
+against the fewest bytes that so many items take (a record takes at least 7), and a decompressed batch
+against `batch_bytes_max`. Damage raises CorruptBatch; nothing is read or written out of bounds.
 
 Source: Kafka's message format, "Record Batch" and "Record"; Arrow's columnar format, "variable-size binary".
 """
@@ -55,7 +55,7 @@ cdef class Buffer:
 
 
 cdef int reserve(Buffer buffer, Py_ssize_t more) noexcept nogil:
-    """Makes room for `more` bytes after the used ones, doubling."""
+    """Make room for `more` bytes after the used ones, by doubling the size."""
     cdef Py_ssize_t need = buffer.size + more
     cdef Py_ssize_t capacity
     cdef uint8_t* data
@@ -74,7 +74,7 @@ cdef int reserve(Buffer buffer, Py_ssize_t more) noexcept nogil:
 
 
 cdef inline int varint(const uint8_t* p, Py_ssize_t* pos, Py_ssize_t end, int64_t* value) noexcept nogil:
-    """A zigzag varint of at most ten bytes; BAD_RECORD when it runs past `end`."""
+    """Read a zigzag varint of at most ten bytes; BAD_RECORD if it passes `end`."""
     cdef uint64_t raw
     cdef uint8_t byte
     cdef int shift = 7
@@ -97,7 +97,7 @@ cdef inline int varint(const uint8_t* p, Py_ssize_t* pos, Py_ssize_t end, int64_
 
 
 cdef class BinaryColumn:
-    """One Arrow binary column being built: int32 offsets, data, validity bits (only once a null came)."""
+    """An Arrow binary column that is being built: int32 offsets, data, validity bits (only after the first null)."""
 
     cdef readonly Buffer offsets
     cdef readonly Buffer data
@@ -115,7 +115,7 @@ cdef class BinaryColumn:
 
     @property
     def validity(self):
-        """The bitmap, or None when every value is there."""
+        """The bitmap, or None if there is no null."""
         return self.bits if self.null_count else None
 
 
@@ -133,7 +133,7 @@ cdef int mark_null(BinaryColumn column) noexcept nogil:
 
 
 cdef int finish_bits(BinaryColumn column) noexcept nogil:
-    """Lets the bitmap reach the last row."""
+    """Extend the bitmap to the last row."""
     cdef Py_ssize_t need = (column.rows + 7) // 8
     if column.null_count and need > column.bits.size:
         if reserve(column.bits, need - column.bits.size) != OK:
@@ -144,7 +144,7 @@ cdef int finish_bits(BinaryColumn column) noexcept nogil:
 
 
 cdef int add_value(BinaryColumn column, const uint8_t* p, Py_ssize_t* pos, Py_ssize_t end) noexcept nogil:
-    """Reads one length-prefixed nullable value at `pos` into the column."""
+    """Append the length-prefixed nullable value at `pos` to the column."""
     cdef int64_t length = 0
     if varint(p, pos, end, &length) != OK or length > end - pos[0]:
         return BAD_RECORD
@@ -168,12 +168,12 @@ cdef int add_value(BinaryColumn column, const uint8_t* p, Py_ssize_t* pos, Py_ss
 cdef class Decoded:
     """Records of one partition as Arrow buffers.
 
-    rows: records held. next_offset: the offset to go on from (past compacted gaps, control batches and
-    aborted records). position: bytes of the input used; less than its length when `rows_bytes_max` was
-    reached or a batch is cut off.
+    rows: number of records. next_offset: the offset at which to continue (after compacted gaps, control
+    batches and aborted records). position: number of input bytes that were used; less than all if
+    `rows_bytes_max` was reached or a batch is cut off.
     offsets, timestamps_us (microseconds), timestamp_types (0 create, 1 append): int64, int64, int32 values.
     key, value: BinaryColumn. headers_*: list offsets (int32, rows + 1), validity (null where a record has
-    none), and the two columns of the structs inside; None unless asked for.
+    none), and the two columns of the structs inside; None unless requested.
     """
 
     cdef readonly Py_ssize_t rows
@@ -197,7 +197,7 @@ cdef class Decoded:
 
 
 cdef int add_headers(Decoded out, int64_t count, const uint8_t* p, Py_ssize_t* pos, Py_ssize_t end) noexcept nogil:
-    """Reads `count` headers at `pos` as one list entry; a record without headers is null, as in Spark."""
+    """Append the `count` headers at `pos` as one list entry; a record without headers is null, as in Spark."""
     cdef int64_t i
     cdef int status
     if reserve(out.headers.offsets, 4) != OK:
@@ -227,7 +227,7 @@ cdef struct BatchInfo:
 cdef int add_records(
     Decoded out, const uint8_t* p, Py_ssize_t size, BatchInfo* batch, int64_t start, int64_t end_offset
 ) noexcept nogil:
-    """Adds the records in p[0:size] whose offset is in start..end_offset-1; STOP at the first one beyond."""
+    """Append the records in p[0:size] whose offset is in start..end_offset-1; STOP at the first one after them."""
     cdef Py_ssize_t pos = 0, end
     cdef int64_t length = 0, delta_ms = 0, delta = 0, count = 0, offset, timestamp
     cdef int32_t i
@@ -242,7 +242,7 @@ cdef int add_records(
         if varint(p, &pos, size, &length) != OK or length < 1 or length > size - pos:
             return BAD_RECORD
         end = pos + length
-        pos += 1  # the record's own attributes: none are in use
+        pos += 1  # the record's own attributes, which are not used
         if varint(p, &pos, end, &delta_ms) != OK or varint(p, &pos, end, &delta) != OK:
             return BAD_RECORD
         if delta < 0 or delta > INT32_MAX:
@@ -281,10 +281,10 @@ cdef int add_records(
 
 
 class AbortedTransactions:
-    """Which batches of a fetch belong to aborted transactions; fed with batches in the order of the log.
+    """Which batches of a fetch belong to aborted transactions. Batches must be passed in the order of the log.
 
-    aborted: (producer id, first offset) pairs of the fetch response. The same object must see every call of
-    `decode` for one response, because a transaction's batches and its marker may lie in different calls.
+    aborted: (producer id, first offset) pairs of the fetch response. Use the same object for all calls of
+    `decode` for one response, because the calls may divide a transaction's batches from its marker.
     """
 
     __slots__ = ("_active", "_seen", "_sorted")
@@ -295,14 +295,14 @@ class AbortedTransactions:
         self._active = set()
 
     def drops(self, producer_id, last_offset):
-        """Whether a transactional batch of this producer that ends at `last_offset` is to be dropped."""
+        """Whether to drop a transactional batch of this producer that ends at `last_offset`."""
         while self._seen < len(self._sorted) and self._sorted[self._seen][0] <= last_offset:
             self._active.add(self._sorted[self._seen][1])
             self._seen += 1
         return producer_id in self._active
 
     def marker(self, producer_id):
-        """An end-transaction marker: what comes after it is of another transaction."""
+        """The end of a transaction: later batches belong to another one."""
         self._active.discard(producer_id)
 
 
@@ -320,10 +320,10 @@ def decode(
 ):
     """The records of `data` from byte `position` with start_offset <= offset < end_offset, as Decoded.
 
-    data: whole v2 batches of one partition; the last may be cut off and is then left out. Stops at a batch
-    border once `rows_bytes_max` bytes of keys, values and headers are held: call again with
-    `position=decoded.position` for the rest. Control batches never give records.
-    aborted: an AbortedTransactions to leave aborted records out.
+    data: whole v2 batches of one partition; the last may be cut off and is then left out. Stops after the
+    batch with which keys, values and headers reach `rows_bytes_max` bytes: call again with
+    `position=decoded.position` for the rest. Control batches contain no records.
+    aborted: an AbortedTransactions, if aborted records are to be left out.
     Raises CorruptBatch (bad length, CRC-32C, damaged records or compression) and UnsupportedMagic (formats
     0 and 1). O(bytes); the parsing runs without the GIL.
     """
@@ -337,7 +337,7 @@ def decode(
         if not 0 <= position <= view.len:
             raise ValueError(f"position {position} is outside of {view.len} bytes")
         out.position = position
-        # Most of what was fetched is values: one allocation instead of a dozen doublings.
+        # Most fetched bytes are values: one allocation instead of a dozen doublings.
         if reserve(out.value.data, min(view.len - position, rows_bytes_max)) != OK:
             raise MemoryError
         decode_batches(
@@ -435,7 +435,7 @@ cdef bytes unpack(int codec, object data, int64_t base_offset, Py_ssize_t batch_
 
 
 def repeat(bytes text, Py_ssize_t rows):
-    """(int32 offsets, data) of an Arrow column that holds `text` in each of `rows` rows."""
+    """(int32 offsets, data) of an Arrow column with `text` in each of `rows` rows."""
     cdef Buffer offsets = Buffer(), data = Buffer()
     cdef Py_ssize_t i, size = len(text)
     cdef const uint8_t* source = <const uint8_t*> <char*> text
@@ -452,10 +452,10 @@ def repeat(bytes text, Py_ssize_t rows):
 
 
 def scan(const uint8_t[::1] data not None):
-    """(offset after the last whole batch, bytes of whole batches); offset -1 when there is none.
+    """(offset after the last whole batch, size of the whole batches); offset -1 if there are none.
 
-    Reads headers only, so that the next fetch can be asked for before this one is decoded.
-    Raises CorruptBatch for a length that cannot be.
+    Reads only headers, so that the next fetch can be sent before this one is decoded.
+    Raises CorruptBatch for an impossible length.
     """
     cdef Py_ssize_t pos = 0, size = data.shape[0]
     cdef int64_t next_offset = -1, length

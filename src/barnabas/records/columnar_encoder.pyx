@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Arrow columns to record batches, with no Python object per record.
+"""Encodes Arrow columns as record batches, without a Python object for a record.
 
-`BatchEncoder` takes Arrow buffers through the buffer protocol and gives v2 batches per partition, partitioned
-as Java's producer does it. Every offset of an Arrow column is checked against its data before it is used.
+`BatchEncoder` takes Arrow buffers through the buffer protocol and returns v2 batches for each partition, chosen
+as by Java's producer. Every offset of an Arrow column is checked against its data before it is used.
 
 Source: Kafka's message format, "Record Batch" and "Record"; KIP-480 for records without a key.
 """
@@ -58,7 +58,7 @@ def murmur2(const uint8_t[::1] data not None):
 
 
 cdef struct Column:
-    # An Arrow column as it came: `wide` is the bytes of one offset (4 or 8), 0 for fixed-width values.
+    # An Arrow column as it was passed. wide: size of one offset in bytes (4 or 8), 0 for fixed-width values.
     const uint8_t* offsets
     const uint8_t* data
     const uint8_t* validity
@@ -79,7 +79,7 @@ cdef inline int64_t offset_at(Column* column, Py_ssize_t row) noexcept nogil:
 
 
 cdef inline int span(Column* column, Py_ssize_t row, const uint8_t** start, int64_t* length) noexcept nogil:
-    """The bytes of a row; length -1 for null. BAD_RECORD when the offsets leave the data."""
+    """The bytes of a row; length -1 for null. BAD_RECORD if the offsets are outside of the data."""
     cdef int64_t a, b
     if column.offsets == NULL or is_null(column, row):
         length[0] = -1
@@ -134,8 +134,8 @@ cdef struct OpenBatch:
 class EncodedBatch:
     """A finished v2 batch (base offset 0) for one partition.
 
-    data: bytes-like; records: count; base_sequence: -1 without a producer id; records_bytes: before
-    compression.
+    data: bytes-like. records: number of records. base_sequence: -1 without a producer id. records_bytes:
+    size of the records before compression.
     """
 
     __slots__ = ("base_sequence", "data", "partition", "records", "records_bytes")
@@ -149,14 +149,14 @@ class EncodedBatch:
 
 
 cdef class BatchEncoder:
-    """Fills one batch per partition from Arrow columns; full ones wait for `take`.
+    """Fills one batch for each partition from Arrow columns; full batches wait for `take`.
 
-    partitions: of the topic. batch_bytes_max: uncompressed size after which a batch is closed; one record
-    that is larger gets a batch of its own. With a producer id, batches carry sequences that count up from 0
-    per partition, in the order in which `take` and `flush` give them out. transactional: batches say that they belong to
-    the producer's transaction under way.
-    A record goes to its given partition, else by murmur2 of its key as Java's producer does, else, without
-    a key, to one partition until that one's batch is full (sticky), then to the next.
+    partitions: number of the topic's partitions. batch_bytes_max: uncompressed size after which a batch is
+    closed; a larger record gets a batch of its own. With a producer id, the sequences of a partition's batches
+    count up from 0, in the order in which `take` and `flush` return them. transactional: whether the batches
+    belong to the producer's open transaction.
+    A record goes to its given partition, otherwise, as in Java's producer, to that of the murmur2 of its key;
+    records without a key go to one partition until its batch is full (sticky), then to the next.
     """
 
     cdef readonly int32_t partitions
@@ -187,9 +187,9 @@ cdef class BatchEncoder:
         bint transactional=False,
     ):
         if partitions < 1:
-            raise ValueError(f"a topic with {partitions} partitions takes no records")
+            raise ValueError(f"a topic with {partitions} partitions cannot take records")
         if self.open != NULL:
-            raise ValueError("an encoder is made once")
+            raise ValueError("an encoder cannot be initialized twice")
         self.partitions = partitions
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
@@ -217,14 +217,14 @@ cdef class BatchEncoder:
     def append(
         self, Py_ssize_t rows, value, key=None, *, int64_t now_ms, timestamp=None, partition=None, headers=None
     ):
-        """Adds `rows` records.
+        """Append `rows` records.
 
         value, key: (offsets, data, validity or None, first row, bytes of one offset: 4 or 8).
-        timestamp: (int64 values, validity or None, first row, units in one millisecond), null takes now_ms.
+        timestamp: (int64 values, validity or None, first row, units in one millisecond); now_ms for null.
         partition: (int32 values, validity or None, first row).
         headers: (list as key with data None, names as key, values as key).
-        Raises ValueError for buffers too short for `rows`, and for a partition that is not there. What was
-        added before the error stays.
+        Raises ValueError for buffers too short for `rows`, and for a partition that does not exist; the
+        records appended before the error remain.
         """
         cdef Append call = Append()
         cdef int status
@@ -246,7 +246,7 @@ cdef class BatchEncoder:
         if status == NO_MEMORY:
             raise MemoryError
         if status == BAD_RECORD:
-            raise ValueError(f"row {done} is not a record: offsets outside of its buffers, or over 2 GiB")
+            raise ValueError(f"row {done} is not a record: its offsets are outside of the buffers, or it has over 2 GiB")
         if status == STOP:
             raise ValueError(
                 f"row {done} asks for partition {(<const int32_t*> call.partition.data)[done + call.partition.first]}"
@@ -254,20 +254,20 @@ cdef class BatchEncoder:
             )
 
     def take(self):
-        """The batches that are full, in the order in which they filled, as a list of EncodedBatch."""
+        """The full batches, as a list of EncodedBatch, in the order in which they became full."""
         batches = []
         cdef Py_ssize_t i
         cdef Py_ssize_t count = self.full_count
         cdef OpenBatch batch
         for i in range(count):
             batch = self.full[i]
-            self.full[i].data = NULL  # `finish` owns it, also when it raises
+            self.full[i].data = NULL  # `finish` owns it, even if it raises
             batches.append(self.finish(batch))
         self.full_count = 0
         return batches
 
     def flush(self):
-        """All batches, full or not; nothing is held afterwards."""
+        """All batches, full or not; the encoder is empty afterwards."""
         cdef int32_t i
         cdef int status = OK
         for i in range(self.partitions):
@@ -312,7 +312,7 @@ cdef class BatchEncoder:
 
 
 cdef class Append:
-    """The arguments of one `append`: columns, and the buffers they point into."""
+    """The arguments of one `append`: the columns, and the buffers that they point to."""
 
     cdef Column value
     cdef Column key
@@ -336,7 +336,7 @@ cdef class Append:
             if need > 0:
                 raise ValueError(f"column {name} has no buffer")
             size[0] = 0
-            return <const uint8_t*> self.views  # never read: no bytes belong to it
+            return <const uint8_t*> self.views  # never read, since it has no bytes
         PyObject_GetBuffer(source, &self.views[self.held], PyBUF_SIMPLE)
         self.held += 1
         if self.views[self.held - 1].len < need:
@@ -360,7 +360,7 @@ cdef class Append:
             return 0
         offsets, data, validity, column.first, column.wide = source
         if column.wide != 4 and column.wide != 8:
-            raise ValueError(f"offsets of column {name} take {column.wide} bytes, not 4 or 8")
+            raise ValueError(f"an offset of column {name} has {column.wide} bytes, not 4 or 8")
         self.bits(column, validity, rows, name)
         if rows:
             column.offsets = self.hold(offsets, (rows + column.first + 1) * column.wide, name, &size)
@@ -390,7 +390,7 @@ cdef class Append:
 
 
 cdef int close_batch(BatchEncoder encoder, int32_t partition) noexcept nogil:
-    """Moves the partition's open batch to the full ones."""
+    """Move the partition's open batch to the full ones."""
     cdef OpenBatch* full
     cdef Py_ssize_t capacity
     if encoder.full_count == encoder.full_capacity:
@@ -410,7 +410,7 @@ cdef int close_batch(BatchEncoder encoder, int32_t partition) noexcept nogil:
 
 
 cdef int headers_span(Append call, Py_ssize_t row, int64_t* first, int64_t* count, int64_t* size) noexcept nogil:
-    """Where a row's headers lie among the entries, and the bytes they take as a record's headers."""
+    """The position of a row's headers among the entries, and their size in a record."""
     cdef int64_t a, b, i, length = 0
     cdef const uint8_t* at = NULL
     first[0] = 0
@@ -465,7 +465,7 @@ cdef int append_rows(BatchEncoder encoder, Append call, Py_ssize_t rows, Py_ssiz
         timestamp = call.now_ms
         if call.timestamp.data != NULL and not is_null(&call.timestamp, row):
             timestamp = (<const int64_t*> call.timestamp.data)[row + call.timestamp.first]
-            if timestamp < 0:  # round down, as for times after 1970: C rounds towards zero
+            if timestamp < 0:  # round down, also before 1970: C rounds towards zero
                 timestamp -= call.units_per_ms - 1
             timestamp = timestamp // call.units_per_ms
         if call.partition.data != NULL and not is_null(&call.partition, row):
@@ -492,7 +492,7 @@ cdef int append_rows(BatchEncoder encoder, Append call, Py_ssize_t rows, Py_ssiz
                         and close_batch(encoder, target) != OK:
                     return NO_MEMORY
         if batch.size + need > batch.capacity:
-            # A batch starts small: a topic of many partitions must not take its full size for each.
+            # A batch starts small, so that a topic with many partitions does not take the full size for each.
             capacity = batch.capacity * 2 if batch.capacity else 4096
             if capacity > encoder.batch_bytes_max:
                 capacity = encoder.batch_bytes_max

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Batch headers read, checked and patched. Every produced batch passes here, and with small ones this is what they cost."""
+"""Reads, checks and patches batch headers. Every produced batch passes here, which is most of the cost of small ones."""
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -33,7 +33,7 @@ cdef inline int put(object header, Py_ssize_t slot, object value) except -1:
 
 
 cdef object header_at(const uint8_t* data):
-    """The BatchHeader of 61 bytes, made as `tuple.__new__` makes it, without a tuple in between."""
+    """The BatchHeader in 61 bytes, created as by `tuple.__new__`, but without an intermediate tuple."""
     header = new_tuple(<PyTypeObject*>BatchHeader, FIELDS)
     put(header, 0, big64(data))
     put(header, 1, <int32_t>big32(data + 8))
@@ -52,7 +52,7 @@ cdef object header_at(const uint8_t* data):
 
 
 cdef Py_ssize_t require_header(Py_buffer* view, Py_ssize_t pos) except -1:
-    """The bytes from `pos` on. Raises CorruptBatch where they are too few."""
+    """The number of bytes from `pos` on. Raises CorruptBatch if they are too few for a header."""
     cdef Py_ssize_t left = view.len - pos
     if pos < 0 or left < HEADER_BYTES:
         raise CorruptBatch(f"{left} bytes are too few for a batch header")
@@ -60,10 +60,10 @@ cdef Py_ssize_t require_header(Py_buffer* view, Py_ssize_t pos) except -1:
 
 
 def read_header(buf, Py_ssize_t pos=0):
-    """The header at `pos`, unchecked. Raises CorruptBatch when fewer than 61 bytes are left.
+    """The header at `pos`, unchecked. Raises CorruptBatch if fewer than 61 bytes are left.
 
-    A header of an older magic comes out with its base offset, length and magic only being of meaning:
-    those three lie at the same place in all formats.
+    For an older magic, only base offset, length and magic have a meaning: these three are at the same
+    place in all formats.
     """
     cdef Py_buffer view
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
@@ -75,7 +75,7 @@ def read_header(buf, Py_ssize_t pos=0):
 
 
 def check_batch(buf, Py_ssize_t pos=0):
-    """The header at `pos` of a batch whose length, magic and checksum hold.
+    """The header at `pos` of a batch whose length, magic and checksum are correct.
 
     Raises CorruptBatch. Cost: one CRC-32C over the batch; no copies.
     """
@@ -105,7 +105,7 @@ def check_batch(buf, Py_ssize_t pos=0):
 
 
 def patch(buf, Py_ssize_t pos, int64_t base_offset, int32_t leader_epoch):
-    """Gives the batch at `pos` its place in the log; the checksum does not cover these fields."""
+    """Write base offset and leader epoch into the batch at `pos`; the checksum does not cover these fields."""
     cdef Py_buffer view
     cdef uint8_t* data
     PyObject_GetBuffer(buf, &view, PyBUF_WRITABLE)

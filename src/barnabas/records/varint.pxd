@@ -1,11 +1,11 @@
 # cython: language_level=3
-"""Zigzag varints, as all compiled modules read them."""
+"""Zigzag varints, for all compiled modules."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 
 cdef inline bint read_varint(const uint8_t* data, Py_ssize_t* at, Py_ssize_t end, int64_t* value) noexcept nogil:
-    """The varint at `at`, which moves behind it; False when it is cut off or has more than ten bytes."""
+    """Read the varint at `at`, and move `at` behind it; False if it is cut off or has more than ten bytes."""
     cdef uint64_t raw = 0
     cdef int shift = 0
     cdef uint8_t byte

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Questions about a batch's records that are answered by walking over their bytes: no object is made for a record.
+"""Answers questions about a batch's records by walking over their bytes, without an object for a record.
 
-`block` is what `records_block` returns. What a producer wrote there was never looked at: every length is checked
-against the record's end before it is used, and damage raises CorruptBatch.
+`block` is what `records_block` returns. Nobody has checked what a producer wrote there: every length is compared with
+the record's end before it is used, and damage raises CorruptBatch.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -20,7 +20,7 @@ cdef struct Fields:
 
 
 cdef bint skip_bytes(const uint8_t* data, Py_ssize_t* at, Py_ssize_t end, int64_t least) noexcept nogil:
-    """Steps over a length and so many bytes; -1 stands for null where `least` allows it."""
+    """Skip a length and the bytes that follow it. least: the smallest length allowed; -1 allows null."""
     cdef int64_t size
     if not read_varint(data, at, end, &size) or size < least or size > end - at[0]:
         return False
@@ -30,7 +30,7 @@ cdef bint skip_bytes(const uint8_t* data, Py_ssize_t* at, Py_ssize_t end, int64_
 
 
 cdef bint read_record(const uint8_t* data, Py_ssize_t* at, Py_ssize_t size, Fields* fields) noexcept nogil:
-    """The record at `at`, which moves behind it; False when its fields do not fill its length."""
+    """Read the record at `at`, and move `at` behind it; False if its fields do not fill its length."""
     cdef int64_t length, key_bytes, headers
     cdef Py_ssize_t end
     if not read_varint(data, at, size, &length) or length < 1 or length > size - at[0]:
@@ -59,7 +59,7 @@ def faults(
 ):
     """(numbers of the records without a key, numbers of those older than `oldest_ms`) of a batch of `count` records.
 
-    keyed: keys are asked for. oldest_ms: below zero nothing is too old; records without a time never are. Raises
+    keyed: whether to look at keys. oldest_ms: if negative, nothing is too old; records without a time never are. Raises
     CorruptBatch.
     """
     cdef Py_ssize_t at = 0, size = block.shape[0], number
@@ -85,7 +85,7 @@ def first_at_or_after(
     const uint8_t[::1] block, Py_ssize_t count, int64_t base_timestamp, int64_t base_offset, int64_t timestamp,
     int64_t from_offset,
 ):
-    """(timestamp, offset) of the first record at or after both; None when there is none. Raises CorruptBatch."""
+    """(timestamp, offset) of the first record that is at or after both; None if there is none. Raises CorruptBatch."""
     cdef Py_ssize_t at = 0, size = block.shape[0], number
     cdef const uint8_t* data = &block[0] if size else NULL
     cdef Fields fields
@@ -100,7 +100,7 @@ def first_at_or_after(
 def greatest(
     const uint8_t[::1] block, Py_ssize_t count, int64_t base_timestamp, int64_t base_offset, int64_t from_offset
 ):
-    """(timestamp, offset) of the first record with the greatest timestamp, from an offset on; None when there is none.
+    """(timestamp, offset) of the first record with the greatest timestamp from an offset on; None if there is none.
     Raises CorruptBatch."""
     cdef Py_ssize_t at = 0, size = block.shape[0], number
     cdef const uint8_t* data = &block[0] if size else NULL
@@ -118,7 +118,7 @@ def greatest(
 
 
 cdef enum Named:
-    NOTHING       # the key or value is null: nothing to be named
+    NOTHING       # the key or value is null: it names no schema
     NO_SCHEMA
     BY_ID         # 4 bytes, big-endian
     BY_GUID       # 16 bytes
@@ -132,7 +132,7 @@ cdef const char* VALUE_HEADER = b"__value_schema_id"
 
 
 cdef Reference reference_at(const uint8_t* data, int64_t size) noexcept nogil:
-    """What stands at the beginning of a payload or a header: 0 and an id, or 1 and a GUID."""
+    """The reference at the beginning of a payload or a header: 0 and an id, or 1 and a GUID."""
     cdef Reference found
     found.kind = NO_SCHEMA
     found.at = data + 1
@@ -146,7 +146,7 @@ cdef Reference reference_at(const uint8_t* data, int64_t size) noexcept nogil:
 cdef bint read_reference(
     const uint8_t* data, Py_ssize_t* at, Py_ssize_t size, bint of_key, Reference* found
 ) noexcept nogil:
-    """The schema that the record at `at` names, which moves behind it; False when its fields do not fill its length."""
+    """Read the schema named by the record at `at`, and move `at` behind it; False if its fields do not fill its length."""
     cdef int64_t length, number, key_bytes, value_bytes, headers, name_bytes, wanted_bytes
     cdef Py_ssize_t end, key_at, value_at, name_at
     cdef const char* wanted = KEY_HEADER if of_key else VALUE_HEADER
@@ -205,10 +205,10 @@ cdef bint is_same(const Reference* one, const Reference* other) noexcept nogil:
 
 
 def schemas_named(const uint8_t[::1] block, Py_ssize_t count, bint of_key):
-    """The schemas that the keys or values of a batch of `count` records name: ids as int, GUIDs as 16 bytes, None for a
+    """The schemas named by the keys or values of a batch of `count` records: ids as int, GUIDs as 16 bytes, None for a
     record that names none. Null keys and values are left out. Raises CorruptBatch.
 
-    Source: Confluent's wire format; since 8.0 the schema may stand in the header __key_schema_id or __value_schema_id.
+    Source: Confluent's wire format; since 8.0 the schema may be in the header __key_schema_id or __value_schema_id.
     """
     cdef Py_ssize_t at = 0, size = block.shape[0], number
     cdef const uint8_t* data = &block[0] if size else NULL
@@ -227,7 +227,7 @@ def schemas_named(const uint8_t[::1] block, Py_ssize_t count, bint of_key):
 
 
 def records_naming(const uint8_t[::1] block, Py_ssize_t count, bint of_key, names):
-    """The numbers of the records whose schema is one of `names`, as schemas_named has them. Raises CorruptBatch."""
+    """The numbers of the records whose schema is one of `names`, given as by schemas_named. Raises CorruptBatch."""
     cdef Py_ssize_t at = 0, size = block.shape[0], number
     cdef const uint8_t* data = &block[0] if size else NULL
     cdef Reference found

@@ -103,7 +103,7 @@ def decide_register(
         wanted = replace(wanted, content=with_tags(wanted, library, subject))
     content, parsed = prepare(state, library, subject, wanted, normalize=normalize)
     content = with_inherited(content, live[-1].content if live else None, config)
-    # Who changes tags wants them changed in the newest version, though an earlier one may be the same.
+    # A change of tags is for the newest version, even if an earlier version already has these tags.
     looked_at = live[-1:] if wanted.tags_to_add or wanted.tags_to_remove else live
     same = next((v for v in reversed(looked_at) if v.content == content), None)
     if same is not None and wanted.id in (0, same.id) and wanted.version in (0, same.version):

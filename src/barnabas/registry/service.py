@@ -35,7 +35,7 @@ log = logging.getLogger("barnabas.registry")
 WRITER_WAIT_S: Final = 30.0
 RETRY_S: Final = 0.2
 SHRINKS: Final = 2
-"""A schema of so many times the size that a record may have is not read: its stored form would not fit."""
+"""A schema that is more than this many times as large as a record may be is not parsed: its stored form would not fit."""
 INLINE_BYTES_MAX: Final = 20_000
 """Larger schemas are read and compared in a thread, so that others are served meanwhile."""
 FORWARDED: Final = "X-Forward"
@@ -269,7 +269,7 @@ class Registry:
             self.store.release()
 
     async def require_fitting(self, content: Content) -> None:
-        """Refuses a schema that no record can hold before it is read, which takes long. Raises RegistryError 42209."""
+        """Refuse a schema that is too large for a record, before it is parsed. Raises RegistryError 42209."""
         limit = self.store.record_bytes_max - RECORD_OVERHEAD_BYTES
         if len(content.text) > SHRINKS * limit:
             size = await asyncio.to_thread(_least_size, content)
@@ -310,10 +310,10 @@ class Registry:
 
 
 def _least_size(content: Content) -> int:
-    """Of a schema without the spaces in it; the form that is stored is not much shorter."""
+    """The size of a schema without spaces; the stored form is not much shorter."""
     try:
         return len(json.dumps(parse_json(content.text), separators=(",", ":"), ensure_ascii=False))
-    except BadJson:  # a .proto file, or refused where it is read
+    except BadJson:  # a .proto file, or something that the parser will refuse
         return len(" ".join(content.text.split()))
 
 

@@ -79,9 +79,9 @@ class Store:
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._held = 0
         self.beginnings = 0
-        """How often all of the topic began to be read again: offsets of before are of a topic that is no more."""
+        """How often the whole topic has been read again: offsets of before belong to a topic that is gone."""
         self.begun_again: Callable[[], None] = lambda: None
-        """Called on the event loop when all of the topic is read again: until that is done, the state is of a part of it."""
+        """Called on the event loop when the whole topic is read again; until that is done, the state is incomplete."""
         self._kept: list[Callable[[], None]] = []
         self._nothing_kept = asyncio.Event()
         self._stopping = threading.Event()
@@ -103,9 +103,9 @@ class Store:
             await asyncio.to_thread(self._thread.join, 10)
 
     async def wait_for(self, offset: int, beginnings: int) -> None:
-        """Returns once everything before `offset` has been replayed. Raises ClientError when the topic begins elsewhere.
+        """Return once everything before `offset` has been replayed. Raises ClientError if the topic is read again meanwhile.
 
-        beginnings: as they were when the offset was not known yet."""
+        beginnings: the value of `beginnings` before the offset was looked up."""
         if beginnings != self.beginnings:
             raise self._begins_elsewhere()
         if self.state.next_offset >= offset:
@@ -133,9 +133,9 @@ class Store:
             self._nothing_kept.set()
 
     def take_own(self, entries: Sequence[Entry], base_offset: int, beginnings: int) -> bool:
-        """The writer's records, once they are in the log; False when others stand before them, which are read first.
+        """Replay the writer's own records, which are in the log; False if others before them have to be read first.
 
-        beginnings: as they were when the records were made."""
+        beginnings: the value of `beginnings` when the records were made."""
         if beginnings != self.beginnings or base_offset != self.state.next_offset or self._held:
             return False
         found = [Found(base_offset + index, None, entry) for index, entry in enumerate(entries)]

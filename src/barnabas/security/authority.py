@@ -68,9 +68,9 @@ class Authority:
         days: int = CERTIFICATE_DAYS,
         purposes: Sequence[x509.ObjectIdentifier] | None = None,
     ) -> tuple[bytes, bytes]:
-        """(private key, certificate with the authority's behind it), both PEM, for a broker at `hosts` or for a client.
+        """(private key, certificate followed by the authority's), both PEM, for a broker at `hosts` or for a client.
 
-        purposes: its extendedKeyUsage, if it is not the usual one.
+        purposes: the extendedKeyUsage, if not the usual one.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _begun(_named(name), self.certificate.subject, key, days)

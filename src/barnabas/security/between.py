@@ -91,7 +91,7 @@ class BetweenBrokers:
         return any(map(self._options.get, (options.SSL_KEYSTORE_LOCATION, options.SSL_KEYSTORE_KEY)))
 
     def _warn_of_purpose(self) -> None:
-        """The others are configured as this one is: where it asks them for certificates, they ask it."""
+        """Warn if other brokers will refuse the certificate. They are assumed to have this broker's ssl.client.auth."""
         asks = self._options.get(options.SSL_CLIENT_AUTH) != "none"
         if not asks or not self._has_certificate:
             return

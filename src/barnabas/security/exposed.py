@@ -20,7 +20,7 @@ OAUTHBEARER = "OAUTHBEARER"
 
 
 def exposed(config: BrokerConfig) -> dict[str, str]:
-    """What each such file holds, by path."""
+    """The files with secrets that other users can read: path -> what the file contains."""
     found: dict[str, str] = {}
     for path, what in _named(config):
         if stores.readable_by_others(path):

@@ -1,4 +1,4 @@
-"""Dynamic passwords as they lie in the metadata tree: encrypted with `password.encoder.secret`, in Kafka's own form.
+"""Dynamic passwords as the metadata tree contains them: encrypted with `password.encoder.secret`, in Kafka's own form.
 
     keyFactoryAlgorithm:PBKDF2WithHmacSHA512,cipherAlgorithm:AES/CBC/PKCS5Padding,keyLength:128,iterations:4096,
     salt:BASE64,initializationVector:BASE64,passwordLength:6,encryptedPassword:BASE64
@@ -33,11 +33,11 @@ MARK: Final = "encryptedPassword:"
 
 
 class CannotDecrypt(ValueError):
-    """A text that was encrypted with another secret, or is damaged; says nothing of what it holds."""
+    """A text was encrypted with another secret, or is damaged. The message says nothing about its contents."""
 
 
 class PasswordEncoder:
-    """One secret. iterations, key_bits: of what is encrypted from now on; what lies there says its own."""
+    """Encrypts with one secret. iterations, key_bits: for new texts; texts that exist state their own."""
 
     def __init__(self, secret: str, iterations: int = 4096, key_bits: int = 128) -> None:
         self._secret = secret.encode()
@@ -45,7 +45,7 @@ class PasswordEncoder:
         self._key_bits = key_bits
 
     def encode(self, password: str, random: Callable[[int], bytes] = secrets.token_bytes) -> str:
-        """The text for the tree. Raises ConfigError where the library is missing."""
+        """The encrypted text. Raises ConfigError if the library is missing."""
         if self._key_bits not in KEY_BITS:
             raise refused(
                 options.PASSWORD_ENCODER_KEY_LENGTH.name, str(self._key_bits), "must be 128, 192 or 256"
@@ -69,7 +69,7 @@ class PasswordEncoder:
         return ",".join(f"{name}:{value}" for name, value in fields.items())
 
     def decode(self, text: str) -> str:
-        """The password. Raises CannotDecrypt, and ConfigError where the library is missing."""
+        """The password. Raises CannotDecrypt, and ConfigError if the library is missing."""
         cipher, padding = _library(unpads=True)
         try:
             fields = dict(part.split(":", 1) for part in text.split(","))
@@ -103,7 +103,7 @@ class PasswordEncoder:
 
 
 class Passwords:
-    """The passwords among a broker's dynamic options; see the module. Of old_secret: what was encrypted before a change."""
+    """Encrypts and decrypts the passwords among a broker's dynamic options. The old secret is only used for decryption."""
 
     def __init__(self, config: BrokerConfig) -> None:
         secret, old = (
@@ -117,14 +117,14 @@ class Passwords:
         self._encoder = PasswordEncoder(secret, *shape) if secret else None
         self._old = PasswordEncoder(old) if old else None
         self._known: dict[str, tuple[str, bool] | str] = {}
-        """By text of the tree: the password, and whether the secret of now encrypts it; or why it cannot be read."""
+        """By text in the tree: (password, whether the current secret encrypts it), or why it cannot be decrypted."""
 
     def encode(self, name: str, password: str) -> str:
-        """The text for the tree. Raises ConfigError without a secret."""
+        """The encrypted text. Raises ConfigError without a secret."""
         if self._encoder is None:
             raise ConfigError(
-                f"{name} is a secret, and would lie in the metadata tree as it is: set password.encoder.secret in this "
-                "broker's properties first"
+                f"{name} is a secret, and would be stored in plain text in the metadata tree: set "
+                "password.encoder.secret in this broker's properties first"
             )
         text = self._encoder.encode(password)
         if self._encoder.decode(text) != password:
@@ -137,11 +137,11 @@ class Passwords:
         return self._encoder is not None
 
     def decode(self, text: str) -> str:
-        """The password of such a text, or of one that was written as it is. Raises CannotDecrypt."""
+        """The password in an encrypted text, or in one that was stored in plain text. Raises CannotDecrypt."""
         return self._opened(text)[0]
 
     def is_fresh(self, text: str) -> bool:
-        """Whether a text needs not be encrypted again, since it is as the options want it, or nothing else is possible."""
+        """Whether a text need not be encrypted again: it is encrypted with the current secret, or cannot be."""
         try:
             return self._encoder is None or self._opened(text)[1]
         except CannotDecrypt:
@@ -152,7 +152,9 @@ class Passwords:
         if known is None:
             try:
                 known = self._open(text)
-            except CannotDecrypt as error:  # it will not be better next time, and each try makes keys
+            except (
+                CannotDecrypt
+            ) as error:  # the result will be the same next time, and each attempt derives keys
                 known = str(error)
             self._known[text] = known
         if isinstance(known, str):
@@ -173,12 +175,12 @@ class Passwords:
 
 
 def is_encrypted(text: str) -> bool:
-    """Whether a password of the tree is encrypted."""
+    """Whether a password in the tree is encrypted."""
     return MARK in text
 
 
 def _java_length(text: str) -> int:
-    """How long a text is to Java, which counts the units of UTF-16."""
+    """The length of a text in Java, which counts UTF-16 units."""
     return len(text.encode("utf-16-le")) // 2
 
 
@@ -187,7 +189,7 @@ def _text(data: bytes) -> str:
 
 
 def _library(*, unpads: bool = False) -> tuple[Any, Any]:
-    """(key, vector) -> the cipher; what pads. Raises ConfigError."""
+    """(a function of key and vector that makes the cipher, a function that makes the padding). Raises ConfigError."""
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
         from cryptography.hazmat.primitives.padding import PKCS7

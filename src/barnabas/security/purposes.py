@@ -1,8 +1,9 @@
-"""What a certificate says that it is for (extendedKeyUsage), and what a refusal for that reason means. Pure.
+"""The purposes of certificates (extendedKeyUsage), and what a refusal for that reason means. Pure.
 
-OpenSSL and Java check the same: who accepts a connection wants clientAuth of a peer's certificate, who connects wants
-serverAuth. A certificate that says nothing is for both. Brokers show theirs both ways, so that a usual "web server"
-certificate (serverAuth alone) serves clients well, and is refused by the other brokers where those ask for certificates.
+OpenSSL and Java check the same: the side that accepts a connection requires clientAuth in the peer's certificate, the side
+that connects requires serverAuth. A certificate that states no purposes is good for both. Brokers use theirs in both roles:
+a usual "web server" certificate (serverAuth alone) is good enough for clients, but refused by other brokers if they ask for
+certificates.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ UNSUPPORTED: Final = "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE"
 
 
 def lacks(pem: bytes) -> frozenset[str]:
-    """Which of NO_CLIENT_AUTH and NO_SERVER_AUTH holds of the first certificate in a PEM text.
+    """Which of NO_CLIENT_AUTH and NO_SERVER_AUTH is true of the first certificate in a PEM text.
 
-    Nothing where it says nothing, where there is no certificate, or where the library that reads it is not installed.
+    Empty if it states no purposes, if there is no certificate, or if the library that reads it is not installed.
     """
     try:
         from cryptography import x509
@@ -46,12 +47,12 @@ def lacks(pem: bytes) -> frozenset[str]:
 
 
 def why_not_trusted(error: ssl.SSLCertVerificationError, missing: str) -> str:
-    """Why this side refuses a certificate. missing: what it lacks when it is of the wrong kind."""
+    """Why this side refuses a certificate. missing: what it lacks if its purpose is the reason."""
     return missing if error.verify_code == INVALID_PURPOSE else error.verify_message
 
 
 def why_ended(error: ssl.SSLError, missing: str) -> str:
-    """Why the other side has ended a connection. missing: what our certificate lacks when it is of the wrong kind."""
+    """Why the other side has ended a connection. missing: what our certificate lacks if its purpose is the reason."""
     if error.reason == UNSUPPORTED:
         return f"it refuses this side's certificate: {missing} ({error.reason})"
     return error.reason or str(error)

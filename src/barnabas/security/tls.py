@@ -193,7 +193,7 @@ def load_trusted(listener: ListenerOptions, context: ssl.SSLContext) -> bool:
         except ssl.SSLError as error:
             option = listener.name_of(options.SSL_TRUSTSTORE_LOCATION)
             raise ConfigError(f"{option}: no certificates can be read there ({error.reason})") from None
-    # As in Java: whatever stands in a truststore is believed, also an intermediate authority without those above it.
+    # As in Java: every certificate in a truststore is trusted, also an intermediate authority without those above it.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if stores.CRL_BEGIN in pem:
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF

@@ -43,7 +43,7 @@ class SeededEntropy:
         return self._chance.randrange(limit)
 
     def secret(self) -> bytes:
-        return b"secret"  # nothing that is decided depends on it, so that it takes nothing of the seed
+        return b"secret"  # no decision depends on it, so it need not consume the seed's random numbers
 
 
 class SameThread(Executor):

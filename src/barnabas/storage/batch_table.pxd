@@ -1,14 +1,14 @@
 # cython: language_level=3
-"""What compiled modules see of a table of batches; see batch_table.pyx."""
+"""The part of a table of batches that other compiled modules use; see batch_table.pyx."""
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 
 cdef struct Row:
     int64_t base_offset
     int64_t last_offset
-    int64_t max_timestamp   # -1 where the batch has no records
+    int64_t max_timestamp   # -1 if the batch has no records
     int64_t producer_id
-    int64_t at              # of the batch in the table's bytes
+    int64_t at              # where the batch begins in the table's bytes
     int64_t size
     int32_t leader_epoch
     int32_t record_count

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """A table of the batches in a piece of a segment: one pass over the bytes, without an object for each batch.
 
-What recovery, index look-ups and compaction ask of thousands of small batches is answered from the table; only
-the few of them that matter (an index entry falls on them, a producer's last, a control batch, a damaged one)
-become objects. Batches of magic 0 and 1 have rows as well; what only their messages know is read by formats.py.
+Recovery, index look-ups and compaction ask about thousands of small batches. The table answers; only the few batches
+that matter (one with an index entry, a producer's last, a control batch, a damaged one) become objects. Batches of
+magic 0 and 1 have rows as well; formats.py reads what only their messages contain.
 """
 
 from cpython.buffer cimport PyBUF_READ
@@ -44,8 +44,8 @@ cdef struct Seen:
 
 
 cdef inline Outcome read_row(const uint8_t* data, int64_t have, int64_t left, bint bodies, Row* row) noexcept nogil:
-    """The batch at `data`, of which `have` bytes are at hand and `left` exist. A row that is cut has its size,
-    or 0 where not even that is known."""
+    """Read the batch at `data`; `have` bytes are in memory and `left` exist in the file. A row that is cut off has the
+    batch's size, or 0 if not even that is known."""
     cdef int64_t size
     cdef int8_t magic
     row.size = 0
@@ -85,11 +85,11 @@ cdef str why(const uint8_t* data):
 
 
 def seek(bytes piece, int64_t start, int64_t limit, int64_t offset, bint with_records=False):
-    """Walks over the headers in `piece`, which lies at byte `start` of a file that counts up to `limit`.
+    """Walk over the headers in `piece`, which begins at byte `start` of a file that is valid up to `limit`.
 
-    Returns the Found of the first batch whose last offset is at or after `offset` (and that is not empty, if it is to
-    be one `with_records`), or else the byte at which the
-    walk must go on: it is `start` where even the first header is cut off. Raises Damaged.
+    Returns the Found of the first batch whose last offset is at or after `offset` (with_records: and that is not
+    empty), or else the byte at which the walk must continue, which is `start` if even the first header is cut off.
+    Raises Damaged.
     """
     cdef int64_t at = 0, have = len(piece)
     cdef const uint8_t* data = <const uint8_t*><const char*>piece
@@ -108,8 +108,8 @@ def seek(bytes piece, int64_t start, int64_t limit, int64_t offset, bint with_re
 
 
 def find_batch(const uint8_t[::1] data, int64_t start, int64_t limit, int64_t low, int64_t ceiling):
-    """The first byte of `data` at which there may be a whole batch of magic 2 with offsets in [low, ceiling); -1 when
-    there is none. The checksum is the caller's. `data` lies at byte `start` of a file that counts up to `limit`.
+    """The first byte of `data` at which there may be a whole batch of magic 2 with offsets in [low, ceiling); -1 if there
+    is none. The caller verifies the checksum. `data` begins at byte `start` of a file that is valid up to `limit`.
     """
     cdef int64_t at = 0, have = data.shape[0]
     cdef Row row
@@ -129,10 +129,10 @@ def find_batch(const uint8_t[::1] data, int64_t start, int64_t limit, int64_t lo
 
 
 cdef class BatchTable:
-    """See the module. `start` and `end` are bytes of the file: where the first row begins and the last one ends.
+    """See the module. start, end: positions in the file where the first row begins and the last one ends.
 
-    needed: bytes from `end` on that the next `read` must have at hand for one more row. damage: why there can be
-    no batch at `end`, or None.
+    needed: how many bytes from `end` on the next `read` must be given for one more row. damage: why there can be no
+    batch at `end`, or None.
     """
 
     def __dealloc__(self):
@@ -151,10 +151,10 @@ cdef class BatchTable:
         return 0
 
     def read(self, data, int64_t start, int64_t limit, *, bint bodies=True, bint verified=False):
-        """Fills the table anew from `data`, which lies at byte `start` of a file that counts up to `limit`.
+        """Fill the table again, from `data`, which begins at byte `start` of a file that is valid up to `limit`.
 
-        bodies: a batch must be at hand as a whole, not only its header. verified: checksums are looked at. `data`
-        is used until the next `read`.
+        bodies: whether `data` must contain whole batches, not only their headers. verified: whether to verify checksums.
+        `data` is used until the next `read`.
         """
         cdef int64_t have, at = 0
         cdef Outcome found
@@ -204,11 +204,11 @@ cdef class BatchTable:
     # --- one row -----------------------------------------------------------------------------------------
 
     def position(self, Py_ssize_t i):
-        """Where the row's batch begins in the file."""
+        """The position in the file where the row's batch begins."""
         return self.start + self.rows[i].at
 
     def end_of(self, Py_ssize_t i):
-        """Where the row's batch ends in the file."""
+        """The position in the file where the row's batch ends."""
         return self.start + self.rows[i].at + self.rows[i].size
 
     def size(self, Py_ssize_t i):
@@ -230,17 +230,17 @@ cdef class BatchTable:
         return self.rows[i].leader_epoch
 
     def view(self, Py_ssize_t i):
-        """The batch's bytes, of use until the next `read`."""
+        """The batch's bytes, valid until the next `read`."""
         return self.bytes[self.rows[i].at : self.rows[i].at + self.rows[i].size]
 
     def header(self, Py_ssize_t i):
-        """The header of a batch whose body is at hand. Raises CorruptBatch for a damaged one of an old format."""
+        """The header of a batch whose body is in `data`. Raises CorruptBatch for a damaged one of an old format."""
         if self.rows[i].magic < 2:
             return verify(self.view(i))
         return BatchHeader._make(HEADER.unpack_from(self.bytes, self.rows[i].at))
 
     def fault(self, Py_ssize_t i):
-        """Why a batch is not intact; an empty text for one that is."""
+        """Why a batch is not intact; empty if it is."""
         try:
             verify(self.view(i))
         except CorruptBatch as error:
@@ -250,7 +250,7 @@ cdef class BatchTable:
     # --- looking for a row -------------------------------------------------------------------------------
 
     def reaching(self, int64_t offset):
-        """The first row whose last offset is at or after `offset`; len(self) when there is none."""
+        """The first row whose last offset is at or after `offset`; len(self) if there is none."""
         cdef Py_ssize_t i
         for i in range(self.count):
             if self.rows[i].last_offset >= offset:
@@ -258,7 +258,7 @@ cdef class BatchTable:
         return self.count
 
     def beginning_at(self, int64_t position):
-        """The row whose batch begins at a byte of the file, -1 when there is none."""
+        """The row whose batch begins at a position in the file; -1 if there is none."""
         cdef Py_ssize_t low = 0, high = self.count, middle
         while low < high:
             middle = (low + high) // 2
@@ -269,18 +269,18 @@ cdef class BatchTable:
         return low if low < self.count and self.start + self.rows[low].at == position else -1
 
     def intact_until(self, Py_ssize_t first):
-        """The first row from `first` on that is not intact; len(self) when all are."""
+        """The first row from `first` on that is not intact; len(self) if all are."""
         while first < self.count and self.rows[first].intact:
             first += 1
         return first
 
     def in_order_until(self, Py_ssize_t first, int64_t end_offset, int64_t ceiling):
-        """The first row from `first` on that is not beyond doubt: not intact, or out of place.
+        """The first row from `first` on that is doubtful: not intact, or out of place.
 
-        A row is in its place when it begins where the one before it ended; or later, as after a compaction, if the
-        intact row behind it confirms that by beginning later still. (A base offset lies outside the checksum: a bit
-        of it that flips makes a gap, or an overlap, on both sides.) end_offset: where the batch before row `first` ended.
-        ceiling: no offset reaches it.
+        A row is in its place if it begins where the row before it ended; or later, as after a compaction, if the intact
+        row after it confirms this by beginning later still. (The checksum does not cover base offsets: a flipped bit
+        makes a gap or an overlap on both sides.) end_offset: where the batch before row `first` ended. ceiling: all
+        offsets are below it.
         """
         cdef Row* row
         while first < self.count:
@@ -301,8 +301,8 @@ cdef class BatchTable:
         return self.rows[i + 1].intact and self.rows[i + 1].base_offset > self.rows[i].last_offset
 
     def consistent_until(self, Py_ssize_t first, int64_t low, int64_t ceiling):
-        """The first intact row from `first` on whose offsets do not lie in [low, ceiling) or reach into those of the
-        intact row behind it; len(self) when there is none. Rows that are not intact are passed over."""
+        """The first intact row from `first` on whose offsets are not in [low, ceiling) or overlap those of the intact row
+        after it; len(self) if there is none. Rows that are not intact are skipped."""
         cdef Row* row
         while first < self.count:
             row = self.rows + first
@@ -319,7 +319,7 @@ cdef class BatchTable:
         return first
 
     def end_before(self, Py_ssize_t i, int64_t otherwise):
-        """Where the last intact row before row `i` ends; `otherwise` when there is none."""
+        """The offset where the last intact row before row `i` ends; `otherwise` if there is none."""
         while i > 0:
             i -= 1
             if self.rows[i].intact:
@@ -327,11 +327,11 @@ cdef class BatchTable:
         return otherwise
 
     def give_up(self, Py_ssize_t i):
-        """The row counts as damaged: it is known not to be served."""
+        """Mark the row as damaged: it will not be served."""
         self.rows[i].intact = False
 
     def below(self, Py_ssize_t first, int64_t offset):
-        """The first row from `first` on that begins at or after `offset`; len(self) when there is none."""
+        """The first row from `first` on that begins at or after `offset`; len(self) if there is none."""
         while first < self.count and self.rows[first].base_offset < offset:
             first += 1
         return first
@@ -342,9 +342,9 @@ cdef class BatchTable:
         self, Py_ssize_t first, Py_ssize_t stop, int64_t position, int64_t interval, int64_t since_entry,
         int64_t max_timestamp, int64_t offset_of_max, bint only_kept=False,
     ):
-        """The index work for rows that lie one behind the other from byte `position` on.
+        """The index entries for rows that are written one after the other from byte `position` on.
 
-        Returns (entries, bytes since the last one, greatest timestamp, its last offset, the byte behind the rows);
+        Returns (entries, bytes since the last one, greatest timestamp, its last offset, the position after the rows);
         an entry is (last offset, position, greatest timestamp up to there, its last offset).
         """
         cdef Py_ssize_t i
@@ -365,7 +365,7 @@ cdef class BatchTable:
         return entries, since_entry, max_timestamp, offset_of_max, position
 
     def kept_bytes(self, Py_ssize_t first, Py_ssize_t stop):
-        """The bytes of the rows that compaction.keep_plain marked."""
+        """The bytes of the rows that compaction.keep_plain has marked."""
         cdef Py_ssize_t i
         cdef int64_t size = 0
         cdef Row* row
@@ -382,8 +382,8 @@ cdef class BatchTable:
         return out
 
     def telling(self, Py_ssize_t first, Py_ssize_t stop):
-        """The rows after which a PartitionCore is as if it had been given them all: where the leader epoch
-        changes, control batches, and of each producer its last batches and where it begins a transaction."""
+        """The rows that bring a PartitionCore into the same state as all rows would: changes of the leader epoch, control
+        batches and, for each producer, its last batches and those that begin a transaction."""
         cdef Py_ssize_t i
         cdef bint producers = False
         cdef Row* row

@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The two inner loops of compaction: which key's newest record is where, and which records of a batch stay.
+"""The two inner loops of compaction: where each key's newest record is, and which records of a batch stay.
 
-`OffsetMap` maps a key's hash to its newest offset in a fixed amount of memory. 128 bits of SipHash under a
-key that each map is given at random stand for the record key: nobody can choose keys that collide, and by
-chance two of a billion keys do with a probability of 1e-21.
+`OffsetMap` maps a key's hash to its newest offset in a fixed amount of memory. A record key is represented by
+128 bits of SipHash with a random key for each map: nobody can choose keys that collide, and the probability
+that two of a billion keys collide by chance is 1e-21.
 
-Record blocks come from disk, their checksum verified, but what a producer wrote into them was never looked
-at: every length is checked before it is used. Damage raises CorruptBatch.
+Record blocks come from disk, with a verified checksum, but nobody has checked what a producer wrote into
+them: every length is checked before it is used. Damage raises CorruptBatch.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -24,9 +24,9 @@ cdef struct Slot:
     int64_t next_offset  # offset + 1; 0 is an empty slot
 
 cdef struct Record:
-    Py_ssize_t start       # of the length
-    Py_ssize_t fields      # of the timestamp delta, behind length and attributes
-    Py_ssize_t rest        # of the offset delta, behind the timestamp delta
+    Py_ssize_t start       # position of the length
+    Py_ssize_t fields      # position of the timestamp delta, after length and attributes
+    Py_ssize_t rest        # position of the offset delta, after the timestamp delta
     Py_ssize_t end
     int64_t timestamp_delta
     int64_t offset_delta
@@ -115,7 +115,7 @@ def siphash(data: bytes, key: bytes) -> bytes:
 
 
 cdef bint next_record(const uint8_t* data, Py_ssize_t* at, Py_ssize_t size, Record* record) noexcept nogil:
-    """The record at `at`, which moves behind it; False when its fields do not fit its length."""
+    """Read the record at `at`, and move `at` behind it; False if its fields do not fit its length."""
     cdef int64_t value
     record.start = at[0]
     if not read_varint(data, at, size, &value) or value < 6 or value > size - at[0]:
@@ -142,9 +142,9 @@ cdef bint next_record(const uint8_t* data, Py_ssize_t* at, Py_ssize_t size, Reco
 
 
 cdef class OffsetMap:
-    """Key -> newest offset, for as many keys as fit `memory_bytes`, filled to `load_factor`.
+    """Key -> newest offset, for as many keys as fit into `memory_bytes`, filled to `load_factor`.
 
-    latest_offset: up to which the log has been indexed (inclusive), -1 before any.
+    latest_offset: the last offset of the log that has been indexed; -1 for none.
     """
 
     cdef Slot* slots
@@ -155,14 +155,14 @@ cdef class OffsetMap:
     cdef uint64_t k0, k1
 
     def __cinit__(self, Py_ssize_t memory_bytes, bytes secret, double load_factor=0.9):
-        """secret: 16 random bytes. Raises ValueError when not one key fits, MemoryError."""
+        """secret: 16 random bytes. Raises ValueError if not even one key fits, MemoryError."""
         if len(secret) != 16:
             raise ValueError("the secret has 16 bytes")
         self.slot_count = memory_bytes // SLOT_BYTES
         self.capacity = <Py_ssize_t>(self.slot_count * load_factor)
         if self.capacity < 1 or self.capacity >= self.slot_count:
             raise ValueError(f"{memory_bytes} bytes are too few for an offset map")
-        # calloc hands out untouched zero pages: memory is used as keys come, not at once.
+        # calloc returns untouched zero pages: memory is used when keys are added, not at once.
         self.slots = <Slot*>calloc(self.slot_count, sizeof(Slot))
         if self.slots == NULL:
             raise MemoryError(f"no memory for an offset map of {memory_bytes} bytes")
@@ -177,7 +177,7 @@ cdef class OffsetMap:
         return self.size
 
     cdef Slot* find(self, const uint8_t* key, Py_ssize_t key_bytes) noexcept nogil:
-        """The key's slot, or the empty one where it belongs; there always is one."""
+        """The key's slot, or the empty one where it belongs; there is always one."""
         cdef uint64_t hashed[2]
         cdef Py_ssize_t at
         cdef Slot* slot
@@ -196,11 +196,11 @@ cdef class OffsetMap:
                 at = 0
 
     def get(self, key: bytes) -> int:
-        """The newest offset of `key`, -1 when it is not there."""
+        """The newest offset of `key`; -1 if it is not in the map."""
         return self.find(key, len(key)).next_offset - 1
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Notes that `key` is at `offset`; False when the map is full and does not know the key."""
+        """Set the offset of `key`; False if the key is new and the map is full."""
         cdef Slot* slot = self.find(key, len(key))
         if slot.next_offset == 0:
             if self.size >= self.capacity:
@@ -210,9 +210,9 @@ cdef class OffsetMap:
         return True
 
     def put_block(self, const uint8_t[::1] block, int64_t base_offset, Py_ssize_t count, int64_t from_offset) -> bool:
-        """Notes the keys of a batch's records from `from_offset` on; False when the map is full.
+        """Add the keys of a batch's records from `from_offset` on; False if the map is full.
 
-        Then what fitted is in the map, which does no harm: those records exist. Raises CorruptBatch.
+        The keys that fitted stay in the map, which does no harm: their records exist. Raises CorruptBatch.
         """
         cdef Py_ssize_t at = 0, size = block.shape[0], i
         cdef Record record
@@ -240,9 +240,9 @@ cdef class OffsetMap:
         return outcome == 0
 
     def put_plain(self, BatchTable table, Py_ssize_t first, int64_t from_offset):
-        """Notes the keys of the table's batches from row `first` on, as long as they are plain: of magic 2,
-        uncompressed, in no transaction. Returns the row that is left to `put_block`: not plain, damaged or one
-        that finds the map full; len(table) where there is none.
+        """Add the keys of the table's batches from row `first` on, as long as they are plain: of magic 2,
+        uncompressed, not in a transaction. Returns the first row that is left to `put_block`, because it is not
+        plain, is damaged, or does not fit into the map; len(table) if there is none.
         """
         cdef Py_ssize_t i = first
         with nogil:
@@ -273,7 +273,7 @@ cdef class OffsetMap:
 
 
 class Kept:
-    """What stays of a batch's records: how many, whether a tombstone is among them, their greatest timestamp
+    """The records of a batch that stay: their number, whether a tombstone is among them, their greatest timestamp
     delta, and their bytes."""
 
     __slots__ = ("block", "count", "has_tombstones", "max_timestamp_delta")
@@ -289,11 +289,10 @@ def keep_block(
     const uint8_t[::1] block, int64_t base_offset, Py_ssize_t count, OffsetMap newest, int64_t latest_offset,
     bint drop_tombstones,
 ):
-    """Filters a batch's records: a Kept, whose `block` is None when every record stays.
+    """Filter a batch's records. Returns a Kept, whose `block` is None if every record stays.
 
-    A record stays when it lies above `latest_offset` (the map has not seen that far), or when it has a key,
-    no newer record of that key is in the map, and it has a value or tombstones are not to be dropped. Raises
-    CorruptBatch.
+    A record stays if it is above `latest_offset` (which the map does not cover), or if it has a key, the map has
+    no newer record with that key, and it has a value or tombstones are not to be dropped. Raises CorruptBatch.
     """
     cdef Py_ssize_t at = 0, size = block.shape[0], i, used = 0, kept = 0
     cdef Record record
@@ -345,7 +344,7 @@ cdef inline bint contains(const int64_t[::1] sorted_values, int64_t value) noexc
 
 
 cdef Fate fate_of(const uint8_t* data, const Row* row, OffsetMap newest, int64_t latest_offset) noexcept nogil:
-    """Whether a batch stays as it is, goes altogether, or is to be looked at more closely; see keep_block."""
+    """Whether a batch stays as it is, is removed completely, or has to be filtered; see keep_block."""
     cdef Py_ssize_t at = 0, size = row.size - HEADER_BYTES, i
     cdef Record record
     cdef int64_t offset
@@ -372,10 +371,11 @@ def keep_plain(
     BatchTable table, Py_ssize_t first, Py_ssize_t stop, OffsetMap newest, int64_t latest_offset,
     const int64_t[::1] last_offsets,
 ):
-    """Marks which of the table's batches in [first, stop) stay as they are, as long as that is the question.
+    """Mark those of the table's batches from `first` on that stay as they are, until one has to be filtered.
 
-    last_offsets: where the newest batches of the active producers end, sorted; what ends there, or at the last
-    offset that the map has seen, does not go altogether. Returns (the first row that needs more than a yes or no, or `stop`; records read; records kept).
+    last_offsets: the last offsets of the newest batches of the active producers, sorted; a batch that ends at one of
+    them, or at the last offset that the map covers, is not removed completely. Returns (the first row that has to be
+    filtered, or `stop`; number of records read; number of records kept).
     """
     cdef Py_ssize_t i
     cdef Row* row
@@ -402,7 +402,7 @@ def keep_plain(
 
 
 def shift_timestamps(const uint8_t[::1] block, Py_ssize_t count, int64_t shift_ms) -> bytes:
-    """The records with `shift_ms` added to each timestamp delta, for a batch whose base timestamp moves.
+    """The records with `shift_ms` added to each timestamp delta, for a batch whose base timestamp changes.
 
     Raises CorruptBatch.
     """

@@ -167,8 +167,8 @@ class Log(LogWriter):
         logger.error("records are missing", extra=extra)
 
     def _set_aside_if_overlapped(self, slot: int) -> bool:
-        """Called before a segment is read for the first time: set it aside if it does not belong here, because the
-        previous segment contains its offsets; True if so."""
+        """Called before a segment is read for the first time: set it aside if the previous segment contains its offsets, so
+        that it does not belong here; returns whether it was set aside."""
         before, segment = self._segments[slot - 1], self._segments[slot]
         segment.is_joined = True
         if segment.trusted_from and segment.base_offset not in before.overlaps:

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Integers in the protocol's byte order, as all compiled modules read and write them."""
+"""Integers in the protocol's byte order, for all compiled modules."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 

@@ -93,7 +93,7 @@ async def check(data: Path) -> None:
 
 def test_everything_is_found_after_the_upgrade(old_data: Path, caplog: pytest.LogCaptureFixture) -> None:
     asyncio.run(check(old_data))
-    moved = [record for record in caplog.records if "was moved" in record.message]
+    moved = [record for record in caplog.records if "were moved" in record.message]
     assert len(moved) == 2  # one line for each topic
     caplog.clear()
     asyncio.run(check(old_data))

@@ -66,15 +66,15 @@ class ConfigChanges:
         await self._change_config(altered, validate_only)
 
     async def seal_passwords(self, node_id: int) -> None:
-        """Encrypt a broker's dynamic passwords with the secret of now, where they are not. Raises ApiError.
+        """Encrypt those of a broker's dynamic passwords that are not encrypted with the current secret. Raises ApiError.
 
-        Without a secret, a warning names those that lie in the tree as they are.
+        Without a secret, a warning names the options whose passwords the tree contains in plain text.
         """
         plain = self._configs.plain_passwords(node_id)
         if plain:
             log.warning(
-                "dynamic passwords lie in the metadata tree as they are; set password.encoder.secret in this broker's "
-                "properties and restart it, and they are encrypted",
+                "dynamic passwords are stored in plain text in the metadata tree; to encrypt them, set "
+                "password.encoder.secret in this broker's properties and restart it",
                 extra={"broker": node_id, "options": ", ".join(plain)},
             )
 

@@ -61,7 +61,7 @@ class Configs:
         self._image = image
         self._passwords = Passwords(broker)
         self._said: set[str] = set()
-        """Texts of passwords that cannot be decrypted, and were said to be so."""
+        """Texts of passwords that cannot be decrypted and have been logged."""
 
     def refresh_broker(self, node_id: int) -> None:
         """Take the dynamic broker options from the image."""
@@ -71,7 +71,7 @@ class Configs:
         )
 
     def _opened(self, texts: Mapping[str, str]) -> dict[str, str]:
-        """Texts of the tree with the passwords themselves; those that cannot be decrypted are left out."""
+        """The options in `texts` with their passwords decrypted; those that cannot be decrypted are left out."""
         found = dict(texts)
         for name, text in texts.items():
             if is_secret(name):
@@ -87,9 +87,10 @@ class Configs:
         return found
 
     def sealed_again(self, node_id: int) -> dict[str, str] | None:
-        """This broker's texts with every password encrypted by the secret of now; None where they are already.
+        """This broker's options with every password encrypted with the current secret; None if they already are.
 
-        Those that an earlier version wrote as they were, and those of password.encoder.old.secret, are not.
+        Passwords that an earlier version stored in plain text, or that were encrypted with password.encoder.old.secret, are
+        encrypted again.
         """
         texts = dict(self._image.config("brokers", str(node_id)))
         stale = [
@@ -100,7 +101,7 @@ class Configs:
         return texts if stale else None
 
     def plain_passwords(self, node_id: int) -> list[str]:
-        """The names of this broker's passwords that stay in the tree as they are, since there is no secret."""
+        """The options whose passwords remain in plain text in the tree, because there is no secret."""
         if self._passwords.can_encode:
             return []
         texts = self._image.config("brokers", str(node_id))

@@ -157,7 +157,7 @@ class Controller:
         await self._executor.load()
         if not self.image.secret:
             self.image.secret = (
-                secret  # the node was emptied: a secret of this broker alone is better than none
+                secret  # the node was emptied: a secret that only this broker has is better than none
             )
         self.configs.refresh_broker(self.node_id)
         self._levels.apply(self.image.config(loggers.KIND, str(self.node_id)))

@@ -332,12 +332,12 @@ class CoordinatorRuntime(Generic[C]):
             await in_pieces(self.loop, self.clock, self._disown(moves))
         except (ApiError, StorageError) as error:
             log.error(
-                "what was kept in a wrong partition was not moved; the next start tries again",
+                "entries in the wrong partition were not moved to theirs; the next start tries again",
                 extra={"topic": self._kind.topic, "reason": str(error)},
             )
             return
         log.warning(
-            "what was kept in a wrong partition was moved to the right one",
+            "entries in the wrong partition were moved to theirs",
             extra={"topic": self._kind.topic, "moved": len(moves)},
         )
 

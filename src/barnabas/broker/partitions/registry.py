@@ -103,7 +103,7 @@ class Partitions:
         return self.logs.recovered_unclean
 
     def without_logs(self, image: ClusterImage) -> list[tuple[str, int]]:
-        """The partitions in whose in-sync sets this broker is, with others, although it has no log of them."""
+        """The partitions that list this broker and others as in sync although it has no log of them."""
         if self.logs.offline_dirs:
             return []  # they may be there
         return [

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Avro records straight into the buffers of Arrow columns: no Python object is made for a record or a value.
+"""Decodes Avro records into the buffers of Arrow columns, without a Python object for a record or a value.
 
-For records that were written by the very schema whose columns are filled, which is nearly all of them; other versions
-go through fastavro's schema resolution. What a producer wrote was never looked at: every length is checked against the
-record's end, and anything that does not fit makes `fill` give up, so that the slow way finds out whose fault it is.
+Only for records written with exactly the schema whose columns are filled, which are nearly all of them; other versions go
+through fastavro's schema resolution. Nobody has checked what a producer wrote: every length is compared with the record's
+end, and `fill` gives up at anything that does not fit, so that the slow way can find out what is wrong.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -36,7 +36,7 @@ cdef enum:
 
 
 cdef class Buffer:
-    """Bytes that grow."""
+    """A buffer that grows."""
     cdef char* data
     cdef Py_ssize_t size, room
 
@@ -44,7 +44,7 @@ cdef class Buffer:
         free(self.data)
 
     cdef char* more(self, Py_ssize_t count) except NULL:
-        """Room for `count` bytes at the end, which count as written."""
+        """Append `count` uninitialized bytes; returns where they begin."""
         cdef Py_ssize_t wanted = self.size + count
         cdef char* made
         if self.data == NULL or wanted > self.room:
@@ -62,8 +62,8 @@ cdef class Buffer:
 
 
 cdef class Column:
-    """One column and those inside of it. kind: what the values are. null_branch: which branch of a union of two is null, -1
-    without a union. size: of a fixed. symbols: of an enum, in UTF-8."""
+    """One column with the columns inside it. kind: the type of the values. null_branch: the index of null in a union of two
+    branches, -1 without a union. size: of a fixed. symbols: of an enum, in UTF-8."""
     cdef public int kind, null_branch
     cdef public Py_ssize_t size
     cdef public list children, symbols
@@ -79,7 +79,7 @@ cdef class Column:
         self.clear()
 
     def clear(self):
-        """Empty, with those inside."""
+        """Remove all rows, also from the columns inside."""
         cdef Column child
         self.values, self.offsets, self.valid = Buffer(), Buffer(), Buffer()
         self.rows = self.nulls = 0
@@ -89,7 +89,7 @@ cdef class Column:
             child.clear()
 
     def buffers(self):
-        """(validity as a bitmap or None, offsets or None, values or None), as Arrow lays them out."""
+        """(validity as a bitmap or None, offsets or None, values or None), in Arrow's layout."""
         validity = bitmap(self.valid) if self.nulls else None
         offsets = self.offsets.taken() if self.offsets.size else None
         if self.kind == BOOLEAN:
@@ -118,7 +118,7 @@ cdef class Column:
         return 16 if self.kind in (DECIMAL, FIXED_DECIMAL) else self.size if self.kind == FIXED else 8
 
     cdef int put_offset(self) except -1:
-        """The end of a row that has no other bytes than those in the column."""
+        """Append the end of the present row to the offsets."""
         cdef Py_ssize_t end = (<Column>self.children[0]).rows if self.kind in (ARRAY, MAP) else self.values.size
         if end > OFFSET_MAX:
             raise OverflowError()
@@ -126,7 +126,7 @@ cdef class Column:
         return 0
 
     cdef bint take(self, const uint8_t* data, Py_ssize_t* at, Py_ssize_t end, int depth) except? 0:
-        """Takes the value at `at`, which moves behind it; False when it does not fit."""
+        """Decode the value at `at`, and move `at` behind it; False if it does not fit."""
         cdef int64_t number
         cdef Column child
         cdef bytes symbol
@@ -197,7 +197,7 @@ cdef class Column:
         return True
 
     cdef bint take_items(self, const uint8_t* data, Py_ssize_t* at, Py_ssize_t end, int depth) except? 0:
-        """The blocks of an array or a map."""
+        """Decode the blocks of an array or a map."""
         cdef int64_t count, size
         cdef Column first = self.children[0]
         cdef Column second = self.children[1] if self.kind == MAP else None
@@ -210,7 +210,7 @@ cdef class Column:
                 if count < -ITEMS_MAX or not read_varint(data, at, end, &size):
                     return False
                 count = -count
-            # Items without bytes (null) could be as many as one likes.
+            # Items may take no bytes (null): then the bytes do not limit their number.
             if count > ITEMS_MAX or first.rows + count > ITEMS_MAX:
                 return False
             while count > 0:
@@ -222,7 +222,7 @@ cdef class Column:
 
 
 cdef void put_decimal(char* to, const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    """A number of at most 16 bytes, the highest first, as one of 16, the lowest first."""
+    """Write a big-endian number of at most 16 bytes as a little-endian one of 16."""
     cdef Py_ssize_t i
     memset(to, 0xFF if data[0] & 0x80 else 0, 16)
     for i in range(size):
@@ -230,7 +230,7 @@ cdef void put_decimal(char* to, const uint8_t* data, Py_ssize_t size) noexcept n
 
 
 cdef bytes bitmap(Buffer flags):
-    """One bit for each byte that is not 0."""
+    """A bitmap with a 1 for each byte that is not 0."""
     cdef Py_ssize_t i
     made = PyBytes_FromStringAndSize(NULL, (flags.size + 7) // 8)
     cdef char* bits = PyBytes_AS_STRING(made)
@@ -242,8 +242,8 @@ cdef bytes bitmap(Buffer flags):
 
 
 def fill(Column column, const uint8_t[::1] data, const int32_t[::1] offsets, Py_ssize_t first, Py_ssize_t rows, uint32_t id):
-    """Takes `rows` records, whose bytes lie between `offsets` from `first` on; False when one of them is not of the schema
-    `id` or does not fit it, and then the column is not to be used."""
+    """Decode `rows` records, whose bytes are between the offsets from `first` on. False if one of them does not have the
+    schema `id` or does not match it; the column must not be used then."""
     cdef Py_ssize_t at, end, row
     cdef uint8_t head[5]
     head[0] = 0

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The buffers of Arrow columns straight to Avro records: no Python object is made for a record or a value.
+"""Encodes the buffers of Arrow columns as Avro records, without a Python object for a record or a value.
 
-The reverse of avro_columns. A row that does not suit the schema (null where there must be a value, a number that is too
-large, no symbol of an enum) is left out and named, so that the slow way finds out what is wrong with it. The arrays that
-columns are bound to come from pyarrow, which has checked their offsets; they are kept while they are looked at.
+The reverse of avro_columns. A row that does not match the schema (null where a value is required, a number that is too
+large, a text that is not a symbol of the enum) is left out and reported, so that the slow way can find out what is wrong.
+The arrays to which columns are bound come from pyarrow, which has checked their offsets; a reference keeps them alive.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -34,7 +34,7 @@ cdef enum:
 
 
 cdef class Output:
-    """Bytes that grow."""
+    """A buffer that grows."""
     cdef char* data
     cdef Py_ssize_t size, room
 
@@ -42,7 +42,7 @@ cdef class Output:
         free(self.data)
 
     cdef int reserve(self, Py_ssize_t count) except -1:
-        """Room for `count` bytes at the end."""
+        """Make room for `count` more bytes."""
         cdef Py_ssize_t wanted = self.size + count
         cdef char* made
         if wanted > self.room:
@@ -72,9 +72,9 @@ cdef class Output:
 
 
 cdef class Source:
-    """One column and those inside of it. kind: how its values are written. branch: of a value in a union, -1 without a union.
-    null_branch: of null, -1 where null does not suit. width: bytes of a number in its column; 4 or 8 of a float. divisor: of a
-    time. size: of a fixed. symbols: of an enum, in UTF-8. constant: bytes for every row."""
+    """One column with the columns inside it. kind: how its values are written. branch: the index of values in a union, -1
+    without a union. null_branch: the index of null, -1 if null is not allowed. width: size of a number in its column, in
+    bytes. divisor: for times. size: of a fixed. symbols: of an enum, in UTF-8. constant: the bytes for every row."""
     cdef public int kind, branch, null_branch, width, divisor
     cdef public Py_ssize_t size
     cdef public list children, symbols
@@ -94,7 +94,7 @@ cdef class Source:
         self.children, self.symbols, self.constant = list(children), list(symbols), constant
 
     def bind(self, array):
-        """Look at the rows of an array from now on; of None: at nothing any more."""
+        """Take the rows of this array from now on; None releases the last one."""
         self.valid = self.values = NULL
         self.offsets = NULL
         self.held = array
@@ -113,7 +113,7 @@ cdef class Source:
             self.values = <const uint8_t*><size_t>buffers[1].address
 
     cdef bint put(self, Py_ssize_t row, Output out) except? 0:
-        """Writes the value of a row; False when it does not suit the schema."""
+        """Write the value of a row; False if it does not match the schema."""
         cdef Py_ssize_t at = self.first + row
         cdef Py_ssize_t begin, end
         cdef int64_t number
@@ -143,7 +143,7 @@ cdef class Source:
             return True
         if self.kind == TIME:
             number = (<const int64_t*>self.values)[at]
-            # Towards the past, as dates before 1970 want it.
+            # Round down, also before 1970.
             out.put_varint(number // self.divisor - (1 if number % self.divisor < 0 else 0))
             return True
         if self.kind == DOUBLE:
@@ -187,7 +187,7 @@ cdef class Source:
         return (<const double*>self.values)[at] if self.width == 8 else <double>(<const float*>self.values)[at]
 
     cdef bint put_items(self, Py_ssize_t at, Output out) except? 0:
-        """An array or a map, as one block."""
+        """Write an array or a map as one block."""
         cdef Py_ssize_t item
         cdef Py_ssize_t begin = self.offsets[at]
         cdef Py_ssize_t end = self.offsets[at + 1]
@@ -216,7 +216,7 @@ cdef class Source:
         return False
 
     cdef bint put_decimal(self, Py_ssize_t at, Output out) except? 0:
-        """A number of 16 bytes, the lowest first, as the fewest bytes that hold it, or as those of a fixed."""
+        """Write a little-endian number of 16 bytes with as few bytes as possible, or with those of a fixed."""
         cdef const uint8_t* held = self.values + 16 * at
         cdef uint8_t sign = 0xFF if held[15] & 0x80 else 0
         cdef Py_ssize_t used = 16
@@ -237,9 +237,8 @@ cdef class Source:
 
 
 def write(Source root, Py_ssize_t rows, uint32_t id):
-    """The records of as many rows: where each begins and ends as 32-bit numbers, their bytes, and the rows that do not suit.
-
-    A row that does not suit has no bytes. Raises OverflowError for more than 2 GB."""
+    """Encode `rows` rows. Returns the offsets of the records as 32-bit numbers, their bytes, and the numbers of the rows
+    that do not match the schema, which have no bytes. Raises OverflowError for more than 2 GB."""
     cdef Output out = Output()
     cdef Py_ssize_t row, begin
     cdef uint8_t head[HEAD_SIZE]

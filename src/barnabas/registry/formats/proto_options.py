@@ -33,7 +33,7 @@ METAS: Final = {
     "MessageOptions": "confluent.message_meta",
     "EnumOptions": "confluent.enum_meta",
 }
-"""Where tags stand that count, by the options that hold them."""
+"""The options that contain tags which count, by the message of options that they belong to."""
 DEPTH_MAX: Final = 50
 
 
@@ -60,7 +60,7 @@ def options_of(held: Any, scope: str) -> Iterator[tuple[Any, str]]:
 
 
 def uninterpret(file: Any, pool: Any) -> None:
-    """Puts extensions of options as text into their place. pool: knows the extensions that the file can use."""
+    """Replace extensions of options by uninterpreted options, as text. pool: knows the extensions that the file can use."""
     for held, _ in list(options_of(file, file.package)):
         raw, found = held.options.SerializeToString(), []
         for known in (pool, meta_pool()):
@@ -83,7 +83,7 @@ def uninterpret(file: Any, pool: Any) -> None:
 
 
 def interpret(file: Any, pool: Any, *, keep: bool = False) -> list[str]:
-    """Puts uninterpreted options into their place as extensions. Those that cannot be are named, and kept or left out."""
+    """Replace uninterpreted options by extensions. Returns the names of unknown ones, which are kept or left out."""
     left = []
     for held, scope in list(options_of(file, file.package)):
         waiting = list(held.options.uninterpreted_option)
@@ -105,7 +105,7 @@ def interpret(file: Any, pool: Any, *, keep: bool = False) -> list[str]:
 
 
 def tags_by_name(file: Any, prefix: str = "") -> Iterator[tuple[str, frozenset[str]]]:
-    """Of a file whose options were interpreted, the full names of fields, messages and enums, and their tags."""
+    """(full name, tags) of the fields, messages and enums in a file whose options have been interpreted."""
     prefix = prefix or file.package
     messages = file.message_type if hasattr(file, "message_type") else file.nested_type
     for held in (*file.extension, *getattr(file, "field", ()), *file.enum_type, *messages):

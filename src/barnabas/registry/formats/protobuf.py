@@ -69,7 +69,7 @@ class ProtobufSchema:
         self.canonical = print_proto(held)
 
     def normalized(self) -> str:
-        """Names in full, fields by number, imports and options by name, custom options in one form."""
+        """The text with full names, fields by number, imports and options by name, and custom options in one form."""
         resolved, made = pb.FileDescriptorProto(), pb.FileDescriptorProto()
         self.descriptor.CopyToProto(resolved)
         made.CopyFrom(self.held)
@@ -104,9 +104,9 @@ class ProtobufSchema:
         return made
 
     def tags(self) -> dict[str, frozenset[str]]:
-        """Of fields, messages and enums of this file and of those that it imports, by full names, Confluent's tags.
+        """Confluent's tags of fields, messages and enums in this file and in those that it imports, by full name.
 
-        Raises InvalidSchema for an option that may hold some and cannot be understood."""
+        Raises InvalidSchema for an option that may contain tags and cannot be understood."""
         found: dict[str, frozenset[str]] = {}
         for file in (self.held, *self._imported):
             made = pb.FileDescriptorProto()

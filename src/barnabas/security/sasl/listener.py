@@ -52,9 +52,9 @@ class Now(Protocol):
 
 
 class Spare(NamedTuple):
-    """What stands in for users who do not exist. text: a credential, for as much work as a real one makes.
+    """What stands in for the credentials of users who do not exist.
 
-    shapes: how many users have each.
+    shapes: how many users have each shape. text: a credential, so that checking takes as much work as for a real one.
     """
 
     shapes: Mapping[Shape, int]
@@ -74,8 +74,9 @@ class SaslListener:
         clock: Now,
         token: Callable[[str], tuple[Token, str] | None] = lambda token_id: None,
     ) -> None:
-        """secret: makes the salts of users who do not exist, and of tokens: the same on all brokers of the cluster, or two
-        of them would tell who exists, and known to nobody else. token: of an id, with its password.
+        """secret: used to compute the salts of tokens and of users who do not exist. It must be the same on all brokers of
+        the cluster, since different salts would reveal who exists, and known to nobody else. token: (id) -> the token and
+        its password.
 
         Raises ConfigError.
         """

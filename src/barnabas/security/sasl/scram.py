@@ -1,7 +1,7 @@
 """SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677): the exchange, and credentials as Kafka keeps them at a user's node.
 
-Whoever does not exist gets an exchange too, with a salt made of the name and a secret of the cluster, and is refused at its
-end like a wrong password: neither the answers nor their number tell the two apart, today or over time.
+The exchange is also carried out for users who do not exist, with a salt computed from the name and a secret of the cluster,
+and refused at its end like a wrong password: neither the answers nor their number distinguish the two, now or over time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ITERATIONS_MAX: Final = 16384
 SALT_BYTES: Final = 32
 DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 TEXT_SALT_MAX: Final = 1 << 130
-"""Above every number that Kafka's tools take as a salt; the longest have 26 digits."""
+"""Kafka's tools use smaller numbers as salts; the longest have 26 digits."""
 K = TypeVar("K")
 
 
@@ -40,8 +40,8 @@ class Credential(NamedTuple):
 class Shape(NamedTuple):
     """What everybody sees of a credential before a proof is asked for.
 
-    is_text: whether the salt is digits and small letters, as Kafka's own tools make it: a random number of 130 bits,
-    written to the base 36.
+    is_text: whether the salt consists of digits and small letters, like those of Kafka's own tools: a random number of 130
+    bits, written in base 36.
     """
 
     iterations: int
@@ -112,16 +112,16 @@ def shape_of(text: str) -> Shape | None:
 
 
 def stand_in(mechanism: str, user: str, secret: bytes, shapes: Mapping[Shape, int]) -> Credential:
-    """What is shown for a user who does not exist: always the same for the same name, and like that of others.
+    """The credential shown for a user who does not exist: always the same for the same name, and like those of others.
 
-    secret: who has it can tell a stand-in from a user. shapes: how many users have each; the stand-ins are spread over
-    them in the same proportion, and when users come and go few names change theirs (weighted rendezvous hashing).
+    secret: whoever has it can tell a stand-in from a user. shapes: how many users have each shape. The stand-ins have the
+    shapes in the same proportion, and when users are added or deleted few names change theirs (weighted rendezvous hashing).
     """
     seed = hmac.digest(secret, f"{mechanism}\0{user}".encode(), "sha512")
     shape = draw(seed, shapes, lambda shape: b"shape %d %d %d" % shape)
     if shape is None:
         shape = Shape(ITERATIONS_MIN, SALT_BYTES)
-    # Another shape has another salt, as it is with users: theirs change together, when the password does.
+    # A stand-in with another shape has another salt, as with users: both change when the password changes.
     salt_seed = seed + b"salt %d %d %d" % shape
     if shape.is_text:
         salt = _text_salt(salt_seed, shape.salt_bytes)
@@ -132,9 +132,9 @@ def stand_in(mechanism: str, user: str, secret: bytes, shapes: Mapping[Shape, in
 
 
 def draw(seed: bytes, counts: Mapping[K, int], label: Callable[[K], bytes]) -> K | None:
-    """One of the keys, in proportion to their counts and always the same for a seed; None where there are none.
+    """One of the keys, with a probability in proportion to its count, always the same for a seed; None if there are none.
 
-    label: what names a key to the hash.
+    label: the bytes by which a key is hashed.
     """
 
     def rank(item: tuple[bytes, K]) -> float:
@@ -146,7 +146,7 @@ def draw(seed: bytes, counts: Mapping[K, int], label: Callable[[K], bytes]) -> K
 
 
 def _text_salt(seed: bytes, count: int) -> bytes:
-    """So many digits as the random numbers have that Kafka's tools take as salts."""
+    """A salt of `count` digits, distributed like those of Kafka's tools."""
     least = len(DIGITS) ** (count - 1)
     above = least * len(DIGITS)
     if least < TEXT_SALT_MAX:
