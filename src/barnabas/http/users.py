@@ -205,7 +205,11 @@ class Users:
         if user is None:
             why = "log in with a user and password" if not scheme else "the login is refused"
             if scheme:
-                log.warning("login refused", extra={"client": scope.get("client"), "scheme": scheme[:16]})
+                client = scope.get("client")
+                log.warning(
+                    "login refused",
+                    extra={"client": f"{client[0]}:{client[1]}" if client else "-", "scheme": scheme[:16]},
+                )
                 await asyncio.sleep(REFUSED_S)
             raise HttpError(401, why, headers={"www-authenticate": self._challenge})
         return user
