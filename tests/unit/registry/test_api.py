@@ -12,8 +12,7 @@ import pytest
 from starlette.types import Message
 
 from barnabas.http.server import HttpOptions, Service, make_app
-from barnabas.registry import api as registry_api
-from barnabas.registry.api import error_shape, routes
+from barnabas.registry.api import error_shape, routes, subjects
 from barnabas.registry.decisions import Decision
 from barnabas.registry.formats.reading import Library
 from barnabas.registry.model import Content
@@ -202,6 +201,6 @@ def test_refusals(api: Api, method: str, target: str, body: Any, code: int) -> N
 )
 def test_bodies_with_rules_and_tags_are_not_remembered(more: dict[str, Any]) -> None:
     """They take a multiple of the bytes that came."""
-    remembered = registry_api._read_plain
+    remembered = subjects._read_plain
     assert remembered(json.dumps({"schema": STRING, **more}).encode()) is None
     assert remembered(json.dumps({"schema": STRING}).encode()) is not None

@@ -18,9 +18,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from barnabas.broker.cluster.reading import Nodes, read_node, replay, replayed
 from barnabas.coordination.tree import (
     BadVersion,
     ConnectionLost,
@@ -30,7 +31,6 @@ from barnabas.coordination.tree import (
     NoNode,
     NotEmpty,
     SessionExpired,
-    Stat,
     TreeError,
 )
 from barnabas.cores import acl, tokens
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.controller")
 
 T = TypeVar("T")
-Nodes = Mapping[str, tuple[bytes, Stat]]
 Decide = Callable[[], Iterable[Op | None]]
 
 WATCHED: Final = (
@@ -57,7 +56,6 @@ WATCHED: Final = (
     tokens.ROOT,
 )  # fmt: skip
 DECISIONS_MAX: Final = 5
-NODES_PER_TURN: Final = 500
 STATES_PER_READ: Final = 250
 REOPEN_PAUSE_S: Final = 1.0
 OTHERS_WERE_QUICKER: Final = (BadVersion, NodeExists, NoNode, NotEmpty)
@@ -295,16 +293,10 @@ class Executor:
                     continue
                 data, stat = nodes[path]
                 if stat.version > known.partition_epoch:
-                    self._put(path, data, stat)
+                    replay(self.image, path, data, stat)
                     changed.append(partition)
             if self.followers is not None and changed:
                 self.followers.partitions_changed(changed)
-
-    def _put(self, path: str, data: bytes, stat: Stat) -> None:
-        try:
-            self.image.put(path, data, stat.version, stat.czxid)
-        except (layout.BadPayload, ValueError) as error:
-            log.error("a malformed node of the metadata tree is ignored", extra={"reason": str(error)})
 
     # --- changing --------------------------------------------------------------------------------------
 
@@ -417,7 +409,7 @@ class Executor:
         """Read the whole tree and apply all differences to the image. Raises TreeError."""
         self._unexplained.clear()
         self._heard.clear()
-        fresh = await self._replayed(await self.tree.subtree("/"))
+        fresh = await replayed(await self.tree.subtree("/"))
         image = self.image
         image.cluster_id = fresh.cluster_id
         image.secret = fresh.secret or image.secret
@@ -448,32 +440,21 @@ class Executor:
         for topic in [topic for topic in self.image.topics.values() if not topic.is_complete]:
             await self.refresh(layout.topic_path(topic.name))
 
-    async def _replayed(self, nodes: Nodes) -> ClusterImage:
-        image = ClusterImage()
-        for count, (path, (data, stat)) in enumerate(nodes.items(), 1):
-            try:
-                image.put(path, data, stat.version, stat.czxid)
-            except (layout.BadPayload, ValueError) as error:
-                log.error("a malformed node of the metadata tree is ignored", extra={"reason": str(error)})
-            if count % NODES_PER_TURN == 0:
-                await asyncio.sleep(0)
-        return image
-
     async def refresh(self, entity: str) -> None:
         """Read one entity (layout.entity_of) and apply the differences. Raises TreeError."""
         if entity.startswith(layout.TOPICS + "/"):
             await self._refresh_topic(entity.rpartition("/")[2])
         elif entity.startswith("/config/"):
             _, kind, name = entity[1:].split("/", 2)
-            fresh = await self._replayed(await self._read(entity))
+            fresh = await replayed(await self._read(entity))
             self._take_config(kind, name, fresh)
         elif (resource := acl.resource_of(entity)) is not None:
-            self._take_acls((resource,), await self._replayed(await self._read(entity)))
+            self._take_acls((resource,), await replayed(await self._read(entity)))
         elif (token_id := tokens.token_id_of(entity)) is not None:
-            self.image.take_token(token_id, await self._replayed(await self._read(entity)))
+            self.image.take_token(token_id, await replayed(await self._read(entity)))
         elif entity.startswith(layout.BROKER_IDS + "/"):
             broker_id = int(entity.rpartition("/")[2])
-            fresh = await self._replayed(await self._read(entity))
+            fresh = await replayed(await self._read(entity))
             was = self.image.brokers.pop(broker_id, None)
             self.image.changes += 1
             now = fresh.brokers.get(broker_id)
@@ -485,7 +466,7 @@ class Executor:
                 await self._settle()
         elif entity in layout.ASKED:
             both = await asyncio.gather(*map(self._read, layout.ASKED))
-            self.image.take_asked(await self._replayed({**both[0], **both[1]}))
+            self.image.take_asked(await replayed({**both[0], **both[1]}))
             await self._settle()
         else:
             await self._refresh_controller()
@@ -493,7 +474,7 @@ class Executor:
 
     async def _refresh_controller(self) -> None:
         nodes = {**await self._read(layout.CONTROLLER), **await self._read(layout.CONTROLLER_EPOCH)}
-        fresh = await self._replayed(nodes)
+        fresh = await replayed(nodes)
         self.image.controller_id = fresh.controller_id
         self.image.controller_epoch = fresh.controller_epoch
         self.image.controller_epoch_version = fresh.controller_epoch_version
@@ -509,10 +490,7 @@ class Executor:
                 self._settling = False
 
     async def _read(self, path: str) -> Nodes:
-        try:
-            return {path: await self.tree.get(path)}
-        except NoNode:
-            return {}
+        return await read_node(self.tree, path)
 
     def _take_config(self, kind: str, name: str, fresh: ClusterImage) -> None:
         has_changed = self.image.configs.get((kind, name)) != fresh.configs.get((kind, name))
@@ -541,7 +519,7 @@ class Executor:
             return
         self.image.deleting.discard(name)
         was = self.image.topics.get(name)
-        topic = (await self._replayed(nodes)).topics.get(name)
+        topic = (await replayed(nodes)).topics.get(name)
         if topic is None:
             if was is not None:
                 await self._hide(was)

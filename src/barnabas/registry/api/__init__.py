@@ -1,0 +1,9 @@
+"""Confluent's HTTP API over one registry. Every path also exists below `/contexts/{context}`.
+
+An error is {"error_code": number, "message": "one sentence"}.
+"""
+
+from barnabas.registry.api.call import error_shape
+from barnabas.registry.api.routes import routes
+
+__all__ = ["error_shape", "routes"]

@@ -1,0 +1,113 @@
+"""One request to the API: its parameters, the registry, and the forms of answers and errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+from urllib.parse import unquote
+
+from starlette.requests import Request
+
+from barnabas.http.bodies import read_body
+from barnabas.http.errors import HttpError
+from barnabas.registry import decisions, requests
+from barnabas.registry.service import FORWARDED, Handed, Registry
+from barnabas.registry.subjects import DEFAULT_CONTEXT, Subject, context_name, parse_subject, require_subject
+
+MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+Work = Callable[["Call"], Awaitable[Any]]
+"""Answers one method of one path: with a JSON value, a Response, or the Answer of the writer."""
+
+
+def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
+    """An error as Confluent's API writes it."""
+    return dump({"error_code": error.code, "message": error.message}), MEDIA_TYPE
+
+
+def dump(value: Any) -> bytes:
+    """A JSON value as the body of an answer."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+class Call:
+    """One request: its parameters and the registry."""
+
+    def __init__(self, registry: Registry, request: Request) -> None:
+        self.registry = registry
+        self.state = registry.state
+        self.request = request
+        given = request.path_params.get("context")
+        self.context = DEFAULT_CONTEXT if given is None else context_name(unquote(given))
+
+    def part(self, name: str) -> str:
+        """A part of the path, decoded."""
+        return unquote(self.request.path_params[name])
+
+    def text(self, name: str, default: str = "") -> str:
+        """A query parameter."""
+        return self.request.query_params.get(name, default)
+
+    def flag(self, name: str) -> bool:
+        """A query parameter that is true or false."""
+        return self.text(name).lower() == "true"
+
+    def number(self, name: str, default: int) -> int:
+        """A query parameter that is a number. Raises HttpError."""
+        text = self.text(name)
+        if not text:
+            return default
+        try:
+            return int(text[:20])
+        except ValueError:
+            raise HttpError(400, f"{name}={text!r} is not a number") from None
+
+    def page(self, rows: Sequence[Any]) -> list[Any]:
+        """The rows that offset and limit ask for; all without them."""
+        offset, limit = max(self.number("offset", 0), 0), self.number("limit", -1)
+        return list(rows[offset:] if limit < 0 else rows[offset : offset + limit])
+
+    def subject(self) -> Subject:
+        """The subject of the path, or what its alias stands for."""
+        return self.state.resolve_alias(require_subject(self.part("subject"), self.context))
+
+    def scope(self) -> Subject:
+        """The scope of settings that the path names: a subject, a context, everything."""
+        given = self.request.path_params.get("subject")
+        if given is None:
+            return Subject(self.context, "")
+        found = parse_subject(unquote(given), self.context)
+        return found if not found.name else require_subject(unquote(given), self.context)
+
+    def version(self) -> int:
+        """The version of the path; -1 for the latest."""
+        return requests.read_version_number(self.part("version"))
+
+    def prefix(self) -> str:
+        """The subject prefix asked for."""
+        default = "" if self.context == DEFAULT_CONTEXT else f":{self.context}:"
+        return self.text("subjectPrefix", default)
+
+    def id_scope(self) -> str:
+        """Where ids are looked for."""
+        given = self.text("subject")
+        if given:
+            return str(parse_subject(given, self.context))
+        return "" if self.context == DEFAULT_CONTEXT else f":{self.context}:"
+
+    async def change(self, decide: Callable[[], decisions.Decision], *, size: int = 0) -> Any:
+        """A change, made here or at the writer."""
+        request = self.request
+        target = request.scope["raw_path"].decode("latin-1")
+        query = request.scope["query_string"].decode("latin-1")
+        kept = ("content-type", "accept", "authorization", "x-request-id")
+        headers = {name: request.headers[name] for name in kept if name in request.headers}
+        headers.setdefault("x-request-id", request.state.request_id)
+        handed = Handed(
+            request.method,
+            f"{target}?{query}" if query else target,
+            await read_body(request),
+            headers,
+            FORWARDED.lower() in request.headers,
+        )
+        return await self.registry.change(decide, handed, size=size)

@@ -1,0 +1,114 @@
+"""Schemas by id and by GUID, and all schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from barnabas.registry import listing
+from barnabas.registry.api.call import MEDIA_TYPE, Call
+from barnabas.registry.errors import Code, RegistryError
+from barnabas.registry.model import TYPES
+from barnabas.registry.queries import find_id
+from barnabas.registry.subjects import Subject
+
+
+async def schema_by_id(call: Call) -> Any:
+    """GET /schemas/ids/{id}."""
+    context, found = find_id(call.state, _id(call), call.id_scope())
+    content = found.content
+    made = {**content.as_json(), "guid": found.guid}
+    style = call.text("format")
+    if style:
+        made["schema"] = await formatted(call, content, context, style)
+    if call.flag("fetchMaxId"):
+        made["maxId"] = call.state.contexts[context].id_max
+    if call.text("findTags"):
+        made["schemaTags"] = listing.tags_of(content, call.text("findTags").split(","))
+    return made
+
+
+async def formatted(call: Call, content: Any, context: str, style: str) -> str:
+    """The text of a schema in one of its formats."""
+    library = call.registry.library
+    text: str = await call.registry.look(
+        lambda: library.read(content, context).formatted(style), len(content.text)
+    )
+    return text
+
+
+async def schema_text(call: Call) -> Any:
+    """GET /schemas/ids/{id}/schema."""
+    context, found = find_id(call.state, _id(call), call.id_scope())
+    text = found.content.text
+    if call.text("format"):
+        text = await formatted(call, found.content, context, call.text("format"))
+    return Response(text.encode("utf-8", "surrogatepass"), media_type=MEDIA_TYPE)
+
+
+async def subjects_of_id(call: Call) -> Any:
+    """GET /schemas/ids/{id}/subjects."""
+    return call.page(sorted({str(subject) for subject, _ in _places(call)}))
+
+
+async def versions_of_id(call: Call) -> Any:
+    """GET /schemas/ids/{id}/versions."""
+    rows = [{"subject": str(subject), "version": number} for subject, number in sorted(_places(call))]
+    return call.page(rows)
+
+
+def _places(call: Call) -> list[tuple[Subject, int]]:
+    _, found = find_id(call.state, _id(call), call.id_scope())
+    subjects = call.state.subjects
+    deleted = call.flag("deleted")
+    return [p for p in found.places if deleted or not subjects[p[0]].by_number[p[1]].deleted]
+
+
+def _id(call: Call) -> int:
+    text = call.part("id")
+    if not text.isascii() or not text.isdigit() or len(text) > 10:
+        raise RegistryError(Code.SCHEMA_NOT_FOUND, f"Schema {text[:40]} not found")
+    return int(text)
+
+
+async def schema_by_guid(call: Call) -> Any:
+    """GET /schemas/guids/{guid}."""
+    owners = _owners(call)
+    context, schema_id = owners[0]
+    found = call.state.identified(context, schema_id)
+    assert found is not None
+    made = {**found.content.as_json(), "guid": found.guid}
+    if call.text("format"):
+        made["schema"] = await formatted(call, found.content, context, call.text("format"))
+    return made
+
+
+async def ids_of_guid(call: Call) -> Any:
+    """GET /schemas/guids/{guid}/ids."""
+    return [{"context": context, "id": schema_id} for context, schema_id in _owners(call)]
+
+
+def _owners(call: Call) -> list[tuple[str, int]]:
+    guid = call.part("guid").lower()
+    owners = sorted(call.state.guids.get(guid, ()))
+    if not owners:
+        raise RegistryError(Code.SCHEMA_NOT_FOUND, f"Schema {guid[:40]} not found")
+    return owners
+
+
+async def schema_types(call: Call) -> Any:
+    """GET /schemas/types."""
+    return list(TYPES)
+
+
+async def all_schemas(call: Call) -> Any:
+    """GET /schemas."""
+    found = listing.all_versions(
+        call.state,
+        call.prefix() or ":*:",
+        deleted=call.flag("deleted"),
+        latest_only=call.flag("latestOnly"),
+        rule_type=call.text("ruleType"),
+    )
+    return [listing.version_json(version) for version in call.page(found)]

@@ -1,0 +1,200 @@
+"""Subjects and their versions: registering, looking up, checking, deleting."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from barnabas.http.bodies import json_object, object_of, read_body
+from barnabas.registry import decisions, listing, requests
+from barnabas.registry.api.call import MEDIA_TYPE, Call
+from barnabas.registry.api.schemas import formatted
+from barnabas.registry.errors import Code, RegistryError
+from barnabas.registry.queries import find_version, require_versions, same_as
+from barnabas.registry.service import Answer
+from barnabas.registry.subjects import DEFAULT_CONTEXT
+
+REMEMBERED_BYTES_MAX: Final = 16 << 10
+REMEMBERED_MAX: Final = 1_000
+
+
+async def list_subjects(call: Call) -> Any:
+    """GET /subjects."""
+    prefix = call.text("subjectPrefix") or (":*:" if call.context == DEFAULT_CONTEXT else f":{call.context}:")
+    found = listing.subject_names(
+        call.state, prefix, deleted=call.flag("deleted"), deleted_only=call.flag("deletedOnly")
+    )
+    return call.page(found)
+
+
+async def look_up(call: Call) -> Any:
+    """POST /subjects/{subject}."""
+    subject = call.subject()
+    wanted = await _wanted(call)
+    versions = require_versions(call.state, subject, deleted=call.flag("deleted"))
+    normalize = call.flag("normalize")
+
+    def find() -> Any:
+        content, _ = decisions.prepare(
+            call.state, call.registry.library, subject, wanted, normalize=normalize
+        )
+        return same_as(versions, content)
+
+    found = await call.registry.look(find, len(wanted.content.text))
+    if found is None:
+        raise RegistryError(Code.SCHEMA_NOT_FOUND, "Schema not found")
+    return listing.version_json(found)
+
+
+async def delete_subject(call: Call) -> Any:
+    """DELETE /subjects/{subject}."""
+    subject, permanent = call.subject(), call.flag("permanent")
+    return await call.change(
+        lambda: decisions.decide_delete_subject(call.state, subject, permanent=permanent)
+    )
+
+
+async def subject_metadata(call: Call) -> Any:
+    """GET /subjects/{subject}/metadata: the newest version with these properties."""
+    query = call.request.query_params
+    wanted = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
+    versions = require_versions(call.state, call.subject(), deleted=call.flag("deleted"))
+    for version in reversed(versions):
+        held = (version.content.metadata or {}).get("properties") or {}
+        if all(held.get(name) == value for name, value in wanted.items()):
+            return listing.version_json(version)
+    raise RegistryError(Code.SCHEMA_NOT_FOUND, "Schema not found")
+
+
+async def list_versions(call: Call) -> Any:
+    """GET /subjects/{subject}/versions."""
+    deleted, only = call.flag("deleted"), call.flag("deletedOnly")
+    found = require_versions(call.state, call.subject(), deleted=deleted or only)
+    negative = call.flag("deletedAsNegative")
+    rows = [-v.version if negative and v.deleted else v.version for v in found if v.deleted or not only]
+    return call.page(rows)
+
+
+async def _wanted(call: Call) -> requests.Wanted:
+    """The schema in the body. Producers that start send the same one again and again: it is read once."""
+    raw = await read_body(call.request)
+    if len(raw) > REMEMBERED_BYTES_MAX:
+        wanted = requests.read_wanted(await json_object(call.request))
+        await call.registry.require_fitting(wanted.content)
+        return wanted
+    return _read_plain(raw) or requests.read_wanted(object_of(raw))
+
+
+@lru_cache(REMEMBERED_MAX)
+def _read_plain(raw: bytes) -> requests.Wanted | None:
+    """None for a schema with more than references: rules and tags take a multiple of the body's size."""
+    wanted = requests.read_wanted(object_of(raw))
+    content = wanted.content
+    more = (content.metadata, content.rules, wanted.tags_to_add, wanted.tags_to_remove)
+    return None if any(more) else wanted
+
+
+async def register(call: Call) -> Any:
+    """POST /subjects/{subject}/versions."""
+    subject = call.subject()
+    wanted = await _wanted(call)
+    normalize, force = call.flag("normalize"), call.flag("force")
+    registry = call.registry
+    size = len(wanted.content.text) + sum(
+        len(version.content.text) for version in call.state.versions(subject)[-1:]
+    )
+
+    def there() -> Any:
+        return decisions.existing(call.state, registry.library, subject, wanted, normalize=normalize)
+
+    # Most registrations are of what is there: producers that start. They wait for no writer, and for no other change.
+    found = await registry.look(there, size)
+    if found is not None:
+        return decisions.registered(found)
+    return await call.change(
+        lambda: decisions.decide_register(
+            call.state, registry.library, subject, wanted, normalize=normalize, force=force
+        ),
+        size=size,
+    )
+
+
+async def one_version(call: Call) -> Any:
+    """GET /subjects/{subject}/versions/{version}."""
+    version = find_version(call.state, call.subject(), call.version(), deleted=call.flag("deleted"))
+    made = listing.version_json(version)
+    if call.text("format"):
+        made["schema"] = await formatted(call, version.content, version.subject.context, call.text("format"))
+    if call.text("findTags"):
+        made["schemaTags"] = listing.tags_of(version.content, call.text("findTags").split(","))
+    return made
+
+
+async def version_text(call: Call) -> Any:
+    """GET /subjects/{subject}/versions/{version}/schema."""
+    version = find_version(call.state, call.subject(), call.version(), deleted=call.flag("deleted"))
+    text = version.content.text
+    if call.text("format"):
+        text = await formatted(call, version.content, version.subject.context, call.text("format"))
+    return Response(text.encode("utf-8", "surrogatepass"), media_type=MEDIA_TYPE)
+
+
+async def referenced_by(call: Call) -> Any:
+    """GET /subjects/{subject}/versions/{version}/referencedby: ids."""
+    version = find_version(call.state, call.subject(), call.version(), deleted=call.flag("deleted"))
+    found = set()
+    for subject, number in call.state.referrers.get((version.subject, version.version), ()):
+        referrer = call.state.subjects[subject].by_number[number]
+        if not referrer.deleted or call.flag("deleted"):
+            found.add(referrer.id)
+    return call.page(sorted(found))
+
+
+async def delete_version(call: Call) -> Any:
+    """DELETE /subjects/{subject}/versions/{version}."""
+    subject, number, permanent = call.subject(), call.version(), call.flag("permanent")
+    return await call.change(
+        lambda: decisions.decide_delete_version(call.state, subject, number, permanent=permanent)
+    )
+
+
+async def change_tags(call: Call) -> Any:
+    """POST /subjects/{subject}/versions/{version}/tags: a new version with tags added and taken away."""
+    subject = call.subject()
+    version = find_version(call.state, subject, call.version())
+    body = await json_object(call.request)
+    content = version.content
+    wanted = requests.read_wanted(
+        {
+            **content.as_json(),
+            "schemaTagsToAdd": body.get("tagsToAdd"),
+            "schemaTagsToRemove": body.get("tagsToRemove"),
+            "metadata": body.get("metadata") or content.metadata,
+            "ruleSet": body.get("ruleSet") or content.rules,
+        }
+    )
+    library = call.registry.library
+    reply = await call.change(
+        lambda: decisions.decide_register(call.state, library, subject, wanted), size=len(content.text)
+    )
+    if isinstance(reply, Answer):
+        return reply
+    return listing.version_json(find_version(call.state, subject, reply["version"]))
+
+
+async def check(call: Call) -> Any:
+    """POST /compatibility/subjects/{subject}/versions[/{version}]."""
+    subject = call.subject()
+    number = call.version() if "version" in call.request.path_params else None
+    wanted = requests.read_wanted(await json_object(call.request))
+    await call.registry.require_fitting(wanted.content)
+    verbose, normalize = call.flag("verbose"), call.flag("normalize")
+    earlier = sum(len(version.content.text) for version in call.state.versions(subject))
+    return await call.registry.look(
+        lambda: decisions.decide_check(
+            call.state, call.registry.library, subject, wanted, number, normalize=normalize, verbose=verbose
+        ),
+        len(wanted.content.text) + earlier,
+    )
