@@ -92,7 +92,7 @@ def schema(json: AsJsonAlready = False) -> int:
 def check(file: File, json: AsJson = False) -> int:
     """Check a pipeline file without running it or asking a broker: Spark plans it over no records.
 
-    It also tells which way the records of each query take, and if not the direct one, why.
+    It also says how the records of each query are processed, and why, if not the direct way.
     """
     with opened(file) as spec:
         from barnabas.pipelines.checking import check_options, check_plan, ways

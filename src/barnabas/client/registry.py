@@ -61,8 +61,8 @@ class NotFramed(ValueError):
 class Schema(NamedTuple):
     """A schema. kind: AVRO, JSON or PROTOBUF. dependencies: names and texts of the schemas it refers to, innermost first.
 
-    contract: its rules with its metadata, as JSON text; empty without rules. guid: what it was asked for by, in place of an
-    id (which is 0 then).
+    contract: its rules with its metadata, as JSON text; empty without rules. guid: set if it was looked up by GUID; id is 0
+    then.
     """
 
     id: int
@@ -75,11 +75,11 @@ class Schema(NamedTuple):
 
     @property
     def called(self) -> str:
-        """Its id or GUID, for messages."""
+        """The id or GUID, for messages."""
         return self.guid or str(self.id)
 
     def same_content(self, other: Schema) -> bool:
-        """Whether both say the same, whatever they are called."""
+        """Whether both have the same contents, whatever their ids."""
         ours = (self.kind, self.text, self.dependencies, self.contract)
         return ours == (other.kind, other.text, other.dependencies, other.contract)
 

@@ -225,9 +225,8 @@ class Rules:
         return shape.walk(value, visit)
 
     def _require_no_leaf(self, rule: Rule, field: Field) -> None:
-        """Raises BadExpression for a field with a tag of the rule that rules do not look at: it must not pass as it is.
-
-        A path that ends in a wildcard may match a record too; it is meant for the fields in it."""
+        """Raises BadExpression for a field that has a tag of the rule although rules cannot process it: it must not pass
+        unchanged. A path that ends in a wildcard may match a record, too, but is meant for the fields in it."""
         if not rule.tags or (field.kind == "RECORD" and not rule.tags & (field.tags | self._named(field))):
             return
         hint = "tag the fields in it" if field.kind == "RECORD" else "it has to be of a primitive type"
@@ -237,7 +236,7 @@ class Rules:
         )
 
     def _named(self, field: Field) -> frozenset[str]:
-        """Tags that the metadata gives by a path that does not end in a wildcard: somebody meant this field."""
+        """Tags that the metadata assigns by a path without a wildcard at its end, which is meant for just this field."""
         paths = (field.full_name, *field.maps)
         meant = (item for item in self._tagged if not WILDCARDS.issuperset(item[0][-1:]))
         return frozenset().union(

@@ -43,7 +43,7 @@ def check_options(spec: PipelineSpec) -> None:
 
 
 def ways(spark: SparkSession, spec: PipelineSpec) -> dict[str, str]:
-    """By query, which way its records take."""
+    """How the records of each query are processed, see `way_of`."""
     return {query.name: way_of(spark, spec, query) for query in spec.queries()}
 
 

@@ -171,20 +171,21 @@ def adopt_session(spark: SparkSession) -> None:
 
 
 def quick_checkpoints(spark: SparkSession, location: str) -> None:
-    """How the queries that start next write their checkpoints, for a checkpoint at this location."""
+    """Choose how the queries that start next write their checkpoints, for a checkpoint at this location."""
     choose_file_manager(spark, local=is_local(spark, location))
 
 
 def is_local(spark: SparkSession, location: str) -> bool:
-    """Whether a path or URL is on a local disk. Elsewhere the network may be asked for that."""
+    """Whether a path or URL is on a local disk. If it is not, finding out may need the network."""
     return bool(file_system(spark, location).getScheme() == "file")
 
 
 def choose_file_manager(spark: SparkSession, *, local: bool) -> None:
-    """How the queries that start next write their checkpoints: it is a setting of the session, which a query takes along.
+    """Choose how the queries that start next write their checkpoints: a query keeps the setting with which it starts.
 
-    Without Hadoop's native library Spark's usual way runs the programs readlink and chmod 20 times per micro-batch
-    on a local disk, some 100 ms; by the other interface it is 4 times. Elsewhere (HDFS, object stores) Spark's choice stays.
+    Without Hadoop's native library, Spark's default way runs the programs readlink and chmod 20 times per micro-batch on a
+    local disk, which takes some 100 ms; the other interface runs them 4 times. Elsewhere (HDFS, object stores) Spark's own
+    choice remains.
     """
     if spark.conf.get(FILE_MANAGER_OPTION, None) not in (None, FILE_MANAGER):
         return

@@ -86,7 +86,7 @@ def column_type(schema: Schema) -> pa.DataType:
 
 
 def decoded_rows(options: SourceOptions, rows: pa.RecordBatch, where: str) -> pa.RecordBatch:
-    """Records, which come with their headers, with columns in place of bytes. where: partition and offset, for errors.
+    """Rows in which structs replace the bytes of records. rows: with headers. where: partition and offset, for errors.
 
     Raises Undecodable, RegistryError.
     """

@@ -61,7 +61,7 @@ class SimTree(LocalTree):
 
     @property
     def safe_until_s(self) -> float:
-        """A session ends by a fault and not by itself: it is safe until then, which is all that a real one promises."""
+        """A simulated session ends only by a fault; until then it is safe, which is all that a real one promises."""
         return math.inf if self._lives() else -math.inf
 
     def _lives(self) -> bool:

@@ -169,8 +169,8 @@ class Controller:
 
     @property
     def is_certain(self) -> bool:
-        """Whether no other broker can have taken over what this one leads without this one knowing: its session lives, and
-        what happened before the session has been read."""
+        """Whether no other broker can have taken over from this one unnoticed: its session is alive, and everything that
+        happened before the session began has been read."""
         now_s = self._clock.monotonic_ms() / 1000
         return self._executor.is_current and now_s < self.tree.safe_until_s
 

@@ -156,7 +156,7 @@ class Executor:
 
     @property
     def is_current(self) -> bool:
-        """Whether the session has not been silent, as far as is known, and all that happened before it has been read."""
+        """Whether the session is, as far as is known, alive, and everything that happened before it has been read."""
         return not (self._lost or self._away or self._reload or self._recovering)
 
     def settle_soon(self) -> None:

@@ -90,8 +90,8 @@ class Kind(Generic[C]):
 
     make_core: creates the core of a partition. before_step: called before each event. on_effect: carries out an effect that
     a core has decided. on_records: called with entries that were replayed or appended, and the offset of the first.
-    is_doubtful: whether a reply must not be given now if no entry of this broker's own goes with it. A broker that has been
-    replaced without knowing it cannot commit entries, so that replies with entries prove themselves.
+    is_doubtful: whether a reply may be wrong, and must not be sent unless entries are committed with it. A broker that has
+    been replaced without knowing it cannot commit entries, so replies with entries are certain.
     """
 
     name: str

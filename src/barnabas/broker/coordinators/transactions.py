@@ -59,7 +59,7 @@ TO_BE_TRIED_AGAIN: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""What does a client no harm if it is wrong."""
+"""Errors that do a client no harm if they are wrong: it tries again."""
 ADD_VERSION: Final = 5
 ADD_TIMEOUT_S: Final = 10.0
 
@@ -82,8 +82,8 @@ class Transactions:
         self._peers = peers
         self._controller = controller
         self._verified: dict[tuple[int, str, int], int] = {}
-        """(producer id, topic, partition) -> epoch, for first batches that another broker's coordinator has allowed; the
-        permission that was given last comes last."""
+        """(producer id, topic, partition) -> epoch, for first batches that a coordinator on another broker has permitted, in
+        the order of the permissions."""
         self._config = config
         self._clock = clock
         self._partitions = partitions
@@ -223,26 +223,26 @@ class Transactions:
         )
 
     def is_checked_here(self, transactional_id: str) -> bool:
-        """Whether nobody has to be asked about a transaction before its records are appended: `check` sees all, since its
-        coordinator is this broker, or nothing is verified."""
+        """Whether no other broker has to be asked before records of a transaction are appended, because this broker is its
+        coordinator, so that `check` knows everything, or because nothing is verified."""
         return not self._verifies or self.runtime.core_of(transactional_id) is not None
 
     # --- what a broker that may have been replaced must not say ------------------------------------------
 
     def _is_doubtful(self, reply: Any) -> bool:
-        """Whether a reply is final for its client and may be wrong.
+        """Whether a reply is final for its client, but may be wrong.
 
-        A broker that was stopped for longer than its session, and goes on, takes itself for the coordinator for some more
-        milliseconds. Requests wait in its sockets, of producers that have found the new coordinator meanwhile: what it
-        remembers of their transactions is out of date, and a producer that is told INVALID_TXN_STATE, or that it is fenced,
-        gives up for good.
+        A broker that was stopped for longer than its session lasts, and continues, believes for some milliseconds that it is
+        still the coordinator. In its sockets there are requests of producers that have found the new coordinator meanwhile.
+        What the broker knows of their transactions is out of date; but a producer that receives INVALID_TXN_STATE, or is
+        told that it is fenced, gives up for good.
         """
         if not isinstance(reply, InitReply | TxnReply) or reply.needs_id or reply.error in TO_BE_TRIED_AGAIN:
             return False
         return not (isinstance(reply, TxnReply) and reply.is_stale) and not self._controller.is_certain
 
     def _final(self, code: ErrorCode, message: str) -> ApiError:
-        """A refusal of records, or an error that is tried again if this broker cannot be sure."""
+        """The error for refused records; one after which clients try again if this broker cannot be sure."""
         if self._controller.is_certain:
             return ApiError(code, message)
         return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{message}, or another broker knows better by now")
@@ -303,9 +303,8 @@ class Transactions:
         if not answer.error_code:
             for name, index in partitions:
                 if len(self._verified) >= HINTS_MAX:
-                    del self._verified[
-                        next(iter(self._verified))
-                    ]  # the oldest, which nobody waits for any more
+                    oldest = next(iter(self._verified))  # nobody waits for it any more
+                    del self._verified[oldest]
                 key = (producer.producer_id, name, index)
                 self._verified.pop(key, None)
                 self._verified[key] = producer.producer_epoch

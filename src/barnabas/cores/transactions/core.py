@@ -310,7 +310,7 @@ class TransactionCore:
         )
         if known is None or not overflowed:
             known = self._require(event.transactional_id, event.producer)
-        # EPOCH_MAX fences, unless a producer id was reserved to follow: then the client itself has asked for the end.
+        # EPOCH_MAX fences the producer, unless its next producer id is reserved: then the client itself asked for the end.
         repeated = known.epoch == epoch + 1 and (
             known.epoch != EPOCH_MAX or known.next_producer_id != NO_PRODUCER_ID
         )

@@ -66,7 +66,7 @@ def decoded_columns(place: RegistryPlace, step: Step) -> tuple[Callable[[Column]
 
 
 def framed(record: Column, headers: Column, part: str) -> Column:
-    """Keys or values with what their headers say of their schema in front of them: see formats/decoding.py."""
+    """Keys or values with the header that names their schema, if any, in front of them, see formats/decoding.py."""
     said = each(
         "filter", headers, lambda h: (h["key"] == F.lit(schema_header(part))) & (F.length(h["value"]) > 0)
     )

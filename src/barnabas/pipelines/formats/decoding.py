@@ -1,10 +1,10 @@
-"""A column of records to a column of rows, a batch at a time; what cannot be decoded gets the reason beside it.
+"""Decodes a column of records into a column of rows, a batch at a time, with the reason for each that cannot be decoded.
 
-Where a header names a record's schema, its bytes have been put in front of the record (`with_carried`): there a record
-begins with an id or with a GUID.
+If a header names a record's schema, `with_carried` has put the header's bytes in front of the record, which then begins
+with an id or a GUID.
 
-Rows are made for each schema id by one decoder and become Arrow columns together. Runs on the executors: what they know
-of a registry stays with them from batch to batch.
+The rows of each schema are made by one decoder, and become Arrow columns together. Runs on the executors, which keep what
+they have read from a registry from batch to batch.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ class Decoding:
         return self._assembled(rows, errors)
 
     def _whole(self, records: pa.Array) -> pa.StructArray | None:
-        """The rows of records that are all of our own schema, where that is quicker."""
+        """The rows, if all records have our own schema and can be decoded at once; otherwise None."""
         whole = self.reader.columns(records)
         if whole is not None or records.null_count or not len(records):
             return whole
-        # All with one GUID, which means our own schema: they are read by its id.
+        # If all have the same GUID, and it is that of our own schema, they are read as if they had its id.
         head = records[0].as_py()[:GUID_BYTES]
         if (
             head[:1] != GUID_MAGIC
@@ -114,12 +114,12 @@ class Decoding:
             if name in self._refused or self._writer(name) is not self._schema:
                 return None
         except RegistryError:
-            return None  # told record by record
+            return None  # reported for each record
         named = pc.binary_replace_slice(records, 0, GUID_BYTES, frame(self._schema.id, b""))
         return self.reader.columns(named)
 
     def _writer(self, name: int | str) -> Schema:
-        """The schema with an id or a GUID; our own where it is that. Raises RegistryError."""
+        """The schema with an id or a GUID, which may be our own. Raises RegistryError."""
         if isinstance(name, int):
             return self._registry.by_id(name)
         if name not in self._guids:
@@ -176,7 +176,7 @@ class Decoding:
         return made
 
     def _require_no_migration(self, writer: Schema) -> None:
-        """Raises Unfit: what a rule for migrations makes of a value is not what reading it by another version gives."""
+        """Raises Unfit if there are migration rules: their result is not that of reading the value with another version."""
         ours = self._schema
         if writer.id != ours.id and (has_migrations(writer) or has_migrations(ours)):
             raise Unfit(
@@ -185,7 +185,7 @@ class Decoding:
             )
 
     def _ruled(self, writer: Schema) -> Decoder | None:
-        """What decodes behind the rules of the schema; None without rules. Raises Unfit."""
+        """A decoder that applies the rules of the schema; None without rules. Raises Unfit."""
         contract = self._contract
         if contract is None:
             return None
@@ -199,7 +199,7 @@ class Decoding:
 
 
 def with_carried(records: pa.Array, headers: pa.Array, part: str) -> pa.Array:
-    """Records with what their headers say of their schema in front of them. part: "key" or "value"."""
+    """The records with the header that names their schema, if any, in front of their bytes. part: "key" or "value"."""
     if headers.null_count == len(headers):
         return records
     pairs, rows = headers.flatten(), pc.list_parent_indices(headers)
@@ -210,7 +210,7 @@ def with_carried(records: pa.Array, headers: pa.Array, part: str) -> pa.Array:
     places = np.flatnonzero(held.to_numpy(zero_copy_only=False))
     if not places.size:
         return records
-    # Of several the first one counts.
+    # If there are several, the first one counts.
     found, first = np.unique(rows.to_numpy(zero_copy_only=False)[places], return_index=True)
     at = np.zeros(len(records), np.int64)
     lacks = np.ones(len(records), bool)
