@@ -12,6 +12,7 @@ from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError, 
 from barnabas.client.fetching import OffsetOutOfRange
 from barnabas.client.options import ClientOptions, parse_bootstrap
 from barnabas.client.producing import ProduceStream
+from barnabas.client.watching import Watch
 from barnabas.pipelines.columns import append_batch
 from barnabas.records.columnar import decode
 from barnabas.records.columnar_encoder import BatchEncoder
@@ -95,3 +96,29 @@ def test_a_batch_that_is_too_large(client, new_topic):
     topic = new_topic(1, max_message_bytes="1000")
     with pytest.raises(BrokerError, match=r"max\.message\.bytes|MESSAGE_TOO_LARGE"):
         send(client, topic, [bytes(5000)])
+
+
+def test_waiting_for_records(client, bootstrap, new_topic):
+    one, two = new_topic(1), new_topic(2)
+    positions = {(one, 0): 0, (two, 0): 0, (two, 1): 0}
+    with BlockingClient(bootstrap) as other:
+        other.describe([one, two])
+        watch = Watch(other.cluster, read_committed=False)
+        assert not watch.wait(positions, 0.2)
+        looks = iter([False, True])
+        assert not watch.wait(positions, 60, lambda: next(looks)), "whoever is stopped does not wait on"
+        writer = threading.Thread(target=send, args=(client, two, [b"a"]), kwargs={"partition": 1})
+        writer.start()
+        assert watch.wait(positions, 60)
+        writer.join()
+        assert other.list_offsets({(two, 1): LATEST})[two, 1].offset == 1, "others do not get its answers"
+        assert watch.wait(positions, 60), "what is there already is told at once"
+        beyond = {(one, 0): 5}
+        assert watch.wait(beyond, 60), "positions that a log does not have are news"
+        later = {**positions, (two, 1): 1}
+        assert not watch.wait(later, 0.2)
+        other.close()
+        assert not watch.wait(later, 0.2), "a connection that somebody closed"
+        assert not watch.wait({("nowhere", 0): 0}, 0.2)
+        send(client, one, [b"b"])
+        assert watch.wait(later, 60)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from itertools import chain
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from barnabas.client.blocking import NewTopic
+from barnabas.pipelines import offsets
+from barnabas.pipelines.options import source_options
+from barnabas.pipelines.source import StreamReader
 from tests.pipelines.conftest import records_of, send
 from tests.support.admin import KEPT
 
@@ -299,3 +304,20 @@ def test_read_committed(spark, bootstrap, client, new_topic):
     assert values(**{"kafka.isolation.level": "read_committed"}) == [b"1", b"2", b"3"]
     assert values() == [b"1", b"2", b"x", b"y", b"3", b"open"]
     producer.abort_transaction()
+
+
+def test_a_quiet_source_waits_for_records(client, bootstrap, new_topic, monkeypatch):
+    """It would ask the broker ten times a second otherwise, as its query does."""
+    monkeypatch.setattr(offsets, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(offsets, "WAIT_SECONDS", 60.0)
+    topic = new_topic(2)
+    reader = StreamReader(source_options({"kafka.bootstrap.servers": bootstrap, "subscribe": topic}))
+    try:
+        start = reader.initialOffset()
+        writer = threading.Timer(0.3, send, args=(client, topic, [b"a"]), kwargs={"partition": 1})
+        writer.start()
+        reached = reader.latestOffset(start, ReadAllAvailable())
+        writer.join()
+        assert (reached[topic]["0"], reached[topic]["1"]) == (start[topic]["0"], 1)
+    finally:
+        reader.stop()

@@ -101,6 +101,10 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
+    def fileno(self) -> int:
+        """For `select`: readable when an answer has come; -1 once it is closed."""
+        return self._socket.fileno()
+
     def _negotiate(self) -> None:
         request = ApiVersionsRequest(client_software_name="barnabas", client_software_version="0.1.0")
         for version in (3, 0):

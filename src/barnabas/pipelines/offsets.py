@@ -8,7 +8,8 @@ that was deleted and created again from the one the query has read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -17,12 +18,17 @@ from uuid import UUID
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient
 from barnabas.client.cluster import TopicView
 from barnabas.client.errors import UnknownTopic
+from barnabas.client.watching import Watch
 from barnabas.pipelines.options import EARLIEST_OFFSET, LATEST_OFFSET, Position, SourceOptions, TopicPartition
 
 log = logging.getLogger(__name__)
 
 StreamOffset = dict[str, dict[str, Any]]
 COMMIT_SECONDS: Final = 5.0
+QUIET_SECONDS: Final = 0.5
+"""After so long without records a query waits for the next ones at its brokers."""
+WAIT_SECONDS: Final = 1.0
+"""How long at a time: new partitions are found between two waits, and a query that is stopped waits no longer than this."""
 ROWS_SHARED_MAX: Final = 1_000
 """Ranges that together have no more records than this are read by one task."""
 NO_ID: Final = str(UUID(int=0))
@@ -74,6 +80,8 @@ class Planner:
         self._ids: dict[str, str] = {}
         self._ends_seen: dict[TopicPartition, int] = {}
         """The newest ends of partitions that this process has seen: all that is known of a deleted topic."""
+        self._watch = Watch(self.client.cluster, read_committed=options.read_committed)
+        self._news_at = time.monotonic()
 
     def close(self) -> None:
         self.client.close()
@@ -206,6 +214,22 @@ class Planner:
             # A log that ends before the position was truncated or replaced: the plan decides, not a guess here.
             reached[pair] = begin[pair] + share if ends[pair] >= begin[pair] else ends[pair]
         return build_offset(reached, {**old_ids, **ids})
+
+    def note_news(self) -> None:
+        """Says that records have come."""
+        self._news_at = time.monotonic()
+
+    def await_news(self, start: StreamOffset, stopped: Callable[[], bool]) -> bool:
+        """Whether to look again at once: where nothing has come for a while, this waits for records behind `start`.
+
+        Otherwise every idle query would ask its brokers ten times a second. stopped: ends the wait.
+        """
+        if time.monotonic() - self._news_at < QUIET_SECONDS:
+            return False
+        heard = self._watch.wait(parse_offset(start)[0], WAIT_SECONDS, stopped)
+        if heard:
+            self.note_news()  # also where it was about nothing new: not at once again
+        return heard
 
     def _leaves(self, pair: TopicPartition, at: int, renewed: set[str]) -> bool:
         """Whether a partition that is not there any more leaves the offset. Raises DataLost where records of it may be

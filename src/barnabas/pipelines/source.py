@@ -211,8 +211,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark asks for the next end only once everything before `start` is done, and tells `commit` of it
         # one micro-batch later; of a run's last micro-batch it never does.
         self.commit(start)
-        if self.options.stop_file is not None and os.path.exists(self.options.stop_file):
+        if self._is_stopped():
             return start
+        reached = self._looked(start, limit)
+        if reached != start:
+            self.planner.note_news()
+        elif self._awaits(start) and not self._is_stopped():
+            reached = self._looked(start, limit)
+        return reached
+
+    def _awaits(self, start: StreamOffset) -> bool:
+        """Waits for news where that makes sense; whether there may be some."""
+        if self._target is not None or self.options.rows_per_trigger_min is not None:
+            return False
+        return self.planner.await_news(start, self._is_stopped)
+
+    def _is_stopped(self) -> bool:
+        return self.options.stop_file is not None and os.path.exists(self.options.stop_file)
+
+    def _looked(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         self._newest = target = self.planner.newest() if self._target is None else self._target
         if self._target is None and self._holds_back(start, target):
             return start
