@@ -290,7 +290,8 @@ def measure(count: int, seconds: float, rate: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place, servers(Path(place)) as (server, broker, end):
         bootstrap = f"127.0.0.1:{broker.port}"
         names = [f"many-{number:03d}" for number in range(count)]
-        row: dict[str, Any] = {"pipelines": count, "load average": round(os.getloadavg()[0], 1)}
+        row: dict[str, Any] = {"pipelines": count, "rate": rate, "seconds": seconds}
+        row["load average"] = round(os.getloadavg()[0], 1)
         row["empty_mb"] = {role: cost["mb"] for role, cost in costs(server, broker).items()}
         prepared(bootstrap, names)
         row |= add_all(server, bootstrap, names)
@@ -366,6 +367,25 @@ def table(rows: list[dict[str, Any]]) -> list[list[str]]:
     return found
 
 
+def page(rows: list[dict[str, Any]]) -> str:
+    busy = ", ".join(f"{row['load average']:g}" for row in rows)
+    rates = ", ".join(f"{row['rate']:g}" for row in rows)
+    late = sum(row["sent"] - row["arrived"] for row in rows)
+    lines = [
+        "# Many pipelines in one server",
+        "",
+        NOTE,
+        "",
+        markdown(table(rows)),
+        "",
+        f"Records per second into each pipeline: {rates}. Load average of the machine, which had other work, before each: "
+        f"{busy}. Records that had not arrived {DRAIN_S} s after the last one was written: {late}.",
+        "",
+        ", ".join(f"{name}: {value}" for name, value in machine().items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pipelines", default="1,10,100", help="how many, one row each")
@@ -373,21 +393,16 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=0.1, help="records per second into each pipeline")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    rows = []
-    for count in map(int, options.pipelines.split(",")):
-        rows.append(measure(count, options.seconds, options.rate))
-        print(aligned(table(rows)), flush=True)
-    result = {"machine": machine(), "seconds": options.seconds, "rate": options.rate, "rows": rows}
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "many_pipelines.json").write_text(json.dumps(result, indent=1) + "\n")
-    busy = ", ".join(f"{row['load average']:g}" for row in rows)
-    facts = ", ".join(f"{name}: {value}" for name, value in machine().items())
-    page = [
-        "# Many pipelines in one server", "", NOTE, "", markdown(table(rows)), "",
-        f"{options.rate:g} records/s into each pipeline, {options.seconds:g} s per measurement. The machine had other work: "
-        f"load average before each row {busy}.", "", facts,
-    ]  # fmt: skip
-    (options.out / "many_pipelines.md").write_text("\n".join(page) + "\n")
+    file = options.out / "many_pipelines.json"
+    kept = json.loads(file.read_text())["rows"] if file.exists() else []
+    rows = {row["pipelines"]: row for row in kept}
+    for count in map(int, options.pipelines.split(",")):
+        rows[count] = measure(count, options.seconds, options.rate)
+        done = [rows[count] for count in sorted(rows)]
+        print(aligned(table(done)), flush=True)
+        file.write_text(json.dumps({"machine": machine(), "rows": done}, indent=1) + "\n")
+    (options.out / "many_pipelines.md").write_text(page(done))
     return 0
 
 
