@@ -59,8 +59,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory):
         quick=True,
         log_file=tmp_path_factory.mktemp("spark") / "spark.log",
         archive=find_archive(),
-        # States of a few rows: one task keeps them.
-        conf={"spark.sql.shuffle.partitions": "1"},
+        conf={
+            # States of a few rows: one task keeps them.
+            "spark.sql.shuffle.partitions": "1",
+            # A few rows do not repay compiling each query: a quarter of the CPU time. Commands and servers compile, as in use.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        },
     )
     yield session
     session.stop()

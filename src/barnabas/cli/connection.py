@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ class Connection:
     properties: dict[str, str] = field(default_factory=dict)
     verbose: bool = False
     last_error: str = ""
+    refusal: KafkaError | None = None
+    """Why the broker, or we, refused the login or the TLS handshake."""
     probed: bool = False
     """Whether the address was found to speak Kafka."""
 
@@ -59,6 +62,8 @@ class Connection:
 
     def _on_error(self, error: KafkaError) -> None:
         self.last_error = error.str()
+        if error.code() in REFUSALS:
+            self.refusal = error
 
     def admin(self) -> Any:
         """An AdminClient on a cluster that answered a connection. Raises CliError when none does."""
@@ -66,7 +71,7 @@ class Connection:
 
         self.require_reachable()
         with configuration_errors():
-            return AdminClient(self.config())
+            return self._logged_in(AdminClient(self.config()))
 
     def producer(self, defaults: Mapping[str, Any]) -> Any:
         """A Producer, as `admin`."""
@@ -74,7 +79,7 @@ class Connection:
 
         self.require_reachable()
         with configuration_errors():
-            return Producer(self.config(defaults))
+            return self._logged_in(Producer(self.config(defaults)))
 
     def consumer(self, defaults: Mapping[str, Any]) -> Any:
         """A Consumer, as `admin`."""
@@ -82,7 +87,34 @@ class Connection:
 
         self.require_reachable()
         with configuration_errors():
-            return Consumer(self.config(defaults))
+            return self._logged_in(Consumer(self.config(defaults)))
+
+    def _logged_in(self, client: Any) -> Any:
+        """The client once the broker has accepted its login or certificate. Raises CliError at once if it is refused.
+
+        librdkafka itself tries again until a request times out, and names the time-out only.
+        """
+        if self.is_plain:
+            return client
+        give_up = time.monotonic() + REQUEST_TIMEOUT_SECONDS
+        patience_s = LOGIN_LOOK_SECONDS
+        while self.refusal is None and time.monotonic() < give_up:
+            try:
+                client.list_topics(timeout=patience_s)
+                return client
+            except KafkaException as error:
+                if error.args[0].code() not in UNFINISHED:
+                    return client  # the command's own request says it better
+            client.poll(0)  # which calls `_on_error`
+            patience_s *= 2
+        if self.refusal is not None:
+            raise CliError(f"{self.bootstrap} is out of reach with this login: {explain(self.refusal)}")
+        return client
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the connection has neither TLS nor a login."""
+        return self.properties.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT"
 
     def batch_limits(self, topic: str, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[str, Any]:
         """Producer settings that keep a batch within the topic's max.message.bytes; empty when not known.
@@ -177,6 +209,11 @@ class Connection:
             yield host.strip("[]"), int(port)
 
 
+LOGIN_LOOK_SECONDS: Final = 0.25
+"""How long a client waits before it looks for the first time whether its login was refused."""
+REFUSALS: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
+UNFINISHED: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
+
 ASSIGNORS: Final = {
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",
@@ -237,6 +274,7 @@ def await_result(future: Future[Any], doing: str) -> Any:
         raise CliError(f"{doing}: no answer in {REQUEST_TIMEOUT_SECONDS:.0f} s") from None
 
 
+MAY_NOT: Final = "this user lacks a right on the {}, which `barnabas acl add` gives"
 HINTS: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "no such topic; `barnabas topic list` shows what is there",
     KafkaError._UNKNOWN_TOPIC: "no such topic; `barnabas topic list` shows what is there",
@@ -252,6 +290,12 @@ HINTS: Final = {
     "or the client's -X message.max.bytes",
     KafkaError.UNSUPPORTED_VERSION: "the broker is too old for this request",
     KafkaError._UNSUPPORTED_FEATURE: "the broker does not support this",
+    KafkaError._AUTHENTICATION: "check -X sasl.mechanism, sasl.username and sasl.password",
+    KafkaError._SSL: "check -X ssl.ca.location, and the host's name in the broker's certificate",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: MAY_NOT.format("topic"),
+    KafkaError.GROUP_AUTHORIZATION_FAILED: MAY_NOT.format("group"),
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: MAY_NOT.format("transactional id"),
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: MAY_NOT.format("cluster"),
 }
 
 

@@ -317,8 +317,10 @@ def require_topic(producer: Any, topic: str) -> None:
             return
         patience = TOPIC_PATIENCE_SECONDS.get(found.error.code(), 0.0)
         if time.monotonic() - began > patience:
-            hint = f"`barnabas topic create {topic}` creates it" if patience else explain(found.error)
-            raise CliError(f"cannot produce to {topic}: {found.error.str()}; {hint}")
+            why = explain(found.error)
+            if patience:
+                why = f"{found.error.str()}; `barnabas topic create {topic}` creates it"
+            raise CliError(f"cannot produce to {topic}: {why}")
         time.sleep(0.05)
 
 
