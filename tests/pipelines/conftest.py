@@ -62,7 +62,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory):
         conf={
             # States of a few rows: one task keeps them.
             "spark.sql.shuffle.partitions": "1",
-            # A few rows do not repay compiling each query: a quarter of the CPU time. Commands and servers compile, as in use.
+            # A few rows do not repay compiling each query: a quarter of the CPU time. Commands and servers compile.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         },

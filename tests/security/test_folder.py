@@ -95,10 +95,7 @@ def test_admin_may_do_everything_and_others_nothing_yet(folder: Path, address: s
 def test_the_command_line_gives_and_takes_rights(
     folder: Path, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["-b", address]
-    for name, value in librdkafka(folder, "admin", address).items():
-        if name not in ("bootstrap.servers", "log_level"):
-            options += ["-X", f"{name}={value}"]
+    options = login(folder, "admin", address)
     assert run(["acl", "add", "create", "describe", "--user", "alice", "--topic", "hers-*", *options]) == 0
     capsys.readouterr()
     assert run(["acl", "list", "--user", "alice", "--json", *options]) == 0
@@ -112,6 +109,51 @@ def test_the_command_line_gives_and_takes_rights(
     assert "1 removed" in capsys.readouterr().out
     with pytest.raises(KafkaException):
         alice.create_topics([NewTopic("hers-2", 1)])["hers-2"].result(PATIENCE_S)
+
+
+def login(folder: Path, user: str, address: str, **instead: str) -> list[str]:
+    """Options of a command. instead: other values of properties, with _ for the points in their names."""
+    properties = librdkafka(folder, user, address)
+    del properties["bootstrap.servers"], properties["log_level"]
+    properties |= {name.replace("_", "."): value for name, value in instead.items()}
+    return [
+        "-b",
+        address,
+        *(word for name, value in properties.items() for word in ("-X", f"{name}={value}")),
+    ]
+
+
+@pytest.mark.parametrize(
+    "command", [["topic", "list"], ["consume", "x"], ["produce", "x"], ["group", "list"]]
+)
+def test_a_refused_login_is_named_at_once(
+    folder: Path, address: str, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command, *login(folder, "alice", address, sasl_password="guessed")]) == 1
+    said = capsys.readouterr().err
+    assert "is out of reach with this login" in said
+    assert "invalid credentials" in said
+    assert "check -X sasl.mechanism, sasl.username and sasl.password" in said
+
+
+def test_a_foreign_certificate_is_named_at_once(
+    folder: Path, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["security", "init", str(tmp_path / "other"), "--host", "127.0.0.1"]) == 0
+    foreign_ca = str(tmp_path / "other" / "ca.pem")
+    assert run(["topic", "list", *login(folder, "alice", address, ssl_ca_location=foreign_ca)]) == 1
+    assert "check -X ssl.ca.location" in capsys.readouterr().err
+
+
+def test_a_missing_right_is_named(folder: Path, address: str) -> None:
+    admin = login(folder, "admin", address)
+    assert run(["topic", "create", "read-only", *admin]) == 0
+    assert run(["acl", "add", "describe", "--user", "alice", "--topic", "read-only", *admin]) == 0
+    command = [sys.executable, "-m", "barnabas", "produce", "read-only", *login(folder, "alice", address)]
+    done = subprocess.run(command, input="hi\n", capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 1
+    assert "`barnabas acl add` gives it" in done.stderr
+    assert "KafkaException" not in done.stderr
 
 
 def test_kafka_python(folder: Path, address: str) -> None:

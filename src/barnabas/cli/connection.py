@@ -274,7 +274,7 @@ def await_result(future: Future[Any], doing: str) -> Any:
         raise CliError(f"{doing}: no answer in {REQUEST_TIMEOUT_SECONDS:.0f} s") from None
 
 
-MAY_NOT: Final = "this user lacks a right on the {}, which `barnabas acl add` gives"
+MAY_NOT: Final = "this user lacks a right on the {}; `barnabas acl add` gives it"
 HINTS: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "no such topic; `barnabas topic list` shows what is there",
     KafkaError._UNKNOWN_TOPIC: "no such topic; `barnabas topic list` shows what is there",
@@ -295,7 +295,8 @@ HINTS: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: MAY_NOT.format("topic"),
     KafkaError.GROUP_AUTHORIZATION_FAILED: MAY_NOT.format("group"),
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: MAY_NOT.format("transactional id"),
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: MAY_NOT.format("cluster"),
+    # librdkafka's producers ask for an id first, which nobody gets who may write to no topic.
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: MAY_NOT.format("cluster, or may write to no topic"),
 }
 
 

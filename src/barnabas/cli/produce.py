@@ -181,6 +181,8 @@ class Sender:
                 hasten_producer_id(self.outbox.producer, self.topic)
             while self.outbox.flush(POLL_SECONDS):
                 watching()
+        except KafkaException as error:  # librdkafka gives up
+            raise CliError(f"cannot produce to {self.topic}: {explain(error.args[0])}") from None
         except KeyboardInterrupt:
             self.first_error = self.first_error or "interrupted"
             self.outbox.purge()
