@@ -6,6 +6,7 @@ producing and consuming beside it. What was done is undone by the end of the tes
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import logging
 import threading
@@ -20,6 +21,7 @@ from confluent_kafka import Consumer, Producer
 
 from barnabas.broker.api import dispatch
 from barnabas.broker.net.connection import Connection
+from barnabas.broker.partitions import plain_append
 from barnabas.broker.partitions.partition import Partition
 from barnabas.records.batch import Record, build_batch
 from barnabas.runtime.timers import KeyedTimers
@@ -143,8 +145,8 @@ class Victim(Raw):
         assert isinstance(answer, ProduceResponse)
         return answer
 
-    def produce_request(self, count: int = 1, size: int = 100) -> ProduceRequest:
-        records = build_batch([Record(0, int(time.time() * 1000), None, b"x" * size)] * count)
+    def produce_request(self, count: int = 1, size: int = 100, **producer: int) -> ProduceRequest:
+        records = build_batch([Record(0, int(time.time() * 1000), None, b"x" * size)] * count, **producer)
         data = TopicProduceData(
             name=self.topic, partition_data=[PartitionProduceData(index=0, records=records)]
         )
@@ -352,7 +354,8 @@ def test_the_short_way_of_produce(
         return plain(self, *args)
 
     monkeypatch.setattr(core, "decide_append", decide_append)
-    victim.send(encode_request(victim.produce_request(), 9, 1, VICTIM))
+    request = victim.produce_request(producer_id=7, producer_epoch=0, base_sequence=0)
+    victim.send(encode_request(request, 9, 1, VICTIM))
     assert (
         victim.is_closed()
     )  # the general way has no better answer to a bug: Produce has no error of its own
@@ -361,12 +364,51 @@ def test_the_short_way_of_produce(
     assert partition.log_end_offset == 2
 
 
+def test_the_plain_append_gives_up_and_the_general_way_answers(
+    neighbour: Neighbour, victim: Victim, bugs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim.produced()
+    victim.produced()
+
+    def fails(*_: Any) -> int:
+        raise Boom
+
+    monkeypatch.setattr(plain_append, "crc32c", fails)
+    answer = victim.produced().responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 2)
+    neighbour.works()
+    assert not bugs()
+
+
+def test_a_plain_append_that_is_in_the_log_but_cannot_be_answered(
+    neighbour: Neighbour, victim: Victim, bugs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim.produced()
+    victim.produced()
+    partition, connection = victim.partition, victim.connection
+    plain = Connection.respond
+
+    def respond(self: Connection, parts: Any) -> None:
+        if self is connection:
+            raise Boom
+        plain(self, parts)
+
+    monkeypatch.setattr(Connection, "respond", respond)
+    victim.send(encode_request(victim.produce_request(), 9, 1, VICTIM))
+    assert victim.is_closed()
+    monkeypatch.undo()
+    assert partition.log_end_offset == 3
+    assert len(bugs()) == 1
+
+
 def test_the_short_way_of_produce_when_the_batch_is_in_the_log_already(
     neighbour: Neighbour, victim: Victim, bugs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     victim.produced()
     victim.produced()
     partition = victim.partition
+    stamped = dataclasses.replace(partition.log.config, message_timestamp_type="LogAppendTime")
+    partition.log.set_config(stamped)  # so that the append is not a plain one
     plain = Partition._advance
 
     def advance(self: Partition) -> None:

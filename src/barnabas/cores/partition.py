@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from barnabas.cores.epochs import LeaderEpochs
+from barnabas.cores.partition_offsets import PartitionOffsets
 from barnabas.cores.producers import BatchSeen, CompletedTxn, Origin, Producers
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import EndTransactionMarker
@@ -21,17 +22,10 @@ __all__ = ["BatchSeen", "CompletedTxn", "Origin", "PartitionCore"]
 LOG_BEGINNING: Final = Offset(0)
 
 
-class PartitionCore:
+class PartitionCore(PartitionOffsets):
     """See the module. All offsets count records."""
 
-    __slots__ = (
-        "_first_unstable",
-        "epochs",
-        "high_watermark",
-        "log_end_offset",
-        "log_start_offset",
-        "producers",
-    )
+    __slots__ = ("_first_unstable",)
 
     def __init__(self, log_start_offset: Offset = LOG_BEGINNING, epochs: LeaderEpochs | None = None) -> None:
         self.log_start_offset = log_start_offset

@@ -44,7 +44,7 @@ class Follower:
 class InSyncReplicas:
     """See the module. Node ids are broker ids; ends are offsets."""
 
-    __slots__ = ("_known", "_leader", "_wanted", "count", "followers")
+    __slots__ = ("_known", "_leader", "_wanted", "count", "followers", "is_alone")
 
     def __init__(self, leader: int, in_sync: Iterable[int] = ()) -> None:
         self._leader = leader
@@ -53,6 +53,8 @@ class InSyncReplicas:
         self.followers: tuple[int, ...] = ()
         self.count = 1
         """The number of replicas in sync, including the leader."""
+        self.is_alone = True
+        """Whether only the leader counts: nobody else is in sync, or about to be."""
         self.set(in_sync)
 
     def begin(self, in_sync: Iterable[int], now_ms: float) -> None:
@@ -67,14 +69,20 @@ class InSyncReplicas:
         """The in-sync set in the metadata is now `in_sync`; the leader always belongs to it."""
         self.followers = tuple(node for node in in_sync if node != self._leader)
         self.count = 1 + len(self.followers)
+        self._count_others()
 
     def want(self, in_sync: Iterable[int]) -> None:
         """Another in-sync set has been requested from the metadata: until `settled`, both sets count."""
         self._wanted = tuple(node for node in in_sync if node != self._leader)
+        self._count_others()
 
     def settled(self) -> None:
         """The requested set is in the metadata, or never will be."""
         self._wanted = ()
+        self._count_others()
+
+    def _count_others(self) -> None:
+        self.is_alone = not self.followers and not self._wanted
 
     @property
     def is_settled(self) -> bool:

@@ -15,6 +15,7 @@ from barnabas.records.batch import BatchHeader
 from barnabas.records.control import marker_of
 from barnabas.records.units import LeaderEpoch, Offset, Position
 from barnabas.storage import checkpoints, producer_snapshot
+from barnabas.storage.append_state import LogState
 from barnabas.storage.config import LogConfig
 from barnabas.storage.doomed import Doomed
 from barnabas.storage.errors import CorruptIndex, LogDirOffline, LogUnreadable
@@ -23,22 +24,16 @@ from barnabas.storage.rebuilding import rebuild_txn_index
 from barnabas.storage.segment import DELETED_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
 from barnabas.storage.swap import Swap
 
-NEVER: Final = 1 << 62
+INT64_MAX: Final = (1 << 63) - 1
 
 
-class LogWriter:
+class LogWriter(LogState):
     """The appending half of a Log, and the state shared by both halves."""
 
     __slots__ = (
-        "_active",
         "_bases",
-        "_offset_limit",
         "_prepared",
-        "_roll_after",
         "_segments",
-        "_size_limit",
-        "config",
-        "core",
         "doomed",
         "first_dirty_offset",
         "flush_lock",
@@ -49,7 +44,6 @@ class LogWriter:
         "last_snapshot_offset",
         "log_dir",
         "name",
-        "recovery_point",
         "swap",
     )
 
@@ -140,10 +134,10 @@ class LogWriter:
         self._size_limit = config.segment_bytes
         if active.indexes_full:
             self._size_limit = 0
-        self._offset_limit = active.base_offset + OFFSETS_IN_SEGMENT_MAX
-        self._roll_after = NEVER
+        self._offset_limit = min(active.base_offset + OFFSETS_IN_SEGMENT_MAX, INT64_MAX)
+        self._roll_after = INT64_MAX
         if active.size_bytes and active.first_timestamp >= 0:
-            self._roll_after = active.first_timestamp + self._roll_ms()
+            self._roll_after = min(active.first_timestamp + self._roll_ms(), INT64_MAX)
 
     def _roll_ms(self) -> int:
         """`segment.ms` less this segment's share of `segment.jitter.ms`. Partitions created together should not roll
@@ -221,7 +215,7 @@ class LogWriter:
         if position == 0:
             segment.first_timestamp = max_timestamp
             if max_timestamp >= 0:
-                self._roll_after = max_timestamp + self._roll_ms()
+                self._roll_after = min(max_timestamp + self._roll_ms(), INT64_MAX)
         if segment.note_append(base_offset, last_offset, position, size, max_timestamp):
             self._size_limit = 0
 

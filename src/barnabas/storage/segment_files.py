@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.records.units import Offset, Position
+from barnabas.storage.append_state import SegmentState
 from barnabas.storage.checked import Checked
 from barnabas.storage.files import OPEN_FILES, LogFile, remove_quietly
 from barnabas.storage.index import OffsetIndex, TimeIndex
@@ -29,32 +30,24 @@ TAIL_BATCHES: Final = 1024
 UNKNOWN_MS: Final = -2
 
 
-class SegmentFiles:
+class SegmentFiles(SegmentState):
     """See the module."""
 
     __slots__ = (
         "__weakref__",
         "_checked",
-        "_max_timestamp",
-        "_offset_of_max_timestamp",
         "base_offset",
-        "bytes_since_entry",
         "created_ms",
         "damaged",
-        "file",
         "first_timestamp",
         "folder",
         "gap_noted",
-        "interval",
         "is_end_checked",
         "is_joined",
         "may_be_sparse",
         "offset_index",
         "overlaps",
-        "size_bytes",
         "suffix",
-        "tail_offsets",
-        "tail_positions",
         "time_index",
         "trusted_from",
         "txn_index",

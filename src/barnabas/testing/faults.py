@@ -114,6 +114,11 @@ class Faults:
 
         setattr(services.listeners, "admit", admit_or_refuse)  # noqa: B010 - one instance alone is changed
 
+    @property
+    def are_planned(self) -> bool:
+        """Whether any request may meet a fault."""
+        return any(list(self._planned.values()))  # a copy: tests plan in another thread
+
     def take(self, key: int) -> _Planned | None:
         """The fault that this request meets; counts it."""
         if not self._planned:
@@ -164,6 +169,10 @@ class _FaultyDispatcher(Dispatcher):
         super().__init__(services)
         self._faults = faults
         self._dropped: set[tuple[int, int]] = set()
+
+    def on_frames(self, connection: Connection, buffer: memoryview, end: int) -> int:
+        # While a fault is planned, each frame is looked at.
+        return 0 if self._faults.are_planned else super().on_frames(connection, buffer, end)
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
         key = HEAD.unpack_from(frame)[0] if len(frame) >= HEAD.size else -1

@@ -24,10 +24,6 @@ cdef enum:
 cdef class ProduceShape:
     """See the module."""
 
-    cdef bytes prefix, before, after
-    cdef int16_t version
-    cdef bint flexible, with_start
-
     def __init__(self, int16_t version, bytes prefix, bint flexible, bytes before, bytes after, bint with_start):
         """prefix: of the requests, from behind the correlation id on. before, after: an answer's bytes around its numbers,
         `before` with room for size and correlation id. with_start: the log start offset is among the numbers."""
@@ -38,40 +34,45 @@ cdef class ProduceShape:
         self.after = after
         self.with_start = with_start
 
+    cdef bint find(self, const uint8_t* data, Py_ssize_t size, int32_t* index, Py_ssize_t* at, Py_ssize_t* end) noexcept:
+        """Whether a frame is a request of this shape; if so, its partition and where the batch lies."""
+        cdef Py_ssize_t position = PREFIX_AT + len(self.prefix)
+        cdef uint64_t length
+        if size < position + 8 or <int16_t>big16(data + 2) != self.version:
+            return False
+        if memcmp(data + PREFIX_AT, PyBytes_AS_STRING(self.prefix), len(self.prefix)) != 0:
+            return False
+        index[0] = <int32_t>big32(data + position)
+        position += 4
+        if self.flexible:
+            size -= TAGS_BYTES
+            if not read_length(data, &position, size, &length):
+                return False
+            if data[size] or data[size + 1] or data[size + 2]:
+                return False
+        else:
+            length = big32(data + position)
+            position += 4
+        at[0] = position
+        end[0] = size
+        return length == <uint64_t>(size - position)
+
     def split(self, frame):
         """(partition, the batch's bytes) of a request of this shape, which are a view of `frame`; else None."""
         cdef Py_buffer view
-        cdef const uint8_t* data
-        cdef Py_ssize_t at = PREFIX_AT + len(self.prefix), end
-        cdef uint64_t length
+        cdef Py_ssize_t at, end
         cdef int32_t index
         PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
         try:
-            data = <const uint8_t*>view.buf
-            end = view.len
-            if end < at + 8 or <int16_t>big16(data + 2) != self.version:
-                return None
-            if memcmp(data + PREFIX_AT, PyBytes_AS_STRING(self.prefix), len(self.prefix)) != 0:
-                return None
-            index = <int32_t>big32(data + at)
-            at += 4
-            if self.flexible:
-                end -= TAGS_BYTES
-                if not read_length(data, &at, end, &length):
-                    return None
-                if data[end] or data[end + 1] or data[end + 2]:
-                    return None
-            else:
-                length = big32(data + at)
-                at += 4
-            if length != <uint64_t>(end - at):
+            if not self.find(<const uint8_t*>view.buf, view.len, &index, &at, &end):
                 return None
         finally:
             PyBuffer_Release(&view)
         return index, frame[at:end]
 
-    def answer(
-        self, int32_t correlation_id, int32_t index, int16_t error_code, int64_t base_offset, int64_t append_time_ms, int64_t start
+    cpdef bytes answer(
+        self, int32_t correlation_id, int32_t index, int16_t error_code, int64_t base_offset, int64_t append_time_ms,
+        int64_t start,
     ):
         """The whole answer to the request with a correlation id."""
         cdef Py_ssize_t before = len(self.before), after = len(self.after)

@@ -11,6 +11,7 @@ from barnabas.broker.coordinators import loading
 from barnabas.broker.coordinators.markers import MarkerWriter
 from barnabas.broker.net.connection import Connection
 from barnabas.broker.net.turn import Turn
+from barnabas.broker.partitions import plain_append
 from barnabas.broker.partitions.partition import Partition
 from barnabas.cores.partition import PartitionCore
 from barnabas.storage import log_writer
@@ -41,7 +42,8 @@ def _acknowledge_before_writing(patch: pytest.MonkeyPatch) -> None:
 
     log_writer_os, write_later = log_writer.os, late
     assert write is not None
-    patch.setattr(log_writer, "os", LateOs())
+    for module in (log_writer, plain_append):
+        patch.setattr(module, "os", LateOs())
 
 
 def _forget_the_sequence(patch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,10 @@ class LoginGate:
         login: Login = connection.sasl
         return login.user is None
 
+    def on_frames(self, connection: Connection, buffer: memoryview, end: int) -> int:
+        """See FrameHandler."""
+        return 0
+
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
         """See FrameHandler."""
         login: Login = connection.sasl

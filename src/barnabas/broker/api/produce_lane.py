@@ -14,6 +14,7 @@ import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.api.plain_lane import PlainLane
 from barnabas.records.batch import ATTRIBUTES_POS, TRANSACTIONAL_BIT
 from barnabas.wire.header import encode_response
 from barnabas.wire.messages.produce import (
@@ -50,7 +51,7 @@ MARKS: Final = (0x5EED5EED, 0, 0x7A11E57A11E57A11, 0x0FF5E70FF5E70FF5, 0x5EA15EA
 class ProduceLane:
     """One producer's requests to one topic."""
 
-    __slots__ = ("_acks_all", "_served", "_timeout_s", "_transactional", "_zstd", "shape")
+    __slots__ = ("_acks_all", "_served", "_timeout_s", "_transactional", "_zstd", "plain", "shape")
 
     def __init__(
         self,
@@ -89,6 +90,7 @@ class ProduceLane:
         before, found, after = frame.partition(numbers)
         assert found, "the numbers of an answer follow each other in every version"
         self.shape = ProduceShape(version, prefix, version >= FLEXIBLE_FROM, before, after, with_start)
+        self.plain = PlainLane(self.shape, served, self._acks_all, self._zstd)
 
     def take(self, connection: Connection, index: int, records: memoryview, correlation_id: int) -> bool:
         """Append `records` to partition `index`, and answer; False leaves the frame to the general path.
@@ -160,6 +162,10 @@ class ProduceLanes:
         self._topology = -1
         # The version comes before the common bytes. A connection uses one version; others take the general path.
         self._version: int | None = None
+
+    def plain(self, topology: int) -> PlainLane | None:
+        """The lane that was found last, for requests about which nothing is special."""
+        return None if self._last is None or topology != self._topology else self._last.plain
 
     def find(
         self, frame: memoryview, version: int, topology: int

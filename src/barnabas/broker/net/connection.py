@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol
 
 from barnabas.broker.net.buffers import SEND_BUFFER_BYTES, SHARED_BUFFER_BYTES, Buffers
 from barnabas.broker.net.senders import Job, Senders
-from barnabas.broker.net.transports import MORE, V4_IN_V6, Buffer, Transport
+from barnabas.broker.net.transports import ANSWERS_QUEUED_MAX, MORE, V4_IN_V6, Buffer, Transport
 from barnabas.broker.net.turn import Turn
 from barnabas.storage.files import FileSlice
 from barnabas.wire.frame import what_begins
@@ -37,7 +37,6 @@ log = logging.getLogger("barnabas.connection")
 SENDFILE_BYTES_MIN: Final = 96 * 1024
 # Below this, handing the slice to a sender thread and back takes longer than sending it.
 SENDER_BYTES_MIN: Final = 256 * 1024
-ANSWERS_QUEUED_MAX: Final = 64
 PEER_IS_GONE: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT})
 INT32: Final = struct.Struct(">i")
 
@@ -46,6 +45,10 @@ Part = bytes | bytearray | memoryview | FileSlice
 
 class FrameHandler(Protocol):
     """Receives a connection's frames: the dispatcher, or a gate."""
+
+    def on_frames(self, connection: Connection, buffer: memoryview, end: int) -> int:
+        """Handle frames at the beginning of buffer[:end], at most `ANSWERS_QUEUED_MAX`; returns where the first one begins
+        that was left to `on_frame`: 0 for a handler that has no quicker way."""
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request, and call `respond` now or later. `frame` is overwritten after this call returns."""
@@ -236,7 +239,9 @@ class Connection:
 
     def _take_frames(self, buffer: memoryview, end: int) -> None:
         """Handle every whole frame in buffer[:end]; keep the rest for the next read."""
-        position = 0
+        position = self.handler.on_frames(self, buffer, end)
+        if position == end:
+            return
         out = self._out
         on_frame = self.handler.on_frame
         while end - position >= 4 and not self._waiting and not self.closed:

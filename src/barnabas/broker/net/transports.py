@@ -16,6 +16,9 @@ V4_IN_V6: Final = "::ffff:"
 MORE: Final = socket.MSG_MORE
 """Flag of `send`: more follows at once, so a half-full packet may wait for it."""
 
+ANSWERS_QUEUED_MAX: Final = 64
+"""How many answers of a connection may wait for the end of the turn before no further request of it is begun."""
+
 Buffer = bytes | bytearray | memoryview
 
 

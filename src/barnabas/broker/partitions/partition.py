@@ -22,6 +22,7 @@ from barnabas.broker.partitions.batch_checks import (
     too_far_ahead,
 )
 from barnabas.broker.partitions.odd_batches import alone
+from barnabas.broker.partitions.plain_append import PartitionState
 from barnabas.cores.cluster_image import PartitionImage
 from barnabas.cores.epochs import EpochEnd
 from barnabas.cores.fetch import FetchPartition
@@ -109,12 +110,11 @@ class Surroundings:
     in_sync_changed: Callable[[Partition], None] = lambda partition: None
 
 
-class Partition:
+class Partition(PartitionState):
     """See the module. All calls come from the broker's loop."""
 
     __slots__ = (
-        "_epoch_start", "_flushing", "_pending", "_replicas", "_surroundings", "image", "index", "is_deleted", "is_leader",
-        "leader_epoch", "log", "offline", "topic", "topic_id", "waiters", "wanted_in_sync",
+        "_epoch_start", "image", "index", "is_deleted", "topic", "topic_id", "wanted_in_sync",
     )  # fmt: skip
 
     def __init__(

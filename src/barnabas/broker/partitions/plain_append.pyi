@@ -1,0 +1,18 @@
+import asyncio
+
+from barnabas.broker.partitions.acknowledgement import Acknowledgement
+from barnabas.broker.partitions.partition import Surroundings, Waiter
+from barnabas.cores.replication import InSyncReplicas
+from barnabas.records.units import LeaderEpoch
+from barnabas.storage.log import Log
+
+class PartitionState:
+    log: Log
+    offline: str | None
+    is_leader: bool
+    leader_epoch: LeaderEpoch
+    _surroundings: Surroundings
+    _replicas: InSyncReplicas
+    _flushing: asyncio.Future[object] | None
+    _pending: list[Acknowledgement]
+    waiters: dict[Waiter, None]
