@@ -40,7 +40,7 @@ class OpenSearch:
         command = [*program("Search"), str(folder), str(self.port)]
         with (folder / "out.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        give_up = time.monotonic() + 240
+        give_up = time.monotonic() + 600
         while True:
             try:
                 self.call("GET", "/")

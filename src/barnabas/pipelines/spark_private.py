@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import IO, TYPE_CHECKING, Any
@@ -201,3 +203,36 @@ def hadoop(spark: SparkSession) -> Any:
 def file_system(spark: SparkSession, location: str) -> Any:
     """Hadoop's file system of a path or URL, configured as Spark's (`spark.hadoop.*`)."""
     return hadoop(spark).fs.Path(location).getFileSystem(spark._jsc.hadoopConfiguration())
+
+
+# --- workers ------------------------------------------------------------------------------------------
+
+
+class InputCut(RuntimeError):
+    """Java ended before it had sent a task all its rows."""
+
+
+def require_whole_input() -> None:
+    """Raises InputCut in a task whose input has ended without Java saying so. To be called behind the last row.
+
+    Arrow takes a stream that breaks off between two batches for one that ends there. So when Java is killed, a task in
+    Python would take the rows that it has for all rows, and commit them. Behind the last batch Java writes a number, which
+    the worker reads after the task; here it is only looked at.
+    """
+    from pyspark import TaskContext
+    from pyspark.serializers import SpecialLengths, write_int
+
+    if TaskContext.get() is None:
+        return
+    frame = sys._getframe()
+    while frame is not None and not hasattr(frame.f_locals.get("infile"), "peek"):
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is None:
+        raise InputCut("this version of Spark does not let a task see the end of its rows")
+    end = io.BytesIO()
+    write_int(SpecialLengths.END_OF_STREAM, end)
+    found = frame.f_locals["infile"].peek(len(end.getvalue()))
+    if not found or not end.getvalue().startswith(found[: len(end.getvalue())]):
+        raise InputCut(
+            "Spark's Java process ended while a task was getting its rows; they will be delivered again"
+        )

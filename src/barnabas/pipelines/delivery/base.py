@@ -23,6 +23,7 @@ from barnabas.pipelines.folders import Folder
 from barnabas.pipelines.outgoing import DOCUMENT, IDENTITY, JSON_OPTIONS, dead_columns
 from barnabas.pipelines.plan import operator_of
 from barnabas.pipelines.shapes import Shape
+from barnabas.pipelines.spark_private import require_whole_input
 from barnabas.pipelines.steps.base import DELETED, ERROR_TYPE, RECORD_COLUMNS, Frame, quoted
 
 if TYPE_CHECKING:
@@ -245,6 +246,7 @@ class _Work:
             bad = batch.filter(errors.is_valid())
             if bad.num_rows:
                 failed.append(bad.select(range(len(RECORD_COLUMNS) + 1)))
+        require_whole_input()  # before the target commits
 
 
 def _marked(batch: pa.RecordBatch, refused: list[Refused], step: str, output: str) -> pa.RecordBatch:
