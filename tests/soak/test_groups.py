@@ -55,7 +55,7 @@ def begin(tmp_path: Path, own_broker: Callable[..., BrokerProcess]) -> Iterator[
 
 def test_two_groups_of_ten_through_one_of_each_fault(begin: Begin) -> None:
     kinds = (Kind("classic", "cooperative-sticky"), Kind("consumer"))
-    rules = Rules(session_s=4, heartbeat_s=0.4, settle_s=4, revoke_s=12)
+    rules = Rules(session_s=4, heartbeat_s=0.4, settle_s=10, revoke_s=12)
     world = begin(kinds, (4, 3, 1, 1, 1), 24, rules, rate=200)
     for group in world.groups:
         world.kill(group, 1)
