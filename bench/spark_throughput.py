@@ -32,7 +32,7 @@ from barnabas.client.blocking import BlockingClient, NewTopic
 from barnabas.client.producing import ProduceStream
 from barnabas.pipelines.class_archive import build_archive
 from barnabas.pipelines.columns import append_batch
-from barnabas.pipelines.session import quick_checkpoints, start_session
+from barnabas.pipelines.session import choose_file_manager, is_local, start_session
 from barnabas.records.columnar_encoder import BatchEncoder
 from bench import spark_report
 from bench.brokers import Barnabas, Unavailable
@@ -225,7 +225,7 @@ class Bench:
         with BlockingClient(self.bootstrap) as client:
             client.create_topics([NewTopic(there, PARTITIONS), NewTopic(back, PARTITIONS)])
         with tempfile.TemporaryDirectory() as folder:
-            quick_checkpoints(self.spark, folder)
+            choose_file_manager(self.spark, local=is_local(self.spark, folder))
             rows = self.source(name, there, streaming=True).select("key", "value")
             writer = rows.writeStream.format(name).option("kafka.bootstrap.servers", self.bootstrap)
             writer = writer.option("topic", back).option("checkpointLocation", f"{folder}/checkpoint")

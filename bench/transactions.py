@@ -273,7 +273,7 @@ class Bench:
 
 def measure_sink(plan: Plan) -> Samples:
     """A copy of a topic in micro-batches of BATCH_ROWS, with and without transactions, by turns."""
-    from barnabas.pipelines.session import quick_checkpoints, start_session
+    from barnabas.pipelines.session import choose_file_manager, is_local, start_session
     from bench.spark_throughput import QUICK as SPARK_QUICK
     from bench.spark_throughput import Bench as SparkBench
     from bench.spark_throughput import fill
@@ -287,7 +287,7 @@ def measure_sink(plan: Plan) -> Samples:
         try:
             values = pa.array([bytes([33 + i % 90]) * len(RECORD) for i in range(10_000)])
             fill(bootstrap, "there", values, plan.sink_records // len(values))
-            quick_checkpoints(spark, folder)
+            choose_file_manager(spark, local=is_local(spark, folder))
             for number in range(-1, plan.rounds):
                 for way in (WITH, WITHOUT) if number % 2 == 0 else (WITHOUT, WITH):
                     took = _copied(spark, bootstrap, way, number, Path(folder))

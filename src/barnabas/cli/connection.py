@@ -43,6 +43,8 @@ class Connection:
     """Why the broker, or we, refused the login or the TLS handshake."""
     probed: bool = False
     """Whether the address was found to speak Kafka."""
+    accepted: bool = False
+    """Whether the broker accepted the login or certificate of a client of this command."""
 
     def config(self, defaults: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """librdkafka's configuration: `defaults`, then what the user set with -X."""
@@ -94,13 +96,14 @@ class Connection:
 
         librdkafka itself tries again until a request times out, and names the time-out only.
         """
-        if self.is_plain:
+        if self.accepted or self.protocol.upper() == "PLAINTEXT":
             return client
         give_up = time.monotonic() + REQUEST_TIMEOUT_SECONDS
         patience_s = LOGIN_LOOK_SECONDS
         while self.refusal is None and time.monotonic() < give_up:
             try:
                 client.list_topics(timeout=patience_s)
+                self.accepted = True
                 return client
             except KafkaException as error:
                 if error.args[0].code() not in UNFINISHED:
@@ -112,9 +115,9 @@ class Connection:
         return client
 
     @property
-    def is_plain(self) -> bool:
-        """Whether the connection has neither TLS nor a login."""
-        return self.properties.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT"
+    def protocol(self) -> str:
+        """The security protocol, as the user spells it."""
+        return self.properties.get("security.protocol", "PLAINTEXT")
 
     def batch_limits(self, topic: str, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[str, Any]:
         """Producer settings that keep a batch within the topic's max.message.bytes; empty when not known.
@@ -182,13 +185,12 @@ class Connection:
 
     def _look_at(self, connected: socket.socket, host: str, port: int) -> None:
         """What is known about the first address that accepts connections. Raises NotKafka."""
-        protocol = self.properties.get("security.protocol", "PLAINTEXT")
         if not self.probed:
-            hint = require_kafka(connected, f"{host}:{port}", protocol)
+            hint = require_kafka(connected, f"{host}:{port}", self.protocol)
             self.probed = True
             if hint:
                 note(hint)
-        if host == "localhost" and not protocol.upper().endswith("SSL"):
+        if host == "localhost" and not self.protocol.upper().endswith("SSL"):
             # librdkafka tries one family after the other with a pause between, and on a machine without any network
             # it resolves no name at all: so it gets the address that answered. (TLS compares the name.)
             found = connected.getpeername()[0]

@@ -43,7 +43,7 @@ class Watch:
         stopped: Callable[[], bool] = lambda: False,
     ) -> bool:
         """Whether there may be records at or after the positions. Returns False after `seconds`, when `stopped` says so, and
-        when a broker cannot be asked: who asks it for something else hears why."""
+        when a broker cannot be asked; the next request of another kind to that broker fails and says why."""
         give_up = time.monotonic() + seconds
         try:
             self._ask(positions, seconds)

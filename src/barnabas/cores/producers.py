@@ -273,8 +273,9 @@ class Producers:
     def snapshot(self) -> list[ProducerSnapshot]:
         """The table as stored in a `.snapshot` file: the last batch of each producer, after its earlier ones.
 
-        Kafka writes the last one only; whoever retries another after a restart is told that it is out of order, and may
-        write it again under a new epoch. Kafka takes the last of several rows of a producer, so it can read these files too.
+        Kafka writes the last one only: there, a producer that retries another one after a restart gets
+        OUT_OF_ORDER_SEQUENCE_NUMBER, and may write it again under a new epoch. Kafka takes the last of several rows of a
+        producer, so it can read these files too.
         """
         rows = []
         recent_ms = (

@@ -170,11 +170,6 @@ def adopt_session(spark: SparkSession) -> None:
     set_active_session(spark)
 
 
-def quick_checkpoints(spark: SparkSession, location: str) -> None:
-    """Choose how the queries that start next write their checkpoints, for a checkpoint at this location."""
-    choose_file_manager(spark, local=is_local(spark, location))
-
-
 def is_local(spark: SparkSession, location: str) -> bool:
     """Whether a path or URL is on a local disk. If it is not, finding out may need the network."""
     return bool(file_system(spark, location).getScheme() == "file")

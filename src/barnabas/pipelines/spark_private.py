@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import io
 import json
+import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -220,7 +220,7 @@ def require_whole_input() -> None:
     the worker reads after the task; here it is only looked at.
     """
     from pyspark import TaskContext
-    from pyspark.serializers import SpecialLengths, write_int
+    from pyspark.serializers import SpecialLengths
 
     if TaskContext.get() is None:
         return
@@ -229,10 +229,9 @@ def require_whole_input() -> None:
         frame = frame.f_back  # type: ignore[assignment]
     if frame is None:
         raise InputCut("this version of Spark does not let a task see the end of its rows")
-    end = io.BytesIO()
-    write_int(SpecialLengths.END_OF_STREAM, end)
-    found = frame.f_locals["infile"].peek(len(end.getvalue()))
-    if not found or not end.getvalue().startswith(found[: len(end.getvalue())]):
+    end = struct.pack("!i", SpecialLengths.END_OF_STREAM)
+    found = frame.f_locals["infile"].peek(len(end))
+    if not found or not end.startswith(found[: len(end)]):
         raise InputCut(
             "Spark's Java process ended while a task was getting its rows; they will be delivered again"
         )

@@ -3,10 +3,9 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-cdef enum:
-    HEADER_BYTES = 61
-    LOG_OVERHEAD = 12
+from barnabas.records.batch_layout cimport HEADER_BYTES, OVERHEAD_BYTES
 
+cdef enum:
     OK = 0
     BAD_RECORD = -1
     NO_MEMORY = -2

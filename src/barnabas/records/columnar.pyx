@@ -369,11 +369,11 @@ cdef int decode_batches(
     raw = memoryview(data).cast("B")
     while size - pos >= HEADER_BYTES and out.next_offset < end_offset:
         batch_length = <int32_t> load_u32(p + pos + 8)
-        if batch_length < HEADER_BYTES - LOG_OVERHEAD:
+        if batch_length < HEADER_BYTES - OVERHEAD_BYTES:
             raise CorruptBatch(f"a batch at byte {pos} states a length of {batch_length} bytes")
-        if batch_length > size - pos - LOG_OVERHEAD:
+        if batch_length > size - pos - OVERHEAD_BYTES:
             break
-        batch_end = pos + LOG_OVERHEAD + batch_length
+        batch_end = pos + OVERHEAD_BYTES + batch_length
         info.base_offset = <int64_t> load_u64(p + pos)
         if p[pos + 16] != 2:
             raise UnsupportedMagic(
@@ -463,10 +463,10 @@ def scan(const uint8_t[::1] data not None):
     while size - pos >= HEADER_BYTES:
         p = &data[pos]
         length = <int32_t> load_u32(p + 8)
-        if length < HEADER_BYTES - LOG_OVERHEAD:
+        if length < HEADER_BYTES - OVERHEAD_BYTES:
             raise CorruptBatch(f"a batch at byte {pos} states a length of {length} bytes")
-        if length > size - pos - LOG_OVERHEAD:
+        if length > size - pos - OVERHEAD_BYTES:
             break
         next_offset = <int64_t> (load_u64(p) + load_u32(p + 23) + 1)
-        pos += LOG_OVERHEAD + length
+        pos += OVERHEAD_BYTES + length
     return next_offset, pos

@@ -12,8 +12,9 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
+from barnabas.records.batch_layout cimport HEADER_BYTES, OVERHEAD_BYTES
 from barnabas.records.columnar cimport (
-    BAD_RECORD, HEADER_BYTES, LOG_OVERHEAD, NO_MEMORY, OK, STOP, Buffer, store_u16, store_u32, store_u64,
+    BAD_RECORD, NO_MEMORY, OK, STOP, Buffer, store_u16, store_u32, store_u64,
 )
 
 from barnabas.records.checksum import crc32c
@@ -286,7 +287,7 @@ cdef class BatchEncoder:
             # Java wraps sequences at 2**31 to 0.
             self.sequences[batch.partition] = <int32_t> ((<int64_t> sequence + batch.records) & 0x7FFFFFFF)
         store_u64(p, 0)
-        store_u32(p + 8, <uint32_t> (batch.size - LOG_OVERHEAD))
+        store_u32(p + 8, <uint32_t> (batch.size - OVERHEAD_BYTES))
         store_u32(p + 12, 0xFFFFFFFF)
         p[16] = 2
         store_u16(p + 21, self.attributes)
@@ -301,7 +302,7 @@ cdef class BatchEncoder:
             packed = compress(Codec(self.codec), bytes(buffer)[HEADER_BYTES:], self.level)
             if len(packed) > INT32_MAX - HEADER_BYTES:
                 raise ValueError("a compressed batch is over 2 GiB")
-            store_u32(p + 8, <uint32_t> (len(packed) + HEADER_BYTES - LOG_OVERHEAD))
+            store_u32(p + 8, <uint32_t> (len(packed) + HEADER_BYTES - OVERHEAD_BYTES))
             head = bytearray(memoryview(buffer)[:HEADER_BYTES])
             head[17:21] = crc32c(packed, crc32c(memoryview(head)[21:])).to_bytes(4, "big")
             return EncodedBatch(

@@ -9,17 +9,15 @@ from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from barnabas.records.batch_header import BatchHeader, CorruptBatch
+from barnabas.records.batch_layout cimport (
+    ATTRIBUTES_AT, COUNT_AT, CRC_AT, EPOCH_AT, HEADER_BYTES, LAST_DELTA_AT, LENGTH_AT, MAGIC_AT, MAX_TIMESTAMP_AT,
+    OVERHEAD_BYTES, PRODUCER_ID_AT,
+)
 from barnabas.records.checksum import crc32c
 from barnabas.wire.big_endian cimport big16, big32, big64, put_big32, put_big64
 
 cdef enum:
-    HEADER_BYTES = 61
-    OVERHEAD_BYTES = 12
-    LENGTH_MIN = 49             # of a batch without records, after the overhead
-    EPOCH_AT = 12
-    MAGIC_AT = 16
-    CRC_AT = 17
-    ATTRIBUTES_AT = 21
+    LENGTH_MIN = HEADER_BYTES - OVERHEAD_BYTES      # of a batch without records
     FIELDS = 13
 
 cdef extern from "Python.h":
@@ -36,18 +34,18 @@ cdef object header_at(const uint8_t* data):
     """The BatchHeader in 61 bytes, created as by `tuple.__new__`, but without an intermediate tuple."""
     header = new_tuple(<PyTypeObject*>BatchHeader, FIELDS)
     put(header, 0, big64(data))
-    put(header, 1, <int32_t>big32(data + 8))
+    put(header, 1, <int32_t>big32(data + LENGTH_AT))
     put(header, 2, <int32_t>big32(data + EPOCH_AT))
     put(header, 3, <int8_t>data[MAGIC_AT])
     put(header, 4, big32(data + CRC_AT))
     put(header, 5, <int16_t>big16(data + ATTRIBUTES_AT))
-    put(header, 6, <int32_t>big32(data + 23))
+    put(header, 6, <int32_t>big32(data + LAST_DELTA_AT))
     put(header, 7, big64(data + 27))
-    put(header, 8, big64(data + 35))
-    put(header, 9, big64(data + 43))
+    put(header, 8, big64(data + MAX_TIMESTAMP_AT))
+    put(header, 9, big64(data + PRODUCER_ID_AT))
     put(header, 10, <int16_t>big16(data + 51))
     put(header, 11, <int32_t>big32(data + 53))
-    put(header, 12, <int32_t>big32(data + 57))
+    put(header, 12, <int32_t>big32(data + COUNT_AT))
     return header
 
 

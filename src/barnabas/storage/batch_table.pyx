@@ -14,18 +14,14 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
 from barnabas.records.batch import HEADER, BatchHeader, CorruptBatch
+from barnabas.records.batch_layout cimport ATTRIBUTES_AT, CRC_AT, EPOCH_AT, HEADER_BYTES, LENGTH_AT, MAGIC_AT, OVERHEAD_BYTES
 from barnabas.records.checksum import crc32c
 from barnabas.storage.formats import Damaged, Found, verify
 from barnabas.wire.big_endian cimport big16, big32, big64
 
 cdef enum:
-    HEADER_BYTES = 61
-    OVERHEAD_BYTES = 12
     LENGTH_MIN = 14             # an empty message of magic 0, after the overhead
     SMALLEST_BYTES = 26
-    MAGIC_AT = 16
-    CRC_AT = 17
-    ATTRIBUTES_AT = 21
     CONTROL_BIT = 0x20
     TRANSACTIONAL_BIT = 0x10
     BATCHES_KEPT = 5            # of each producer, see cores/producers.py
@@ -51,7 +47,7 @@ cdef inline Outcome read_row(const uint8_t* data, int64_t have, int64_t left, bi
     row.size = 0
     if left < SMALLEST_BYTES or have < SMALLEST_BYTES:
         return CUT
-    size = <int64_t><int32_t>big32(data + 8) + OVERHEAD_BYTES
+    size = <int64_t><int32_t>big32(data + LENGTH_AT) + OVERHEAD_BYTES
     magic = <int8_t>data[MAGIC_AT]
     if size < LENGTH_MIN + OVERHEAD_BYTES or magic < 0 or magic > 2:
         return DAMAGED
@@ -71,7 +67,7 @@ cdef inline Outcome read_row(const uint8_t* data, int64_t have, int64_t left, bi
     if have < HEADER_BYTES:
         row.size = 0
         return CUT
-    row.leader_epoch = <int32_t>big32(data + 12)
+    row.leader_epoch = <int32_t>big32(data + EPOCH_AT)
     row.attributes = <int16_t>big16(data + ATTRIBUTES_AT)
     row.last_offset = row.base_offset + <int32_t>big32(data + 23)
     row.producer_id = big64(data + 43)

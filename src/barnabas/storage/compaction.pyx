@@ -15,6 +15,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from barnabas.records.batch import CorruptBatch
+from barnabas.records.batch_layout cimport HEADER_BYTES
 from barnabas.records.varint cimport read_varint
 from barnabas.storage.batch_table cimport BatchTable, Row
 
@@ -37,7 +38,6 @@ cdef struct Record:
 cdef enum:
     SLOT_BYTES = 24
     VARINT_BYTES_MAX = 10
-    HEADER_BYTES = 61
     UNPLAIN_BITS = 0x77  # a codec, transactional, control, a delete horizon
     MARKED_BITS = 0x30   # transactional, control
 

@@ -16,6 +16,10 @@ from libc.errno cimport EINTR, errno
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from barnabas.cores.partition_offsets cimport PartitionOffsets
+from barnabas.records.batch_layout cimport (
+    ATTRIBUTES_AT, COUNT_AT, CRC_AT, EPOCH_AT, HEADER_BYTES, LAST_DELTA_AT, LENGTH_AT, MAGIC_AT, MAX_TIMESTAMP_AT,
+    OVERHEAD_BYTES, PRODUCER_ID_AT,
+)
 from barnabas.records.checksum import crc32c
 from barnabas.records.header_codec import read_header
 from barnabas.storage.append_state cimport LogState, SegmentState
@@ -27,17 +31,6 @@ cdef extern from "<unistd.h>" nogil:
     ssize_t pwrite(int fd, const void* data, size_t size, int64_t position)
 
 cdef enum:
-    HEADER_BYTES = 61
-    OVERHEAD_BYTES = 12     # of the header, in front of what the batch length counts
-    LENGTH_AT = 8
-    EPOCH_AT = 12
-    MAGIC_AT = 16
-    CRC_AT = 17
-    ATTRIBUTES_AT = 21
-    LAST_DELTA_AT = 23
-    MAX_TIMESTAMP_AT = 35
-    PRODUCER_ID_AT = 43
-    COUNT_AT = 57
     CODEC_MASK = 0x07
     ZSTD = 4                # the codec with the greatest number
     TRANSACTIONAL_OR_CONTROL = 0x30
