@@ -11,6 +11,8 @@ from collections import deque
 from pathlib import Path
 from typing import Final, Protocol
 
+NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+"""The flag with which a read fails instead of waiting for the disk; 0 where the system has none."""
 SENDFILE_STEP_BYTES: Final = 1 << 20
 CUT_WHILE_SENT: Final = "a log segment was cut while it was being sent"
 
@@ -115,6 +117,17 @@ class FileSlice:
         if sent == 0:
             raise OSError(errno.EIO, CUT_WHILE_SENT)
         return sent
+
+    def is_cached(self) -> bool:
+        """Whether the slice seems to be in memory: its first and last byte are, and what lies between came with them."""
+        if not NO_WAIT:
+            return False
+        try:
+            for position in (self.position, self.position + self.size - 1):
+                os.preadv(self.fd, [bytearray(1)], position, NO_WAIT)
+        except OSError:  # it would have to wait for the disk, or this file system cannot say
+            return False
+        return True
 
     def part(self, begin: int, end: int) -> FileSlice:
         """The part of the slice from `begin` to `end` (or to its end)."""

@@ -410,7 +410,9 @@ class Connection:
             self._note_sent(item, len(data))
             self._out.appendleft(data)
             return
-        self._note_sent(item, self._transport.send_file(item))
+        sent = self._transport.send_file(item)
+        self._shared.turn.large_bytes += sent
+        self._note_sent(item, sent)
 
     def _note_sent(self, item: FileSlice, sent: int) -> None:
         """`sent` bytes of the slice at the head of the queue have been sent."""
@@ -421,10 +423,11 @@ class Connection:
 
     def _note_slice(self, item: FileSlice) -> bool:
         """Note a slice about to be sent. True if a sender thread should send it: it is large, and not the only one."""
+        shared = self._shared
         return (
             item.size >= SENDER_BYTES_MIN
             and self._transport.sends_files
-            and self._shared.senders.note_large_slice(self._fd)
+            and shared.senders.note_large_slice(self._fd, item, shared.turn.large_bytes)
         )
 
     def _on_slice_sent(self, sent: int, error: Exception | None) -> None:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SENDERS_MAX: Final = 4
+FEW_CORES: Final = 2
+"""With so few cores, a sender thread takes its time from the clients or from the loop: handing slices over and back costs a
+tenth to a quarter of the CPU time per byte, and gains nothing."""
+LOOP_SENDS_BYTES: Final = 8 << 20
+"""How much the loop then sends itself in one turn, which takes it 2 to 8 ms; the rest goes to the threads."""
 
 
 class Job(NamedTuple):
@@ -38,14 +43,18 @@ class Senders:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._last_fd = -1
+        self._of_loop_bytes = LOOP_SENDS_BYTES if (os.cpu_count() or 1) <= FEW_CORES else 0
 
-    def note_large_slice(self, fd: int) -> bool:
-        """Note that a large slice goes to `fd`; returns whether the previous one went to another socket.
+    def note_large_slice(self, fd: int, item: FileSlice, turn_bytes: int) -> bool:
+        """Note that a large slice goes to `fd`, in a turn in which the loop has sent `turn_bytes` of such slices; returns
+        whether a thread should send it.
 
         The loop itself serves a single reader fastest; threads pay off when several connections receive large slices.
         """
         last_fd, self._last_fd = self._last_fd, fd
-        return last_fd not in (fd, -1)
+        if last_fd in (fd, -1):
+            return False
+        return turn_bytes >= self._of_loop_bytes or not item.is_cached()
 
     def send(self, job: Job) -> None:
         """Send `job` in one of the threads. Called on the loop."""

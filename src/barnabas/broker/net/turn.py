@@ -33,13 +33,15 @@ class Flushable(Protocol):
 class Turn:
     """One event loop, and what has to be done at the end of its current turn."""
 
-    __slots__ = ("_ends", "_to_flush", "_to_wake", "loop")
+    __slots__ = ("_ends", "_to_flush", "_to_wake", "large_bytes", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._to_flush: list[Flushable] = []
         self._to_wake: dict[Wakeable, None] = {}
         self._ends = False
+        self.large_bytes = 0
+        """How much of large slices of the log the loop has sent since the last turn began to end."""
 
     def to_flush(self, connection: Flushable) -> None:
         """Call `connection.flush()` at the end of this turn."""
@@ -59,6 +61,7 @@ class Turn:
 
     def _end(self) -> None:
         """Wake and flush; an exception in one partition or connection affects no other."""
+        self.large_bytes = 0
         if self._to_wake:
             woken, self._to_wake = self._to_wake, {}
             for partition in woken:
