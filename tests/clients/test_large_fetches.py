@@ -1,8 +1,9 @@
-"""Several readers of large answers at once: sender threads carry them, and every byte is the log's own."""
+"""Several readers of large answers at once: the loop and sender threads carry them, and every byte is the log's own."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import threading
 from collections.abc import Callable
@@ -40,7 +41,16 @@ def read_from(raw: Raw, offset: int) -> bytes:
     return bytes(partition.records or b"")
 
 
-def test_readers_side_by_side_get_the_very_bytes(filled: BrokerProcess) -> None:
+def forget(broker: BrokerProcess) -> None:
+    """Take the log out of the page cache, so that sender threads have to wait for the disk."""
+    for segment in broker.data_dir.glob("large-0/*.log"):
+        with segment.open("rb") as file:
+            os.fdatasync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+@pytest.mark.parametrize("cold", [False, True], ids=["in-memory", "on-disk"])
+def test_readers_side_by_side_get_the_very_bytes(filled: BrokerProcess, cold: bool) -> None:
     alone = Raw(filled)
     wanted = [read_from(alone, offset) for offset in range(BATCHES)]
     wrong: list[str] = []
@@ -50,6 +60,8 @@ def test_readers_side_by_side_get_the_very_bytes(filled: BrokerProcess) -> None:
         raw = Raw(filled)
         for _ in range(ROUNDS):
             offset = chosen.randrange(BATCHES)
+            if cold:
+                forget(filled)
             if read_from(raw, offset) != wanted[offset]:
                 wrong.append(f"reader {seed} at offset {offset}")
         raw.sock.close()

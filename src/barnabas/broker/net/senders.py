@@ -1,6 +1,7 @@
 """Threads that send large slices of the log, so that the loop can continue and more than one CPU core sends.
 
-`sendfile` of a megabyte takes a few hundred microseconds, during which a loop that called it could serve nobody else.
+`sendfile` of a megabyte takes a few hundred microseconds, during which a loop that called it could serve nobody else; and
+much longer if the disk has to be read. With two cores or fewer, the loop sends what is in memory itself, up to a limit.
 A sender thread makes only this system call, without the interpreter's lock, until the slice is sent or the socket is full,
 and then reports to the loop. It touches nothing else of a connection, and a connection whose slice is being sent keeps its
 socket open until the report (docs/INVARIANTS.md, "a socket outlives its sender").
