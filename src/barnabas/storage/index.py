@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import os
 import struct
-from bisect import bisect_right
 from operator import le, lt
 from typing import Final
 
 from barnabas.records.units import Offset, Position
+from barnabas.storage.entries import count_up_to
 from barnabas.storage.errors import CorruptIndex
 from barnabas.storage.files import pwrite_all
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
-_INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 BEGINNING: Final = Position(0)
 
@@ -173,25 +172,19 @@ class OffsetIndex(_Index):
         """(offset, position) of the last entry at or before `offset`; (base offset, 0) if there is none."""
         entries = self.entries
         delta = offset - self.base_offset
-        slot = bisect_right(
-            range(len(entries) // 8), delta, key=lambda i: _INT32.unpack_from(entries, i * 8)[0]
-        )
+        slot = count_up_to(entries, 8, 0, 4, delta)
         return self.entry(slot - 1) if slot else (self.base_offset, BEGINNING)
 
     def lookup_position(self, position: Position) -> Position:
         """The greatest indexed position at or before `position`, 0 if there is none."""
-        entries = self.entries
-        slot = bisect_right(
-            range(len(entries) // 8), position, key=lambda i: _INT32.unpack_from(entries, i * 8 + 4)[0]
-        )
+        slot = count_up_to(self.entries, 8, 4, 4, position)
         return self.entry(slot - 1)[1] if slot else BEGINNING
 
     def next_position(self, position: Position) -> Position | None:
         """The smallest indexed position after `position`."""
         entries = self.entries
-        count = len(entries) // 8
-        slot = bisect_right(range(count), position, key=lambda i: _INT32.unpack_from(entries, i * 8 + 4)[0])
-        return self.entry(slot)[1] if slot < count else None
+        slot = count_up_to(entries, 8, 4, 4, position)
+        return self.entry(slot)[1] if slot < len(entries) // 8 else None
 
     def last(self) -> tuple[Offset, Position]:
         """The last entry; (base offset, 0) if there is none."""
@@ -202,9 +195,7 @@ class OffsetIndex(_Index):
         """Remove the entries at or above `offset`."""
         entries = self.entries
         delta = offset - 1 - self.base_offset
-        self._cut(
-            bisect_right(range(len(entries) // 8), delta, key=lambda i: _INT32.unpack_from(entries, i * 8)[0])
-        )
+        self._cut(count_up_to(entries, 8, 0, 4, delta))
 
 
 class TimeIndex(_Index):
@@ -257,18 +248,11 @@ class TimeIndex(_Index):
 
         Records up to that offset have no later timestamp than `timestamp`.
         """
-        entries = self.entries
-        slot = bisect_right(
-            range(len(entries) // 12), timestamp, key=lambda i: _INT64.unpack_from(entries, i * 12)[0]
-        )
+        slot = count_up_to(self.entries, 12, 0, 8, timestamp)
         return self.entry(slot - 1) if slot else (-1, self.base_offset)
 
     def truncate_to(self, offset: Offset) -> None:
         """Remove the entries at or above `offset`."""
         entries = self.entries
         delta = offset - 1 - self.base_offset
-        self._cut(
-            bisect_right(
-                range(len(entries) // 12), delta, key=lambda i: _INT32.unpack_from(entries, i * 12 + 8)[0]
-            )
-        )
+        self._cut(count_up_to(entries, 12, 8, 4, delta))
