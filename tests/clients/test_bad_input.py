@@ -143,3 +143,14 @@ def test_pipelined_requests_are_answered_in_order(raw: Raw) -> None:
     )
     answered = [decode_response_header(raw.frame(), 3, 12)[0] for _ in range(500)]
     assert answered == list(range(500))
+
+
+@pytest.mark.parametrize(
+    "last", [struct.pack(">i", -1), struct.pack(">ihhih", 10, 999, 0, 1, -1)], ids=["size", "unknown-api"]
+)
+def test_what_was_served_before_the_nonsense_is_answered(raw: Raw, last: bytes) -> None:
+    """In the same packet: otherwise a producer would not hear of what was appended, and send it again."""
+    asked = [encode_request(MetadataRequest(topics=[]), 12, number, "many") for number in range(3)]
+    raw.send(b"".join(asked) + last)
+    assert [decode_response_header(raw.frame(), 3, 12)[0] for _ in range(3)] == [0, 1, 2]
+    assert raw.is_closed()

@@ -83,6 +83,17 @@ def test_requests_behind_a_login_in_the_same_packet(address: Callable[[str], str
         assert [struct.unpack(">i", peer.read()[:4])[0] for _ in range(4)] == [17, 36, 3, 3]
 
 
+def test_a_request_without_a_login_ends_the_connection_after_the_answer_before_it(
+    address: Callable[[str], str],
+) -> None:
+    """In one packet, as `barnabas` asks to find out whether a listener wants SASL."""
+    with Peer(address("SASL")) as peer:
+        asked = [struct.pack(">hhih", 18, 0, 1, -1), struct.pack(">hhihi", 3, 1, 2, -1, 0)]
+        peer.sock.sendall(b"".join(struct.pack(">i", len(frame)) + frame for frame in asked))
+        assert struct.unpack(">i", peer.read()[:4])[0] == 1
+        assert peer.sock.recv(1) == b""
+
+
 def test_oversized_requests_before_a_login(
     address: Callable[[str], str], caplog: pytest.LogCaptureFixture
 ) -> None:

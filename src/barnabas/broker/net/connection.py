@@ -15,6 +15,7 @@ the connection closes with one line in the log, and other connections are not af
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import logging
@@ -493,6 +494,7 @@ class Connection:
 
     def _lose(self, error: OSError) -> None:
         """Reading or writing failed. A peer that is gone is an ordinary end."""
+        self._out.clear()
         self.close(None if error.errno in PEER_IS_GONE else str(error))
 
     def fail(self, error: BaseException) -> None:
@@ -503,6 +505,7 @@ class Connection:
                 extra={"peer": self.peer},
                 exc_info=error,
             )
+            self._out.clear()  # it may be half written
             self.close(None)
 
     def close_after_answer(self, reason: str | None) -> None:
@@ -520,6 +523,11 @@ class Connection:
         self._loop.remove_reader(self._fd)
         if self._writer_armed:
             self._loop.remove_writer(self._fd)
+        elif self._out and not self._slice_away:
+            # The answers to requests that were served before the one that ends the connection: without them a producer
+            # would send again what was appended.
+            with contextlib.suppress(Exception):
+                self._write_queued()
         self._out.clear()
         self._carry = b""
         if self._large is not None:
