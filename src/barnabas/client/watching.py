@@ -46,8 +46,10 @@ class Watch:
         when a broker cannot be asked; the next request of another kind to that broker fails and says why."""
         give_up = time.monotonic() + seconds
         try:
-            self._ask(positions, seconds)
-            while self._asked and (left := give_up - time.monotonic()) > 0 and not stopped():
+            while (left := give_up - time.monotonic()) > 0 and not stopped():
+                self._ask(positions, left)  # again of a broker that had nothing to tell, for an earlier call perhaps
+                if not self._asked:
+                    return False
                 if self._heard(min(left, LOOK_SECONDS)):
                     return True
         except (ClientError, OSError, ValueError) as error:  # ValueError: somebody closed the connection
