@@ -107,7 +107,9 @@ def test_waiting_for_records(client, bootstrap, new_topic):
         watch = Watch(other.cluster, read_committed=False)
         begun = time.monotonic()
         assert not any(watch.wait(positions, 0.2) for _ in range(4)), "nothing is there"
-        assert time.monotonic() - begun >= 0.8, "each waits for its time, whatever an earlier one left under way"
+        assert time.monotonic() - begun >= 0.8, (
+            "each waits for its time, whatever an earlier one left under way"
+        )
         looks = iter([False, True])
         assert not watch.wait(positions, 60, lambda: next(looks)), "whoever is stopped does not wait on"
         writer = threading.Thread(target=send, args=(client, two, [b"a"]), kwargs={"partition": 1})

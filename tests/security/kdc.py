@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.process import free_port
+
 REALM = "BARNABAS.TEST"
 PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local")
 SYSTEM_FOLDERS = "/usr/sbin:/usr/local/sbin:/sbin"
@@ -45,9 +47,7 @@ class Kdc:
         }
 
     def start(self) -> Kdc:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            port = taken.getsockname()[1]
+        port = free_port()
         # udp_preference_limit: TCP alone, so that the port that was free for it is the one that counts.
         self.config.write_text(
             f"[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n rdns = false\n"

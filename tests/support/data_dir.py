@@ -41,6 +41,7 @@ OPTIONS = {
     "offsets.topic.num.partitions": "2",
     "share.coordinator.state.topic.num.partitions": "2",
     "log.cleaner.backoff.ms": "100",
+    "log.retention.ms": "-1",  # the records carry old times
 }
 Row = tuple[int, int, int, str | None, str, list[tuple[str, str]]]
 """Partition, offset, timestamp, key, value, headers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import select
 import signal
 import socket
@@ -15,6 +16,11 @@ from pathlib import Path
 
 READY_TIMEOUT_S = 120
 """Long, since a machine with other work on it may need many times what a start takes alone."""
+
+CHANCE = random.SystemRandom()
+"""Not what a test has seeded: test processes that run side by side would choose the same ports."""
+FIRST_PORT = 15_000
+PORTS_OF_CLIENTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 COMMON_OPTIONS = "BARNABAS_TEST_OPTIONS"
 """`name=value,name=value` in this variable of the environment configures every broker that a test starts and does not
@@ -28,16 +34,13 @@ def common_options() -> dict[str, str]:
 
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    return free_ports(1)
 
 
 def free_ports(count: int) -> int:
     """The first of so many TCP ports in a row that were free a moment ago."""
     while True:
-        first = free_port()
+        first = CHANCE.choice(ports_of_servers())
         with contextlib.ExitStack() as held:
             try:
                 for port in range(first, first + count):
@@ -46,6 +49,16 @@ def free_ports(count: int) -> int:
             except (OSError, OverflowError):
                 continue
             return first
+
+
+def ports_of_servers() -> range:
+    """Ports that the system gives to no outgoing connection, which could take one before a broker does, or between its stop
+    and its next start."""
+    try:
+        outgoing = int(PORTS_OF_CLIENTS.read_text().split()[0])
+    except OSError:
+        outgoing = 32_768
+    return range(FIRST_PORT, max(outgoing, FIRST_PORT + 1_000))
 
 
 class BrokerProcess:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.support.process import free_port
+
 ZOOKEEPER_CONFIG = """
 tickTime=500
 dataDir={folder}
@@ -47,9 +49,7 @@ class ZooKeeperServer:
         """
         self.host = host
         self._prefix = list(prefix)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         self._jars = jars
         self._config = folder / "zoo.cfg"
         self._log = folder / "out.log"

@@ -47,7 +47,9 @@ class Watch:
         give_up = time.monotonic() + seconds
         try:
             while (left := give_up - time.monotonic()) > 0 and not stopped():
-                self._ask(positions, left)  # again of a broker that had nothing to tell, for an earlier call perhaps
+                self._ask(
+                    positions, left
+                )  # again of a broker that had nothing to tell, for an earlier call perhaps
                 if not self._asked:
                     return False
                 if self._heard(min(left, LOOK_SECONDS)):

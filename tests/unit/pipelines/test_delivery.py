@@ -293,6 +293,24 @@ def test_rows_without_a_key_are_added_once(database):
     assert rows_in(database, "plain") == [(1, "a"), (1, "a")]
 
 
+def test_what_was_refused_is_refused_again_when_the_batch_is_repeated(database):
+    """The dead letters are written after the table's transaction, so the process may end in between."""
+    options = options_of("database", driver="sqlite3", connect={"database": database}, table="plain")
+    TARGETS["database"].reach(options)
+    rows = [{"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": 3, "name": "c"}, {"id": 4, "name": None}]
+    batches = [batch_of(*rows[:1]), batch_of(*rows[1:])]
+    bad = "NOT NULL constraint failed: plain.name"
+    for _ in range(3):
+        assert deliver("database", options, *batches) == [[], [Refused(0, bad), Refused(2, bad)]]
+    assert deliver("database", options, batch_of(*rows)) == [[Refused(1, bad), Refused(3, bad)]], (
+        "cut otherwise"
+    )
+    assert deliver("database", options, batch_of(rows[0]), task=Task("p.q", 8, 0)) == [[]]
+    assert rows_in(database, "plain") == [(1, "a"), (1, "a"), (3, "c")]
+    with sqlite3.connect(database) as connection:
+        assert not connection.execute("SELECT * FROM barnabas_refused").fetchall(), "of the batch before"
+
+
 def test_a_database_that_refuses(database):
     options = options_of("database", driver="sqlite3", connect={"database": database}, table="absent")
     with pytest.raises(PipelineError, match="database: no such table: absent"):

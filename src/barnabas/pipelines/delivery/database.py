@@ -7,7 +7,9 @@
 With `key` a row replaces the one with the same key, so a repeated batch changes nothing; a record that stands for a delete
 takes the row of its key away. Without it rows are added
 together with a line in the table `barnabas_batches`, in one transaction, which says that this part of the batch
-of this checkpoint is in: a repeated one is skipped. Through JDBC rows are only added: a repeated batch is there twice.
+of this checkpoint is in: a repeated one is skipped. The rows of it that the database refused are noted in the table
+`barnabas_refused`: a process that ended before it wrote the dead letters writes them when the batch is repeated. Through
+JDBC rows are only added: a repeated batch is there twice.
 The table must be there. Fields go to the columns of their names; where the names differ by case only, that is the same
 column. Fields of open JSON that the table has no column for make their record a dead letter, unless `others: ignore`.
 """
@@ -80,6 +82,16 @@ PROGRESS: Final = sa.Table(
     sa.Column("batch", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("part", sa.Integer, primary_key=True, autoincrement=False),
 )
+REFUSED: Final = sa.Table(
+    "barnabas_refused",
+    PROGRESS.metadata,
+    sa.Column("query", sa.String(200), primary_key=True),
+    sa.Column("batch", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("part", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("place", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("reason", sa.Text, nullable=False),
+)
+"""place: the row's number among the rows of the part, which are the same when it is repeated."""
 
 
 def _check(item: Item) -> Mapping[str, Any]:
@@ -199,11 +211,14 @@ def _reach(options: Mapping[str, Any]) -> None:
         raise PipelineError(f"database: {said(error)}") from error
 
 
+Results = list[tuple[pa.RecordBatch, list[Refused]]]
+
+
 def _deliver(
     options: Mapping[str, Any], task: Task, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, list[Refused]]]:
     """All of a task's rows in one transaction."""
-    results: list[tuple[pa.RecordBatch, list[Refused]]] = []
+    results: Results = []
     try:
         with _engine(options).begin() as connection:
             if options["key"] or _is_new(connection, task):
@@ -219,8 +234,10 @@ def _deliver(
                     )
                     refused += [Refused(places[row], said(reason)) for row, reason in failed]
                     results.append((batch, refused))
+                if not options["key"]:
+                    _note_refused(connection, task, results)
             else:
-                results += [(batch, []) for batch in batches]
+                results += _refused_before(connection, task, batches)
     except sa.exc.SQLAlchemyError as error:
         raise DeliveryError(f"table {options['table']}: {said(error)}") from error
     yield from results
@@ -272,14 +289,45 @@ def _open_rows(options: Mapping[str, Any], shape: Shape, dialect: str, batch: pa
     return [columns[i] for i in used], [(p, tuple(row[i] for i in used)) for p, row in ready], refused
 
 
+def _note(task: Task) -> dict[str, Any]:
+    return {"query": task.identity, "batch": task.batch_id, "part": task.part}
+
+
 def _is_new(connection: sa.Connection, task: Task) -> bool:
     """Notes that this part of the batch is in; whether it was not before."""
-    note = {"query": task.identity, "batch": task.batch_id, "part": task.part}
-    same = [PROGRESS.c[name] == value for name, value in note.items()]
+    same = [PROGRESS.c[name] == value for name, value in _note(task).items()]
     if connection.execute(sa.select(PROGRESS.c.part).where(*same)).first() is not None:
         return False
-    connection.execute(sa.insert(PROGRESS).values(note))
+    connection.execute(sa.insert(PROGRESS).values(_note(task)))
     return True
+
+
+def _note_refused(connection: sa.Connection, task: Task, results: Results) -> None:
+    """Notes which rows the database refused, for a repetition. Notes of earlier batches go: Spark repeats the last one."""
+    columns = REFUSED.c
+    before = (columns.query == task.identity, columns.part == task.part, columns.batch < task.batch_id)
+    connection.execute(sa.delete(REFUSED).where(*before))
+    notes, begin = [], 0
+    for batch, refused in results:
+        notes += [_note(task) | {"place": begin + found.row, "reason": found.reason} for found in refused]
+        begin += batch.num_rows
+    if notes:
+        connection.execute(sa.insert(REFUSED), notes)
+
+
+def _refused_before(connection: sa.Connection, task: Task, batches: Iterator[pa.RecordBatch]) -> Results:
+    """What the database refused when this part was delivered: the dead letters of it may not have been written."""
+    same = [REFUSED.c[name] == value for name, value in _note(task).items()]
+    found = connection.execute(sa.select(REFUSED.c.place, REFUSED.c.reason).where(*same))
+    reasons: dict[int, str] = {row.place: row.reason for row in found}
+    results: Results = []
+    begin = 0
+    for batch in batches:
+        rows = range(batch.num_rows) if reasons else ()
+        refused = [Refused(row, reasons[begin + row]) for row in rows if begin + row in reasons]
+        results.append((batch, refused))
+        begin += batch.num_rows
+    return results
 
 
 def _write_jdbc(options: Mapping[str, Any], delivery: Delivery, frame: Frame) -> None:
