@@ -112,7 +112,9 @@ class Connection:
             patience_s *= 2
         if self.refusal is not None:
             raise CliError(f"{self.bootstrap} is out of reach with this login: {explain(self.refusal)}")
-        return client
+        raise CliError(
+            f"{self.bootstrap} has not answered in {REQUEST_TIMEOUT_SECONDS:.0f} s; see the broker's log"
+        )
 
     @property
     def protocol(self) -> str:
