@@ -440,9 +440,8 @@ def test_a_sender_thread(
         return plain(self, fd, begin)
 
     monkeypatch.setattr(FileSlice, "send_to", send_to)
-    monkeypatch.setattr(
-        FileSlice, "is_cached", lambda _: False
-    )  # otherwise the loop sends, on a machine with two cores
+    # On a machine with two cores the loop sends what is in memory.
+    monkeypatch.setattr(FileSlice, "is_cached", lambda _: False)
     other.begin_fetch(0)
     assert len(other.fetched().responses[0].partitions[0].records) > 900_000
     victim.begin_fetch(0)  # the large slice before went to another socket, so a thread sends this one

@@ -293,10 +293,13 @@ def _note(task: Task) -> dict[str, Any]:
     return {"query": task.identity, "batch": task.batch_id, "part": task.part}
 
 
+def _rows_of(table: sa.Table, task: Task) -> list[sa.ColumnElement[bool]]:
+    return [table.c[name] == value for name, value in _note(task).items()]
+
+
 def _is_new(connection: sa.Connection, task: Task) -> bool:
     """Notes that this part of the batch is in; whether it was not before."""
-    same = [PROGRESS.c[name] == value for name, value in _note(task).items()]
-    if connection.execute(sa.select(PROGRESS.c.part).where(*same)).first() is not None:
+    if connection.execute(sa.select(PROGRESS.c.part).where(*_rows_of(PROGRESS, task))).first() is not None:
         return False
     connection.execute(sa.insert(PROGRESS).values(_note(task)))
     return True
@@ -317,8 +320,7 @@ def _note_refused(connection: sa.Connection, task: Task, results: Results) -> No
 
 def _refused_before(connection: sa.Connection, task: Task, batches: Iterator[pa.RecordBatch]) -> Results:
     """What the database refused when this part was delivered: the dead letters of it may not have been written."""
-    same = [REFUSED.c[name] == value for name, value in _note(task).items()]
-    found = connection.execute(sa.select(REFUSED.c.place, REFUSED.c.reason).where(*same))
+    found = connection.execute(sa.select(REFUSED.c.place, REFUSED.c.reason).where(*_rows_of(REFUSED, task)))
     reasons: dict[int, str] = {row.place: row.reason for row in found}
     results: Results = []
     begin = 0
