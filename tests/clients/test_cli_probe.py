@@ -89,6 +89,8 @@ def test_a_tls_listener(tmp_path: Path) -> None:
     with serving(lambda connected: context.wrap_socket(connected, server_side=True).recv(1)) as port:
         with pytest.raises(NotKafka, match=r"wants TLS; add -X security\.protocol=SSL"):
             ask(port)
+        with pytest.raises(NotKafka, match=r"wants TLS; add -X security\.protocol=SASL_SSL"):
+            ask(port, "SASL_PLAINTEXT")
         assert ask(port, "SSL") is None
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import socket
 import ssl
 import time
 from collections.abc import Iterator
@@ -28,6 +30,7 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.admin import ResourceType as ResourceKind
 
+from barnabas.cli.probe import NotKafka, require_kafka
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.options import ClientOptions
 from barnabas.testing import Broker
@@ -142,6 +145,42 @@ def ways(broker: Broker, certificates: Certificates, issuer: Issuer) -> dict[str
         name: Way(name, f"127.0.0.1:{broker.ports[listeners.get(name, 'LOGIN')]}", certificates, issuer)
         for name in WAYS
     }
+
+
+# --- a client with the wrong protocol -------------------------------------------------------------------------------
+
+SAID = {
+    (
+        "FREE",
+        "SASL_PLAINTEXT",
+    ): "takes no login, but security.protocol=SASL_PLAINTEXT asks for one; leave it out",
+    ("FREE", "SSL"): "does not speak TLS; leave out security.protocol=SSL",
+    ("TLS", "PLAINTEXT"): "wants TLS; add -X security.protocol=SSL ",
+    ("TLS", "SASL_PLAINTEXT"): "wants TLS; add -X security.protocol=SASL_SSL ",
+    (
+        "TLS",
+        "SASL_SSL",
+    ): "takes no login, but security.protocol=SASL_SSL asks for one; say -X security.protocol=SSL,",
+    ("LOGIN", "PLAINTEXT"): "wants TLS; add -X security.protocol=SSL ",
+    ("LOGIN", "SSL"): "wants SASL; name a mechanism and credentials: -X security.protocol=SASL_SSL ",
+}
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_the_command_line_names_the_protocol(broker: Broker, listener: str, protocol: str) -> None:
+    """Before a client library tries again for half a minute and blames the connection."""
+    said = SAID.get((listener, protocol))
+    with socket.create_connection(("127.0.0.1", broker.ports[listener])) as connected:
+        if said is not None:
+            with pytest.raises(NotKafka, match=re.escape(said)):
+                require_kafka(connected, "host:1", protocol)
+        elif LISTENERS[listener].endswith("SSL") == protocol.endswith("SSL"):
+            # Without a certificate of the client, nothing behind it can be seen of the third listener.
+            assert require_kafka(connected, "host:1", protocol) is None
+        else:
+            with pytest.raises(NotKafka, match=r"wants TLS|does not speak TLS"):
+                require_kafka(connected, "host:1", protocol)
 
 
 # --- clients in Python ----------------------------------------------------------------------------------------------

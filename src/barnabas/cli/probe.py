@@ -47,12 +47,8 @@ def require_kafka(connected: socket.socket, where: str, protocol: str) -> str | 
     come yet, and the caller may go on and wait.
     """
     address = connected.getpeername()[:2]
-    wants_tls, wants_sasl = protocol.upper().endswith("SSL"), protocol.upper().startswith("SASL")
-    if wants_tls:
-        if not speaks_tls(address, 2 * PATIENCE_SECONDS):
-            raise NotKafka(
-                f"{where} does not speak TLS; leave out security.protocol={protocol}, or name another port"
-            )
+    if protocol.upper().endswith("SSL"):
+        _require_tls(address, where, protocol)
         return None
     connected.settimeout(PATIENCE_SECONDS)
     try:
@@ -60,41 +56,94 @@ def require_kafka(connected: socket.socket, where: str, protocol: str) -> str | 
     except OSError:
         pass  # what it sent before it closed the connection can still be read
     if not has_spoken(connected, PATIENCE_SECONDS):
-        require_nothing_else(address, where, busy=connected)
+        require_nothing_else(address, where, protocol, busy=connected)
         if not has_spoken(connected):
             return f"{where} accepts connections and has said nothing yet; waiting for it"
-    try:
-        head = receive(connected, 8)
-    except OSError:
-        head = b""
-    if len(head) == 8 and head[4:] == struct.pack(">i", 1):
-        if not wants_sasl and closes_after(connected, struct.unpack(">i", head[:4])[0] - 4):
-            raise NotKafka(
-                f"{where} wants SASL; name a mechanism and credentials: -X security.protocol=SASL_PLAINTEXT "
-                "-X sasl.mechanism=... -X sasl.username=... -X sasl.password=..."
-            )
+    head = _head(connected)
+    if _is_kafka(head):
+        _require_login(connected, head, where, protocol)
         return None
     if head[:2] == b"\x15\x03":
-        raise NotKafka(wants_tls_text(where))
-    require_nothing_else(address, where, head)
+        raise NotKafka(wants_tls_text(where, protocol))
+    require_nothing_else(address, where, protocol, head)
     if head:
         raise NotKafka(f"{where} is not a Kafka broker: it answers {head!r}")
     return None  # it closed the connection, as very old brokers do; the client library's error says more
 
 
-def closes_after(connected: socket.socket, size_bytes: int) -> bool:
-    """Whether the connection ends after the first answer, which has this many bytes left."""
+def _require_tls(address: tuple[str, int], where: str, protocol: str) -> None:
+    """Raises NotKafka where no TLS is spoken, or where the listener behind it wants another login than `protocol` means.
+
+    Whether the certificates are good is left to the client library.
+    """
+    inside = open_tls(address, 2 * PATIENCE_SECONDS)
+    if inside is None:
+        raise NotKafka(
+            f"{where} does not speak TLS; leave out security.protocol={protocol}, or name another port"
+        )
+    if isinstance(inside, Refused):
+        return
+    with inside:
+        inside.settimeout(PATIENCE_SECONDS)
+        try:
+            inside.sendall(QUESTION)
+        except OSError:
+            return
+        head = _head(inside)
+        if _is_kafka(head):
+            _require_login(inside, head, where, protocol)
+
+
+def _head(connected: socket.socket) -> bytes:
+    """The first bytes of an answer; none if the connection breaks before."""
+    try:
+        return receive(connected, 8)
+    except OSError:
+        return b""
+
+
+def _is_kafka(head: bytes) -> bool:
+    """Whether an answer to the first request of QUESTION begins like this."""
+    return len(head) == 8 and head[4:] == struct.pack(">i", 1)
+
+
+def _require_login(connected: socket.socket, head: bytes, where: str, protocol: str) -> None:
+    """Raises NotKafka when the listener wants SASL and `protocol` has none, or the other way around.
+
+    head: the beginning of the first answer. A listener with SASL closes the connection on the second request.
+    """
+    has_sasl = protocol.upper().startswith("SASL")
+    closes = closes_after(connected, struct.unpack(">i", head[:4])[0] - 4)
+    if closes and not has_sasl:
+        fitting = "SASL_SSL" if protocol.upper() == "SSL" else "SASL_PLAINTEXT"
+        raise NotKafka(
+            f"{where} wants SASL; name a mechanism and credentials: -X security.protocol={fitting} "
+            "-X sasl.mechanism=... -X sasl.username=... -X sasl.password=..."
+        )
+    if closes is False and has_sasl:
+        fitting = "say -X security.protocol=SSL" if protocol.upper() == "SASL_SSL" else "leave it out"
+        raise NotKafka(
+            f"{where} takes no login, but security.protocol={protocol} asks for one; {fitting}, or name another port"
+        )
+
+
+def closes_after(connected: socket.socket, size_bytes: int) -> bool | None:
+    """Whether the connection ends after the first answer, which has this many bytes left; None if that is not seen."""
     try:
         receive(connected, size_bytes)
         return not connected.recv(1)
     except TimeoutError:
-        return False
+        return None
     except OSError:
         return True
 
 
 def require_nothing_else(
-    address: tuple[str, int], where: str, head: bytes = b"", busy: socket.socket | None = None
+    address: tuple[str, int],
+    where: str,
+    protocol: str,
+    head: bytes = b"",
+    busy: socket.socket | None = None,
 ) -> None:
     """Raises NotKafka when HTTP or TLS is spoken here.
 
@@ -107,7 +156,7 @@ def require_nothing_else(
             f"{where} speaks HTTP, not Kafka; brokers listen on port 9092 unless configured otherwise"
         )
     if found == "tls":
-        raise NotKafka(wants_tls_text(where))
+        raise NotKafka(wants_tls_text(where, protocol))
 
 
 def first_of(
@@ -144,9 +193,11 @@ def has_spoken(connected: socket.socket, seconds: float = 0) -> bool:
     return bool(select.select([connected], [], [], seconds)[0])
 
 
-def wants_tls_text(where: str) -> str:
-    """The message for a listener with TLS."""
-    return f"{where} wants TLS; add -X security.protocol=SSL (and -X ssl.ca.location=FILE for a certificate of your own)"
+def wants_tls_text(where: str, protocol: str) -> str:
+    """The message for a listener with TLS, to a user who named `protocol`."""
+    fitting = "SASL_SSL" if protocol.upper().startswith("SASL") else "SSL"
+    own = "-X ssl.ca.location=FILE for a certificate of your own"
+    return f"{where} wants TLS; add -X security.protocol={fitting} (and {own})"
 
 
 def speaks_http(address: tuple[str, int], seconds: float) -> bool:
@@ -161,20 +212,31 @@ def speaks_http(address: tuple[str, int], seconds: float) -> bool:
 
 def speaks_tls(address: tuple[str, int], seconds: float) -> bool:
     """Whether a TLS server answers there, whatever its certificate."""
+    inside = open_tls(address, seconds)
+    if isinstance(inside, ssl.SSLSocket):
+        inside.close()
+    return inside is not None
+
+
+class Refused:
+    """A TLS server answers, and refuses the connection: it wants another version, a name or a certificate."""
+
+
+def open_tls(address: tuple[str, int], seconds: float) -> ssl.SSLSocket | Refused | None:
+    """A connection with TLS, whatever the certificate; None where no TLS is spoken."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    connected = None
     try:
-        with (
-            socket.create_connection(address, seconds) as connected,
-            context.wrap_socket(connected, server_hostname=address[0]),
-        ):
-            return True
-    except ssl.SSLError as error:
-        # An alert comes from a TLS server too: it refuses our versions, or wants a name or a certificate.
-        return "ALERT" in (error.reason or "")
-    except OSError:
-        return False
+        connected = socket.create_connection(address, seconds)
+        return context.wrap_socket(connected, server_hostname=address[0])
+    except OSError as error:
+        if connected is not None:
+            connected.close()
+        # An alert comes from a TLS server too.
+        refused = isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
+        return Refused() if refused else None
 
 
 def receive(connected: socket.socket, size_bytes: int) -> bytes:
