@@ -424,6 +424,37 @@ def test_the_short_way_of_produce_when_the_batch_is_in_the_log_already(
     assert len(bugs()) == 1
 
 
+def test_what_was_answered_before_a_bug_is_sent(
+    neighbour: Neighbour, victim: Victim, bugs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer hears of the batches that are in the log, although a later request of the same packet meets a bug."""
+    victim.produced()
+    victim.produced()
+    partition, connection = victim.partition, victim.connection
+    stamped = dataclasses.replace(partition.log.config, message_timestamp_type="LogAppendTime")
+    partition.log.set_config(stamped)  # so that each is answered alone
+    plain = Connection.respond
+    answered: list[Any] = []
+
+    def respond(self: Connection, parts: Any) -> None:
+        if self is connection:
+            if answered:
+                raise Boom
+            answered.append(parts)
+        plain(self, parts)
+
+    monkeypatch.setattr(Connection, "respond", respond)
+    victim.send(b"".join(encode_request(victim.produce_request(), 9, number, VICTIM) for number in (1, 2)))
+    frame = victim.frame()
+    assert victim.is_closed()
+    monkeypatch.undo()
+    _, position = decode_response_header(frame, ProduceRequest.API_KEY, 9)
+    answer = ProduceResponse.decode(frame, 9, position).responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 2)
+    assert partition.log_end_offset == 4
+    assert len(bugs()) == 1
+
+
 def test_a_sender_thread(
     broker: Broker, neighbour: Neighbour, victim: Victim, bugs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,17 +34,18 @@ cdef class PlainLane:
     def take(self, connection, buffer, Py_ssize_t end, Py_ssize_t frames_max):
         """Serve the frames at the beginning of buffer[:end] while they are whole and plain, but at most `frames_max`.
 
-        Returns where the first other frame begins, for which nothing has changed. The answers are queued in one piece.
+        Returns where the first other frame begins, for which nothing has changed. The answers are queued in one piece,
+        also when a later frame meets a bug.
         """
         cdef Py_buffer view
-        cdef Py_ssize_t position = 0
+        cdef Py_ssize_t position = 0, bytes_max = connection.frame_bytes_max
         cdef int64_t size
         cdef list answers = []
         PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
         try:
             while end - position >= SIZE_BYTES and len(answers) < frames_max:
                 size = <int32_t>big32(<uint8_t*>view.buf + position)
-                if not 0 <= size <= end - position - SIZE_BYTES:
+                if not 0 <= size <= min(end - position - SIZE_BYTES, bytes_max):
                     break
                 answer = self.serve(<uint8_t*>view.buf + position + SIZE_BYTES, size)
                 if answer is None:
@@ -53,8 +54,8 @@ cdef class PlainLane:
                 position += SIZE_BYTES + size
         finally:
             PyBuffer_Release(&view)
-        if answers:
-            connection.respond(answers if len(answers) == 1 else [b"".join(answers)])
+            if answers:
+                connection.respond(answers if len(answers) == 1 else [b"".join(answers)])
         return position
 
     cdef bytes serve(self, uint8_t* frame, Py_ssize_t size):

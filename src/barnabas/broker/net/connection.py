@@ -248,10 +248,10 @@ class Connection:
         while end - position >= 4 and not self._waiting and not self.closed:
             (size_bytes,) = INT32.unpack_from(buffer, position)
             after = position + 4 + size_bytes
-            if after > end or size_bytes < 0:
-                if not 0 <= size_bytes <= self.frame_bytes_max:
-                    self._refuse_size(size_bytes)
-                    return
+            if not 0 <= size_bytes <= self.frame_bytes_max:
+                self._refuse_size(size_bytes)
+                return
+            if after > end:
                 if size_bytes + 4 > SHARED_BUFFER_BYTES:
                     self._begin_large(buffer[position:end], size_bytes + 4)
                     return
@@ -333,7 +333,7 @@ class Connection:
         except OSError as error:
             self._lose(error)
         except Exception as error:
-            self.fail(error)
+            self._fail_writing(error)
         else:
             if self._paused and not self._slice_away:
                 self._paused = False
@@ -449,9 +449,9 @@ class Connection:
             elif isinstance(error, OSError):
                 self._lose(error)
             else:
-                self.fail(error)
+                self._fail_writing(error)
         except Exception as bug:
-            self.fail(bug)
+            self._fail_writing(bug)
 
     def _arm_writer(self) -> None:
         self._writer_armed = True
@@ -505,8 +505,12 @@ class Connection:
                 extra={"peer": self.peer},
                 exc_info=error,
             )
-            self._out.clear()  # it may be half written
             self.close(None)
+
+    def _fail_writing(self, error: BaseException) -> None:
+        """`fail`, without writing what is queued: nobody knows how much of it has been written."""
+        self._out.clear()
+        self.fail(error)
 
     def close_after_answer(self, reason: str | None) -> None:
         """Start no other request, and close once the answer that is about to be queued has been written."""
