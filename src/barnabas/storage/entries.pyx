@@ -12,6 +12,11 @@ def count_up_to(bytearray entries not None, Py_ssize_t entry_bytes, Py_ssize_t a
     after an entry's beginning. It must not decrease from one entry to the next."""
     if entry_bytes <= 0 or at < 0 or width not in (4, 8) or at + width > entry_bytes:
         raise ValueError(f"no number of {width} bytes at {at} in entries of {entry_bytes} bytes")
+    return search(entries, entry_bytes, at, width, value)
+
+
+cdef Py_ssize_t search(bytearray entries, Py_ssize_t entry_bytes, Py_ssize_t at, Py_ssize_t width, int64_t value) noexcept:
+    """`count_up_to` for compiled callers, who know what they ask."""
     cdef const uint8_t* data = <const uint8_t*>PyByteArray_AS_STRING(entries) + at
     cdef Py_ssize_t low = 0, high = PyByteArray_GET_SIZE(entries) // entry_bytes, middle
     cdef int64_t found

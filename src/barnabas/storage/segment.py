@@ -19,6 +19,7 @@ from barnabas.records.walk import first_at_or_after, greatest
 from barnabas.storage.errors import CorruptIndex
 from barnabas.storage.files import FileSlice, LogFile
 from barnabas.storage.formats import records_in
+from barnabas.storage.plain_read import plain_range
 from barnabas.storage.scan import (
     ANY_OFFSET,
     LOOK_BYTES,
@@ -267,6 +268,10 @@ class Segment(SegmentChecks):
         ceiling: the base offset of the next segment, or the log's end: a batch beyond it is damaged.
         skip_empty: begin at a batch that has records; an EmptySlice if there is none.
         """
+        if upper_offset is None and not self.damaged:
+            plain = self._read_plain(offset, max_bytes)
+            if plain is not None:
+                return plain
         found = self.locate(offset)
         misled = False
         while found is not None:
@@ -303,6 +308,21 @@ class Segment(SegmentChecks):
             found_slice = FileSlice(self.open(), start, end - start)
             return EmptySlice(found_slice) if is_empty else found_slice
         return Nothing.FURTHER_ON
+
+    def _read_plain(self, offset: Offset, max_bytes: int) -> FileSlice | None:
+        """What `read` returns where all is in order and known to be intact, in compiled code; None where it may not be."""
+        try:
+            entries = self.offset_index.entries
+        except (CorruptIndex, FileNotFoundError):
+            return None
+        file = self.open()
+        found = plain_range(entries, self.base_offset, file.fd, self.size_bytes, offset, max_bytes)
+        if found is None:
+            return None
+        begin, start, end = found
+        if begin < self.trusted_from and not self._checked.covers(begin, min(end, self.trusted_from)):
+            return None
+        return FileSlice(file, start, end - start)
 
     def _past_empty(self, start: int, end: int, ceiling: int) -> tuple[int, bool]:
         """(where a reader of records begins, whether there are none up to `end`), from the boundary `start` on.

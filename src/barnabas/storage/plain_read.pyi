@@ -1,0 +1,3 @@
+def plain_range(
+    entries: bytearray, base_offset: int, fd: int, size_bytes: int, offset: int, max_bytes: int
+) -> tuple[int, int, int] | None: ...
