@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="rewrite scenarios and sessions of documents with what is said now",
     )
     parser.addoption(
-        "--cluster-seeds", type=int, default=750, help="how many histories tests/sim/cluster runs"
+        "--cluster-seeds", type=int, default=400, help="how many histories tests/sim/cluster runs"
     )
     parser.addoption("--seeds", type=int, default=1_000, help="how many histories tests/sim/broker runs")
     parser.addoption(
@@ -50,6 +51,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Every Java of Spark lives for seconds here: what the optimizing compiler costs is never repaid.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     config.pluginmanager.register(leftovers.SharedProcesses())
 
 

@@ -23,6 +23,8 @@ BUILD_TIMEOUT_S = 900
 RUN_ID = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
 """The same in all processes of one run."""
 SCENARIO_TIMEOUT_S = 240
+SHORT_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Of a Java that runs for seconds: the quick compiler only and the small collector halve its time."""
 
 
 def fingerprint(folder: Path, *patterns: str) -> str:
@@ -98,7 +100,7 @@ def maven(pom: Path, folder: Path, what: str, *definitions: str) -> None:
     command = [need("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
     command += [f"-DoutputDirectory={folder}", "-DincludeScope=runtime", *definitions]
     with locked("maven"):
-        fetch_or_skip(command, pom.parent, f"Maven cannot fetch {what}")
+        fetch_or_skip(command, pom.parent, f"Maven cannot fetch {what}", {"MAVEN_OPTS": " ".join(SHORT_JAVA)})
 
 
 def kafka_jars() -> Path:
@@ -128,7 +130,9 @@ def go_program(
 
     def compile_it(folder: Path) -> None:
         fetch_or_skip([go, "mod", "download", *fetch], sources, f"{what} cannot be fetched", pure)
-        build([go, "build", *build_flags, "-o", str(folder / "probe"), "."], sources, pure)
+        # Building takes longer than all runs of the program: without optimization, it takes two thirds of the time.
+        quick = ["-gcflags=all=-N -l", "-ldflags=-w"]
+        build([go, "build", *quick, *build_flags, "-o", str(folder / "probe"), "."], sources, pure)
 
     return made(f"{name}-{fingerprint(sources, '*')}", compile_it) / "probe"
 
@@ -175,11 +179,22 @@ def java_program() -> list[str]:
 
     def compile_it(folder: Path) -> None:
         files = sorted(str(path) for path in sources.glob("*.java"))
-        build([javac, "-Xlint:all,-try", "-cp", f"{libs}/*", "-d", str(folder), *files], sources)
+        build(
+            [
+                javac,
+                *(f"-J{option}" for option in SHORT_JAVA),
+                "-Xlint:all,-try",
+                "-cp",
+                f"{libs}/*",
+                "-d",
+                str(folder),
+                *files,
+            ],
+            sources,
+        )
 
     classes = made(f"java-{fingerprint(sources, 'pom.xml', '*.java')}", compile_it)
-    # Short runs: the quick compiler only and the small collector halve the time.
-    flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    flags = [*SHORT_JAVA, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
     return [java, *flags, "-cp", f"{classes}:{libs}/*", "Probe"]
 
 
@@ -194,11 +209,11 @@ def java_schemas() -> list[str]:
     )
 
     def compile_it(folder: Path) -> None:
-        build([javac, "-cp", f"{libs}/*", "-d", str(folder), str(sources / "Schemas.java")], sources)
+        command = [javac, *(f"-J{option}" for option in SHORT_JAVA), "-cp", f"{libs}/*", "-d", str(folder)]
+        build([*command, str(sources / "Schemas.java")], sources)
 
     classes = made(f"java-registry-{fingerprint(sources, 'pom.xml', '*.java')}", compile_it)
-    flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    return [java, *flags, "-cp", f"{classes}:{libs}/*", "Schemas"]
+    return [java, *SHORT_JAVA, "-cp", f"{classes}:{libs}/*", "Schemas"]
 
 
 def java_transactions(release: str = "") -> list[str]:

@@ -56,7 +56,7 @@ class Authorizer:
             self._review(connection, resources)
 
     def _review(self, connection: Connection, changed: list[Resource]) -> None:
-        connection.kept = None  # its produce lanes, which were learned from allowed requests
+        connection.kept = None  # its lanes, which were learned from allowed requests
         rights: dict[Key, bool] = connection.rights
         stale = [key for key in rights if any(applies_to(resource, key[1], key[2]) for resource in changed)]
         lost = None

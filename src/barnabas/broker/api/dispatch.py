@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.api import access
 from barnabas.broker.api.context import Context
+from barnabas.broker.api.fetch_lane import FETCH_KEY, FetchLane, FetchLanes
 from barnabas.broker.api.produce_lane import ProduceLanes
 from barnabas.broker.cluster.loggers import REQUESTS
 from barnabas.broker.net.transports import ANSWERS_QUEUED_MAX
@@ -24,6 +25,7 @@ from barnabas.wire.apis import BY_KEY, Api
 from barnabas.wire.errors import ApiError, ErrorCode, shortened
 from barnabas.wire.header import Encoded, decode_request_header, encode_response
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
+from barnabas.wire.messages.fetch import FetchRequest
 from barnabas.wire.messages.produce import ProduceRequest
 from barnabas.wire.primitives import WireError
 from barnabas.wire.schema import Message, Struct
@@ -44,6 +46,16 @@ Answer = Message | Encoded | None
 Handler = Callable[[Context, Any], Answer | Awaitable[Answer]]
 
 
+class Lanes:
+    """What a connection's requests have been found to have in common, for the fast paths."""
+
+    __slots__ = ("fetch", "produce")
+
+    def __init__(self) -> None:
+        self.produce = ProduceLanes()
+        self.fetch = FetchLanes()
+
+
 class Dispatcher:
     """Routes the frames of all connections: the frame handler of net/connection.py."""
 
@@ -56,6 +68,8 @@ class Dispatcher:
         """None while no quota is set, so that nothing needs to be counted."""
         self.short_way = True
         """Whether produce requests may take the fast path (produce_lane), which counts and logs nothing."""
+        self.short_fetches = True
+        """The same for fetches (fetch_lane)."""
         self._logs_requests = False
 
     def enforce(self, quotas: Quotas) -> None:
@@ -63,13 +77,14 @@ class Dispatcher:
         self.quotas = quotas if quotas.in_use else None
         self._logs_requests = REQUESTS.isEnabledFor(logging.DEBUG)
         self.short_way = not quotas.of_produce_in_use and not self._logs_requests
+        self.short_fetches = not quotas.in_use and not self._logs_requests
 
     def on_frames(self, connection: Connection, buffer: memoryview, end: int) -> int:
         """See FrameHandler: produce requests that look like the previous one are served in one go."""
-        lanes: ProduceLanes | None = connection.kept
+        lanes: Lanes | None = connection.kept
         if lanes is None or not self.short_way:
             return 0
-        plain = lanes.plain(self._partitions.topology)
+        plain = lanes.produce.plain(self._partitions.topology)
         return 0 if plain is None else plain.take(connection, buffer, end, ANSWERS_QUEUED_MAX)
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
@@ -79,9 +94,14 @@ class Dispatcher:
             return
         key, version, correlation_id = HEAD.unpack_from(frame)
         if key == PRODUCE_KEY and self.short_way:
-            lanes: ProduceLanes = connection.kept or _lanes_of(connection)
-            found = lanes.find(frame, version, self._partitions.topology)
+            lanes: Lanes = connection.kept or _lanes_of(connection)
+            found = lanes.produce.find(frame, version, self._partitions.topology)
             if found is not None and found[0].take(connection, found[1], found[2], correlation_id):
+                return
+        if key == FETCH_KEY and self.short_fetches:
+            lanes = connection.kept or _lanes_of(connection)
+            lane = lanes.fetch.lane
+            if lane is not None and self._take_fetch(lane, connection, frame, correlation_id):
                 return
         api = BY_KEY.get(key)
         if api is None or version not in api.versions:
@@ -101,15 +121,29 @@ class Dispatcher:
         if key == PRODUCE_KEY:
             assert isinstance(request, ProduceRequest)
             if self._services.authorizer is None:
-                _lanes_of(connection).learn(frame, version, request, self._partitions)
+                _lanes_of(connection).produce.learn(frame, version, request, self._partitions)
             else:
                 self._learn_allowed(context, frame, request)
+        elif key == FETCH_KEY and self.short_fetches:
+            assert isinstance(request, FetchRequest)
+            _lanes_of(connection).fetch.learn(frame, version, request, self._services)
         if self._logs_requests:
             self._log_request(api, context, len(frame))
         if self.quotas is None:
             self._run(api, context, request)
         else:
             self._run_counted(self.quotas, api, context, request, len(frame))
+
+    def _take_fetch(
+        self, lane: FetchLane, connection: Connection, frame: memoryview, correlation_id: int
+    ) -> bool:
+        """Answer a fetch by a lane; False leaves it to the general path, which has an answer for every error."""
+        try:
+            return lane.take(self._services, connection, frame, correlation_id)
+        except Exception:
+            log.exception("the fast path for fetches met a bug", extra={"peer": connection.peer})
+            connection.kept.fetch.give_up()
+            return False
 
     def _learn_allowed(self, context: Context, frame: memoryview, request: ProduceRequest) -> None:
         """Learn a produce lane for a producer that may write; the authorizer drops it when access rules change."""
@@ -119,7 +153,8 @@ class Dispatcher:
             return
         names = {access.name_of(context, topic) or "" for topic in request.topic_data}
         if all(context.allows(Operation.WRITE, ResourceType.TOPIC, name, quietly=True) for name in names):
-            _lanes_of(context.connection).learn(frame, context.version, request, self._partitions)
+            lanes = _lanes_of(context.connection)
+            lanes.produce.learn(frame, context.version, request, self._partitions)
 
     @staticmethod
     def _log_request(api: Api, context: Context, size_bytes: int) -> None:
@@ -322,9 +357,9 @@ def _shorten_texts(part: Struct) -> None:
                 _shorten_texts(row)
 
 
-def _lanes_of(connection: Connection) -> ProduceLanes:
-    """The produce lanes that this connection has learned."""
+def _lanes_of(connection: Connection) -> Lanes:
+    """The lanes that this connection has learned."""
     if connection.kept is None:
-        connection.kept = ProduceLanes()
-    lanes: ProduceLanes = connection.kept
+        connection.kept = Lanes()
+    lanes: Lanes = connection.kept
     return lanes

@@ -1,0 +1,190 @@
+"""The fast path for fetches that look like the previous one: of one partition, without a fetch session.
+
+Consumers built on librdkafka, and most others in Python, send the same bytes again and again; only the correlation id and
+the fetch offset differ. A lane holds what a connection's fetches have in common, learned from one on the general path. A
+request that begins and ends with exactly the same bytes is read at once, and its answer is a few numbers written into a
+prepared frame, followed by the records. Everything unusual (errors, nothing to read yet, aborted transactions) is left to
+the general path, which decides again: reading changes nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker.api.handlers.records.fetch import (
+    RACKS_FROM,
+    READ_COMMITTED,
+    TOPIC_IDS_FROM,
+    ZSTD_FROM,
+    find_partition,
+)
+from barnabas.cores.fetch import FINAL_EPOCH, FetchPartition
+from barnabas.storage.files import FileSlice
+from barnabas.wire.header import encode_request, encode_response
+from barnabas.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from barnabas.wire.primitives import encode_uvarint
+
+if TYPE_CHECKING:
+    from barnabas.broker.api.services import Services
+    from barnabas.broker.net.connection import Connection
+
+FETCH_KEY: Final = 1
+VERSION_MIN: Final = 5
+FLEXIBLE_FROM: Final = 12
+PREFIX_AT: Final = 8
+"""Where the common bytes begin in a frame: after API key, version and correlation id."""
+FRAME_BYTES_MAX: Final = 1024
+INT64: Final = struct.Struct(">q")
+INT32: Final = struct.Struct(">i")
+HEAD: Final = struct.Struct(">ii")
+NUMBERS: Final = struct.Struct(">qqq")
+"""High watermark, last stable offset, log start offset."""
+MARKS: Final = (0x0FF5E70FF5E70FF5, 0x7A11E57A11E57A11, 0x5EA15EA15EA15EA1)
+
+
+class _Records:
+    """Stands for records of a certain size."""
+
+    size = 1000
+
+
+class FetchLane:
+    """One consumer's fetches of one partition."""
+
+    __slots__ = (
+        "_after", "_asked", "_before", "_flexible", "_from_follower", "_max_bytes", "_min_bytes", "_offset_at", "_prefix",
+        "_read_committed", "_rest_at", "_suffix", "_tail", "_zstd",
+    )  # fmt: skip
+
+    def __init__(self, data: bytes, offset_at: int, version: int, request: FetchRequest) -> None:
+        """data: the frame of `request`. offset_at: where the fetch offset stands in it."""
+        topic = request.topics[0]
+        asked = topic.partitions[0]
+        self._offset_at = offset_at
+        self._rest_at = offset_at + INT64.size
+        self._prefix, self._suffix = data[PREFIX_AT:offset_at], data[self._rest_at :]
+        self._asked = FetchPartition(
+            topic.topic_id if version >= TOPIC_IDS_FROM else topic.topic,
+            asked.partition,
+            asked.fetch_offset,
+            asked.partition_max_bytes,
+            asked.current_leader_epoch,
+            asked.last_fetched_epoch,
+        )
+        self._min_bytes = request.min_bytes
+        self._max_bytes = min(request.max_bytes, asked.partition_max_bytes)
+        self._read_committed = request.isolation_level == READ_COMMITTED
+        self._from_follower = version >= RACKS_FROM
+        self._zstd = version >= ZSTD_FROM
+        self._flexible = version >= FLEXIBLE_FROM
+        self._before, self._tail, self._after = self._answer_parts(version, request)
+
+    def _answer_parts(self, version: int, request: FetchRequest) -> tuple[bytes, bytes, bytes]:
+        """The bytes of an answer before the numbers (with room for size and correlation id), between them and the length of
+        the records, and behind the records."""
+        topic = request.topics[0]
+        data = PartitionData(
+            partition_index=topic.partitions[0].partition,
+            high_watermark=MARKS[0],
+            last_stable_offset=MARKS[1],
+            log_start_offset=MARKS[2],
+            aborted_transactions=[] if self._read_committed else None,
+            records=_Records(),
+        )
+        row = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[data])
+        first, _, *rest = encode_response(FetchResponse(responses=[row]), version, 0)
+        before, found, tail = first.partition(NUMBERS.pack(*MARKS))
+        assert found, "the numbers of an answer follow each other in every version"
+        return before, tail.removesuffix(self._length(_Records.size)), b"".join(rest)
+
+    def _length(self, size: int) -> bytes:
+        return encode_uvarint(size + 1) if self._flexible else INT32.pack(size)
+
+    def take(
+        self, services: Services, connection: Connection, frame: memoryview, correlation_id: int
+    ) -> bool:
+        """Answer the fetch in `frame`; False leaves it to the general path."""
+        data = frame.tobytes()
+        if data[PREFIX_AT : self._offset_at] != self._prefix or data[self._rest_at :] != self._suffix:
+            return False
+        asked = self._asked
+        (asked.fetch_offset,) = INT64.unpack_from(data, self._offset_at)
+        partition, error = find_partition(services, asked, zstd=self._zstd)
+        if partition is None or error or asked.fetch_offset >= partition.high_watermark:
+            return False
+        read = partition.read(
+            asked,
+            min(self._max_bytes, services.fetch_bytes_max),
+            self._read_committed,
+            at_least_one=True,
+            from_follower=self._from_follower,
+        )
+        records = read.records
+        if not isinstance(records, FileSlice) or read.error or read.aborted or records.size < self._min_bytes:
+            return False
+        numbers = NUMBERS.pack(read.high_watermark, read.last_stable_offset, read.log_start_offset)
+        connection.respond(self._answer(correlation_id, numbers, records))
+        return True
+
+    def _answer(self, correlation_id: int, numbers: bytes, records: FileSlice) -> list[Any]:
+        before, after, size = self._before, self._after, records.size
+        tail = self._tail + self._length(size)
+        total = len(before) + NUMBERS.size + len(tail) + size + len(after) - INT32.size
+        first = HEAD.pack(total, correlation_id) + before[HEAD.size :] + numbers + tail
+        return [first, records, after] if after else [first, records]
+
+
+class FetchLanes:
+    """The lane of one connection, and whether it is worth to learn another."""
+
+    __slots__ = ("_is_off", "_misses", "lane")
+
+    def __init__(self) -> None:
+        self.lane: FetchLane | None = None
+        self._misses = 0
+        self._is_off = False
+
+    def give_up(self) -> None:
+        """Learn no lane any more: one has met a bug."""
+        self.lane = None
+        self._is_off = True
+
+    def learn(self, frame: memoryview, version: int, request: FetchRequest, services: Services) -> None:
+        """Learn a lane from a request that took the general path, if it is of the plain kind.
+
+        A consumer whose requests differ again and again should not pay for it: only misses 1, 2, 4, 8, ... are learned from.
+        """
+        self._misses += 1
+        if self._is_off or self._misses & (self._misses - 1) or len(frame) > FRAME_BYTES_MAX:
+            return
+        if version < VERSION_MIN or services.authorizer is not None or not _is_plain(request):
+            return
+        # The request as the codec writes it shows where the offset stands; other ways to write it are left alone.
+        correlation_id, client_id = INT32.unpack_from(frame, 4)[0], _client_id(frame)
+        asked = request.topics[0].partitions[0]
+        offset, asked.fetch_offset = asked.fetch_offset, MARKS[0]
+        marked = encode_request(request, version, correlation_id, client_id)[INT32.size :]
+        asked.fetch_offset = offset
+        before, found, after = marked.partition(INT64.pack(MARKS[0]))
+        if found and before + INT64.pack(offset) + after == frame:
+            self.lane = FetchLane(frame.tobytes(), len(before), version, request)
+
+
+def _is_plain(request: FetchRequest) -> bool:
+    """Whether it is a consumer's, outside of a session, of one partition, and no other replica may be nearer."""
+    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
+    return (
+        replica_id < 0
+        and (request.session_id, request.session_epoch) == (0, FINAL_EPOCH)
+        and not request.forgotten_topics_data
+        and not request.rack_id
+        and len(request.topics) == 1
+        and len(request.topics[0].partitions) == 1
+    )
+
+
+def _client_id(frame: memoryview) -> str | None:
+    """The client id of a request; its text stands behind a length of two bytes in all versions."""
+    (size,) = struct.unpack_from(">h", frame, PREFIX_AT)
+    return None if size < 0 else bytes(frame[PREFIX_AT + 2 : PREFIX_AT + 2 + size]).decode()
