@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -23,6 +24,7 @@ from barnabas.pipelines.session import adopt_session, start_session
 from barnabas.records.columnar import decode
 from barnabas.records.columnar_encoder import BatchEncoder
 from tests.support.admin import KEPT
+from tests.support.process import BrokerProcess
 
 _numbers = itertools.count()
 
@@ -30,6 +32,16 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 def bootstrap(request: pytest.FixtureRequest) -> str:
     return os.environ.get("BARNABAS_TEST_BOOTSTRAP") or request.getfixturevalue("broker").bootstrap
+
+
+@pytest.fixture
+def own_broker(own_broker: Callable[..., BrokerProcess]) -> Callable[..., BrokerProcess]:
+    """As in tests/conftest.py, and the records, whose times are long gone, stay."""
+
+    def make(data_dir: Path | None = None, **options: str) -> BrokerProcess:
+        return own_broker(data_dir, **{"log__retention__ms": "-1", **options})
+
+    return make
 
 
 @pytest.fixture
