@@ -78,20 +78,53 @@ def ask(port: int, protocol: str = "PLAINTEXT") -> str | None:
         return require_kafka(connected, "host:1", protocol)
 
 
-def test_a_tls_listener(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
+    """A server's side of TLS."""
+    folder = tmp_path_factory.mktemp("tls")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x",
-         "-keyout", tmp_path / "key", "-out", tmp_path / "cert"],
+         "-keyout", folder / "key", "-out", folder / "cert"],
         check=True, capture_output=True,
     )  # fmt: skip
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-    with serving(lambda connected: context.wrap_socket(connected, server_side=True).recv(1)) as port:
+    context.load_cert_chain(folder / "cert", folder / "key")
+    return context
+
+
+def test_a_tls_listener(tls: ssl.SSLContext) -> None:
+    with serving(lambda connected: tls.wrap_socket(connected, server_side=True).recv(1)) as port:
         with pytest.raises(NotKafka, match=r"wants TLS; add -X security\.protocol=SSL"):
             ask(port)
         with pytest.raises(NotKafka, match=r"wants TLS; add -X security\.protocol=SASL_SSL"):
             ask(port, "SASL_PLAINTEXT")
         assert ask(port, "SSL") is None
+
+
+def test_a_tls_listener_that_takes_its_time(tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow handshake does not mean that there is no TLS."""
+    monkeypatch.setattr(probe, "PATIENCE_SECONDS", 0.05)
+    with serving(lambda connected: threading.Event().wait()) as port:
+        assert ask(port, "SSL") is None
+
+
+def test_a_tls_listener_that_goes_by_names_and_counts_connections(tls: ssl.SSLContext) -> None:
+    """As behind a router: without the right name there is no answer, and a peer has one connection only."""
+    names: list[str | None] = []
+    tls.sni_callback = lambda inside, name, context: names.append(name)
+    connections: list[int] = []
+
+    def answer(connected: socket.socket) -> None:
+        connections.append(1)
+        if len(connections) == 1:
+            tls.wrap_socket(connected, server_side=True).recv(1)
+        else:
+            connected.close()
+
+    with serving(answer) as port:
+        assert ask(port, "SSL") is None
+    tls.sni_callback = None
+    assert (names, connections) == (["host"], [1])
 
 
 def test_a_sasl_listener() -> None:

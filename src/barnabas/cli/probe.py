@@ -15,6 +15,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from enum import Enum
 from typing import Final
 
 PATIENCE_SECONDS: Final = 0.6
@@ -48,7 +49,7 @@ def require_kafka(connected: socket.socket, where: str, protocol: str) -> str | 
     """
     address = connected.getpeername()[:2]
     if protocol.upper().endswith("SSL"):
-        _require_tls(address, where, protocol)
+        _require_tls(connected, where, protocol)
         return None
     connected.settimeout(PATIENCE_SECONDS)
     try:
@@ -71,17 +72,17 @@ def require_kafka(connected: socket.socket, where: str, protocol: str) -> str | 
     return None  # it closed the connection, as very old brokers do; the client library's error says more
 
 
-def _require_tls(address: tuple[str, int], where: str, protocol: str) -> None:
+def _require_tls(connected: socket.socket, where: str, protocol: str) -> None:
     """Raises NotKafka where no TLS is spoken, or where the listener behind it wants another login than `protocol` means.
 
-    Whether the certificates are good is left to the client library.
+    A slow handshake is no verdict, and whether the certificates are good is left to the client library.
     """
-    inside = open_tls(address, 2 * PATIENCE_SECONDS)
-    if inside is None:
+    inside = open_tls(connected, where.rpartition(":")[0], 2 * PATIENCE_SECONDS)
+    if inside is NoTls.SPOKEN:
         raise NotKafka(
             f"{where} does not speak TLS; leave out security.protocol={protocol}, or name another port"
         )
-    if isinstance(inside, Refused):
+    if isinstance(inside, NoTls):
         return
     with inside:
         inside.settimeout(PATIENCE_SECONDS)
@@ -212,31 +213,47 @@ def speaks_http(address: tuple[str, int], seconds: float) -> bool:
 
 def speaks_tls(address: tuple[str, int], seconds: float) -> bool:
     """Whether a TLS server answers there, whatever its certificate."""
-    inside = open_tls(address, seconds)
+    try:
+        connected = socket.create_connection(address, seconds)
+    except OSError:
+        return False
+    inside = open_tls(connected, address[0], seconds)
     if isinstance(inside, ssl.SSLSocket):
         inside.close()
-    return inside is not None
+        return True
+    return inside is NoTls.REFUSED
 
 
-class Refused:
-    """A TLS server answers, and refuses the connection: it wants another version, a name or a certificate."""
+class NoTls(Enum):
+    """Why there is no connection with TLS."""
+
+    SPOKEN = "the peer answers with something else, or ends the connection"
+    REFUSED = "the peer speaks TLS, and wants another version, a name or a certificate"
+    UNKNOWN = "the peer has not answered in time, or something else went wrong"
 
 
-def open_tls(address: tuple[str, int], seconds: float) -> ssl.SSLSocket | Refused | None:
-    """A connection with TLS, whatever the certificate; None where no TLS is spoken."""
+def open_tls(connected: socket.socket, host: str, seconds: float) -> ssl.SSLSocket | NoTls:
+    """TLS on a fresh connection, whatever the certificate; without TLS, the connection is closed.
+
+    host: its name, as the user gave it: some servers choose by it who answers.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    connected = None
+    connected.settimeout(seconds)
     try:
-        connected = socket.create_connection(address, seconds)
-        return context.wrap_socket(connected, server_hostname=address[0])
-    except OSError as error:
-        if connected is not None:
-            connected.close()
+        return context.wrap_socket(connected, server_hostname=host.strip("[]") or None)
+    except (ssl.SSLEOFError, ConnectionError):
+        verdict = NoTls.SPOKEN
+    except ssl.SSLError as error:
+        reason = error.reason or ""
         # An alert comes from a TLS server too.
-        refused = isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
-        return Refused() if refused else None
+        known = {"WRONG_VERSION_NUMBER": NoTls.SPOKEN}
+        verdict = NoTls.REFUSED if "ALERT" in reason else known.get(reason, NoTls.UNKNOWN)
+    except (OSError, ValueError):  # a name that TLS cannot send is an error of values
+        verdict = NoTls.UNKNOWN
+    connected.close()
+    return verdict
 
 
 def receive(connected: socket.socket, size_bytes: int) -> bytes:

@@ -20,6 +20,7 @@ cdef enum:
     ENTRY_BYTES = 8         # of an index: a batch's last offset minus the segment's base offset, and its position
     POSITION_AT = 4
     MAGIC = 2
+    WINDOWS_MAX = 16        # read for one answer: with few index entries, there are better ways to go far
 
 
 cdef struct Window:
@@ -27,6 +28,7 @@ cdef struct Window:
     int64_t size            # of the file, as far as it is valid
     int64_t start           # where the window begins in the file
     int64_t have
+    int reads
     uint8_t data[WINDOW_BYTES]
 
 
@@ -42,13 +44,13 @@ def plain_range(
 
     entries: the offset index. size_bytes: up to where the file is valid. The first batch has records; at most `max_bytes`
     are returned. `from` is the lowest byte at which a header was believed. None: something is not plain, the segment ends
-    before `offset`, or the first batch is larger than `max_bytes`.
+    before `offset`, the first batch is larger than `max_bytes`, or index entries lie far apart.
     """
     cdef Window window
     cdef Batch batch
     cdef int64_t position, start, end, limit, low
     cdef bint found
-    window.fd, window.size, window.start, window.have = fd, size_bytes, 0, 0
+    window.fd, window.size, window.start, window.have, window.reads = fd, size_bytes, 0, 0, 0
     low = position_up_to(entries, 0, offset - base_offset)
     limit = -1
     with nogil:
@@ -97,6 +99,9 @@ cdef bint header(Window* window, int64_t position, Batch* batch) noexcept nogil:
     if position < 0 or want < HEADER_BYTES:
         return False
     if position < window.start or position + HEADER_BYTES > window.start + window.have:
+        window.reads += 1
+        if window.reads > WINDOWS_MAX:
+            return False
         window.start, window.have = position, pread(window.fd, window.data, min(want, WINDOW_BYTES), position)
         if window.have < HEADER_BYTES:
             return False

@@ -198,3 +198,35 @@ def test_requests_that_always_differ_are_not_learned_again_and_again(
         assert len(made) == 7
 
     in_broker(tmp_path, scenario)
+
+
+def test_another_version_with_the_same_bytes(tmp_path: Path, taken: list[bool]) -> None:
+    """Versions 9 and 10 look alike, but a reader of version 9 knows no zstd."""
+
+    def scenario(broker: BrokerServer, connection: Connection) -> None:
+        fill(broker, connection, random.Random(2))
+        for number, version in enumerate((10, 10, 9, 9, 10)):
+            answer(broker, connection, fetch(broker, version, 3), version, number)
+        assert taken == [True, True]
+        data = bytearray(encode_request(fetch(broker, 10, 3), 10, 7, "client"))
+        data[6:8] = (99).to_bytes(2, "big")
+        connection._take_frames(memoryview(data), len(data))
+        assert connection.closed
+
+    in_broker(tmp_path, scenario)
+
+
+def test_waiting_at_the_end_is_no_miss(tmp_path: Path, taken: list[bool]) -> None:
+    """A consumer that has polled in vain for long has a lane soon after its request changes."""
+
+    def scenario(broker: BrokerServer, connection: Connection) -> None:
+        fill(broker, connection, random.Random(2))
+        end = broker.services.partitions.require("t", 0).log_end_offset
+        for number in range(500):
+            answer(broker, connection, fetch(broker, 11, end), 11, number)
+        taken.clear()
+        for number in range(5):
+            answer(broker, connection, fetch(broker, 11, 1, partition_max_bytes=5000), 11, number)
+        assert taken == [True] * 4
+
+    in_broker(tmp_path, scenario)

@@ -131,3 +131,16 @@ def test_a_file_that_ends_early(tmp_path: Path) -> None:
     with Path(segment.path(".log")).open("rb") as file:
         assert plain_range(bytearray(), 0, file.fileno(), segment.size_bytes + 1, 1 << 30, 1000) is None
     assert plain_range(bytearray(), 0, -1, segment.size_bytes, 0, 1000) is None
+
+
+def test_index_entries_that_lie_far_apart_are_left_to_the_other_way(tmp_path: Path) -> None:
+    """Which knows where the last batches lie: walking to them would hold up the loop."""
+    log = create_log(str(tmp_path / "t-0"), LogConfig(index_interval_bytes=1 << 30), T0_MS)
+    for number in range(600):
+        append(log, rows(1, size=300, at_ms=T0_MS + number))
+    segment = log.segments[0]
+    assert segment._read_plain(Offset(50), 1000) is not None
+    assert segment._read_plain(Offset(590), 1000) is None
+    found = segment.read(Offset(590), 1000, at_least_one=True, upper_offset=None)
+    assert isinstance(found, FileSlice)
+    assert found.position == segment.tail_positions[590]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.api import access
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.fetch_lane import FETCH_KEY, FetchLane, FetchLanes
+from barnabas.broker.api.fetch_lane import FETCH_KEY, FetchLanes
 from barnabas.broker.api.produce_lane import ProduceLanes
 from barnabas.broker.cluster.loggers import REQUESTS
 from barnabas.broker.net.transports import ANSWERS_QUEUED_MAX
@@ -100,8 +100,7 @@ class Dispatcher:
                 return
         if key == FETCH_KEY and self.short_fetches:
             lanes = connection.kept or _lanes_of(connection)
-            lane = lanes.fetch.lane
-            if lane is not None and self._take_fetch(lane, connection, frame, correlation_id):
+            if lanes.fetch.take(self._services, connection, frame, correlation_id):
                 return
         api = BY_KEY.get(key)
         if api is None or version not in api.versions:
@@ -133,17 +132,6 @@ class Dispatcher:
             self._run(api, context, request)
         else:
             self._run_counted(self.quotas, api, context, request, len(frame))
-
-    def _take_fetch(
-        self, lane: FetchLane, connection: Connection, frame: memoryview, correlation_id: int
-    ) -> bool:
-        """Answer a fetch by a lane; False leaves it to the general path, which has an answer for every error."""
-        try:
-            return lane.take(self._services, connection, frame, correlation_id)
-        except Exception:
-            log.exception("the fast path for fetches met a bug", extra={"peer": connection.peer})
-            connection.kept.fetch.give_up()
-            return False
 
     def _learn_allowed(self, context: Context, frame: memoryview, request: ProduceRequest) -> None:
         """Learn a produce lane for a producer that may write; the authorizer drops it when access rules change."""

@@ -9,6 +9,7 @@ the general path, which decides again: reading changes nothing.
 
 from __future__ import annotations
 
+import logging
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,11 +30,14 @@ if TYPE_CHECKING:
     from barnabas.broker.api.services import Services
     from barnabas.broker.net.connection import Connection
 
+log = logging.getLogger("barnabas.dispatch")
+
 FETCH_KEY: Final = 1
 VERSION_MIN: Final = 5
 FLEXIBLE_FROM: Final = 12
+CORRELATION_AT: Final = 4
 PREFIX_AT: Final = 8
-"""Where the common bytes begin in a frame: after API key, version and correlation id."""
+"""Where the client id begins in a frame: after API key, version and correlation id."""
 FRAME_BYTES_MAX: Final = 1024
 INT64: Final = struct.Struct(">q")
 INT32: Final = struct.Struct(">i")
@@ -53,16 +57,18 @@ class FetchLane:
     """One consumer's fetches of one partition."""
 
     __slots__ = (
-        "_after", "_asked", "_before", "_flexible", "_from_follower", "_max_bytes", "_min_bytes", "_offset_at", "_prefix",
-        "_read_committed", "_rest_at", "_suffix", "_tail", "_zstd",
+        "_after", "_asked", "_before", "_flexible", "_frame_bytes", "_from_follower", "_key_and_version", "_max_bytes",
+        "_min_bytes", "_offset_at", "_prefix", "_read_committed", "_rest_at", "_suffix", "_tail", "_zstd",
     )  # fmt: skip
 
     def __init__(self, data: bytes, offset_at: int, version: int, request: FetchRequest) -> None:
         """data: the frame of `request`. offset_at: where the fetch offset stands in it."""
         topic = request.topics[0]
         asked = topic.partitions[0]
+        self._frame_bytes = len(data)
         self._offset_at = offset_at
         self._rest_at = offset_at + INT64.size
+        self._key_and_version = data[:CORRELATION_AT]
         self._prefix, self._suffix = data[PREFIX_AT:offset_at], data[self._rest_at :]
         self._asked = FetchPartition(
             topic.topic_id if version >= TOPIC_IDS_FROM else topic.topic,
@@ -101,17 +107,26 @@ class FetchLane:
     def _length(self, size: int) -> bytes:
         return encode_uvarint(size + 1) if self._flexible else INT32.pack(size)
 
-    def take(
-        self, services: Services, connection: Connection, frame: memoryview, correlation_id: int
-    ) -> bool:
-        """Answer the fetch in `frame`; False leaves it to the general path."""
+    def offset_in(self, frame: memoryview) -> int | None:
+        """The fetch offset of a request that differs from the learned one in nothing else; None for any other request."""
+        if len(frame) != self._frame_bytes:
+            return None
         data = frame.tobytes()
-        if data[PREFIX_AT : self._offset_at] != self._prefix or data[self._rest_at :] != self._suffix:
-            return False
+        if (
+            data[:CORRELATION_AT] != self._key_and_version
+            or data[PREFIX_AT : self._offset_at] != self._prefix
+            or data[self._rest_at :] != self._suffix
+        ):
+            return None
+        offset: int = INT64.unpack_from(data, self._offset_at)[0]
+        return offset
+
+    def take(self, services: Services, connection: Connection, offset: int, correlation_id: int) -> bool:
+        """Answer a fetch from `offset`; False leaves it to the general path."""
         asked = self._asked
-        (asked.fetch_offset,) = INT64.unpack_from(data, self._offset_at)
+        asked.fetch_offset = offset
         partition, error = find_partition(services, asked, zstd=self._zstd)
-        if partition is None or error or asked.fetch_offset >= partition.high_watermark:
+        if partition is None or error or offset >= partition.high_watermark:
             return False
         read = partition.read(
             asked,
@@ -136,39 +151,57 @@ class FetchLane:
 
 
 class FetchLanes:
-    """The lane of one connection, and whether it is worth to learn another."""
+    """The lane of one connection, and whether it is worth learning another."""
 
-    __slots__ = ("_is_off", "_misses", "lane")
+    __slots__ = ("_fitted", "_is_off", "_lane", "_misses")
 
     def __init__(self) -> None:
-        self.lane: FetchLane | None = None
+        self._lane: FetchLane | None = None
+        self._fitted = False
         self._misses = 0
         self._is_off = False
 
-    def give_up(self) -> None:
-        """Learn no lane any more: one has met a bug."""
-        self.lane = None
-        self._is_off = True
+    def take(
+        self, services: Services, connection: Connection, frame: memoryview, correlation_id: int
+    ) -> bool:
+        """Answer the fetch in `frame` by the lane; False leaves it to the general path, which knows all errors."""
+        lane = self._lane
+        if lane is None:
+            return False
+        offset = lane.offset_in(frame)
+        self._fitted = offset is not None
+        if offset is None:
+            return False
+        try:
+            return lane.take(services, connection, offset, correlation_id)
+        except Exception:
+            log.exception("the fast path for fetches met a bug", extra={"peer": connection.peer})
+            self._lane = None
+            self._is_off = True
+            return False
 
     def learn(self, frame: memoryview, version: int, request: FetchRequest, services: Services) -> None:
         """Learn a lane from a request that took the general path, if it is of the plain kind.
 
         A consumer whose requests differ again and again should not pay for it: only misses 1, 2, 4, 8, ... are learned from.
+        A request that the lane fitted, but could not answer yet, is no miss.
         """
+        if self._fitted or self._is_off:
+            return
         self._misses += 1
-        if self._is_off or self._misses & (self._misses - 1) or len(frame) > FRAME_BYTES_MAX:
+        if self._misses & (self._misses - 1) or len(frame) > FRAME_BYTES_MAX:
             return
         if version < VERSION_MIN or services.authorizer is not None or not _is_plain(request):
             return
         # The request as the codec writes it shows where the offset stands; other ways to write it are left alone.
-        correlation_id, client_id = INT32.unpack_from(frame, 4)[0], _client_id(frame)
+        correlation_id, client_id = INT32.unpack_from(frame, CORRELATION_AT)[0], _client_id(frame)
         asked = request.topics[0].partitions[0]
         offset, asked.fetch_offset = asked.fetch_offset, MARKS[0]
         marked = encode_request(request, version, correlation_id, client_id)[INT32.size :]
         asked.fetch_offset = offset
         before, found, after = marked.partition(INT64.pack(MARKS[0]))
         if found and before + INT64.pack(offset) + after == frame:
-            self.lane = FetchLane(frame.tobytes(), len(before), version, request)
+            self._lane = FetchLane(frame.tobytes(), len(before), version, request)
 
 
 def _is_plain(request: FetchRequest) -> bool:

@@ -349,8 +349,8 @@ class Connection:
             item = out[0]
             if isinstance(item, FileSlice):
                 if self._note_slice(item):
-                    self._slice_away = True
                     self._shared.senders.send(Job(self._fd, item, self._on_slice_sent))
+                    self._slice_away = True  # its report comes in a later turn
                     return
                 self._write_slice(item)
                 continue
