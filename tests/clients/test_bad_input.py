@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -154,3 +155,25 @@ def test_what_was_served_before_the_nonsense_is_answered(raw: Raw, last: bytes) 
     raw.send(b"".join(asked) + last)
     assert [decode_response_header(raw.frame(), 3, 12)[0] for _ in range(3)] == [0, 1, 2]
     assert raw.is_closed()
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["first", "by-the-fast-path"])
+def test_a_small_frame_above_the_limit(own_broker: Callable[..., BrokerProcess], warm: bool) -> None:
+    """The limit also holds for a frame that arrives whole with the first read, and on the fast path of produce."""
+    broker = own_broker(socket__request__max__bytes="2000")
+    topic = f"limited-{uuid.uuid4().hex[:8]}"
+    create_topic(broker.bootstrap, topic)
+
+    def request(size: int) -> bytes:
+        records = build_batch([Record(0, int(time.time() * 1000), None, b"x" * size)])
+        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
+        return encode_request(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]), 9, 1, "limited")
+
+    peer = Raw(broker)
+    for _ in range(3 if warm else 0):
+        peer.send(request(100))
+        peer.frame()
+    peer.send(request(3000))
+    assert peer.is_closed()
+    peer.sock.close()
+    assert "socket.request.max.bytes allows 0 to 2000" in broker.log_path.read_text()

@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 
 JVM_LONG: Final = "-XX:+UseParallelGC -XX:MetaspaceSize=128m -XX:-DontCompileHugeMethods"
 """Spark loads so many classes while it starts that Java, unless told otherwise, collects all garbage twice to make room for
-them: half a second of CPU time. And Spark makes one method of all steps of a pipeline: Java leaves a method of more than 8,000
-bytes to its interpreter unless told otherwise, and the pipeline runs at a third of its speed."""
+them: half a second of CPU time. And Spark makes one method of all steps of a pipeline: Java leaves a method of more than
+8,000 bytes to its interpreter unless told otherwise, and the pipeline runs at a third of its speed."""
 JVM_QUICK: Final = f"-XX:TieredStopAtLevel=1 {JVM_LONG}"
 """For a run that ends by itself: the optimizing compiler would cost more than it gives."""
 

@@ -20,7 +20,7 @@ from barnabas.storage.segment import EmptySlice, Nothing, Segment
 from tests.unit.storage.building import T0_MS, append, read_all, remove_all_doomed, rows
 from tests.unit.storage.cleaning import COMPACT, clean, put
 
-SEEDS = range(6)
+SEEDS = range(4)
 KEPT = LogConfig(segment_bytes=6000, index_interval_bytes=300)
 
 
@@ -70,7 +70,7 @@ def test_both_ways_return_the_same(tmp_path: Path, seed: int, compacted: bool, r
         read_all(log)  # what has been read once is known to be intact
     served = 0
     for segment in log.segments:
-        for offset in range(segment.base_offset, segment.base_offset + 700, 3):
+        for offset in range(segment.base_offset, segment.base_offset + 700, 7):
             for max_bytes in (chance.randrange(1, 400), chance.randrange(400, 9000), 1 << 40):
                 asked = {
                     "at_least_one": chance.random() < 0.5,
@@ -81,7 +81,7 @@ def test_both_ways_return_the_same(tmp_path: Path, seed: int, compacted: bool, r
                 fast = said(segment.read(Offset(offset), max_bytes, **asked))
                 with without_it():
                     assert said(segment.read(Offset(offset), max_bytes, **asked)) == fast
-    assert served > 100
+    assert served > 50
 
 
 @pytest.mark.parametrize("seed", SEEDS)
