@@ -144,10 +144,13 @@ class SharePartitionCore:
     def next_fetch_offset(self) -> int | None:
         """Where to continue reading; None when the number of locks is at its limit."""
         offset = max(self._maybe_available, self.start)
+        record_at, busy = self.records.get, None  # neighbours mostly share one record
         while offset < self.end:
-            record = self.records.get(offset)
-            if record is not None and record.state is Delivery.AVAILABLE:
-                break
+            record = record_at(offset)
+            if record is not None and record is not busy:
+                if record.state is Delivery.AVAILABLE:
+                    break
+                busy = record
             offset += 1
         self._maybe_available = offset
         if offset < self.end or self.end - self.start < self.limits.partition_max_record_locks:
@@ -248,15 +251,17 @@ class SharePartitionCore:
     def acknowledge(self, now_ms: int, member_id: str, acks: Sequence[AckBatch]) -> ShareChange:
         """Apply all acknowledgements or none. Raises INVALID_REQUEST, or INVALID_RECORD_STATE if a lock is not held."""
         change = ShareChange(self.start)
-        accepted: dict[int, Record] = {}
-        """Cached by delivery count: most records of a batch have the same."""
+        accepted: Record | None = None
+        drop, note = self.records.pop, change.done.append
         for offset, before, ack in self._checked(member_id, acks):
+            if ack is Ack.ACCEPT:
+                # Most records are accepted, and neighbours are of one delivery.
+                if accepted is None or accepted.delivery_count != before.delivery_count:
+                    accepted = Record(Delivery.ACKNOWLEDGED, before.delivery_count)
+                drop(offset)
+                note((offset, before, accepted))
+                continue
             match ack:
-                case Ack.ACCEPT:
-                    count = before.delivery_count
-                    after = accepted.get(count) or accepted.setdefault(
-                        count, Record(Delivery.ACKNOWLEDGED, count)
-                    )
                 case Ack.RENEW:
                     after = before._replace(lock_until_ms=now_ms + self.limits.record_lock_duration_ms)
                 case Ack.RELEASE:
@@ -271,6 +276,9 @@ class SharePartitionCore:
     def _checked(self, member_id: str, acks: Sequence[AckBatch]) -> list[tuple[int, Record, Ack]]:
         checked: list[tuple[int, Record, Ack]] = []
         previous = -1
+        record_at = self.records.get
+        held: Record | None = None
+        """The last record that was found to be locked by the member; its neighbours are mostly the same object."""
         for batch in acks:
             count = batch.last - batch.first + 1
             if batch.first <= previous or count < 1 or len(batch.types) not in (1, count):
@@ -280,21 +288,29 @@ class SharePartitionCore:
             previous = batch.last
             if batch.last >= self.end:
                 raise ApiError(ErrorCode.INVALID_RECORD_STATE, f"offset {batch.last} was never handed out")
-            ack = Ack.GAP
-            for index in range(
-                max(0, self.start - batch.first), count
-            ):  # earlier ones have been finished meanwhile
-                if len(batch.types) > 1 or not checked or checked[-1][0] < batch.first:
-                    ack = self._checked_type(batch.types[index if len(batch.types) > 1 else 0])
-                offset = batch.first + index
-                record = self.records.get(offset)
-                if record is None or record.state is not Delivery.ACQUIRED or record.member_id != member_id:
-                    raise ApiError(
-                        ErrorCode.INVALID_RECORD_STATE,
-                        f"offset {offset} is not locked by member {member_id!r}",
-                    )
-                checked.append((offset, record, ack))
+            begin = max(0, self.start - batch.first)  # earlier ones have been finished meanwhile
+            if begin >= count:
+                continue
+            single = len(batch.types) == 1
+            kind = batch.types[0 if single else begin]
+            ack = self._checked_type(kind)
+            for offset in range(batch.first + begin, batch.last + 1):
+                if not single and batch.types[offset - batch.first] != kind:
+                    kind = batch.types[offset - batch.first]
+                    ack = self._checked_type(kind)
+                record = record_at(offset)
+                if record is None or record is not held:
+                    held = self._held(record, offset, member_id)
+                checked.append((offset, held, ack))
         return checked
+
+    def _held(self, record: Record | None, offset: int, member_id: str) -> Record:
+        """The record. Raises INVALID_RECORD_STATE unless it is locked by the member."""
+        if record is None or record.state is not Delivery.ACQUIRED or record.member_id != member_id:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD_STATE, f"offset {offset} is not locked by member {member_id!r}"
+            )
+        return record
 
     def _checked_type(self, kind: int) -> Ack:
         if kind not in Ack._value2member_map_ or (
@@ -351,14 +367,9 @@ class SharePartitionCore:
         change.done.append((offset, before, after))
 
     def _finish(self, change: ShareChange) -> ShareChange:
-        stored = [
-            (offset, (after.state, after.delivery_count))
-            for offset, _, after in change.done
-            if after.state is not Delivery.ACQUIRED
-        ]
-        change.writes = tuple(StateBatch(first, last, *value) for first, last, value in _runs(stored))
+        change.writes = tuple(_stored(change.done))
         self._advance_start()
-        change.must_store = change.must_store or bool(stored)
+        change.must_store = change.must_store or bool(change.writes)
         change.start_offset = self.start
         return change
 
@@ -382,9 +393,40 @@ Value = TypeVar("Value")
 def _runs(pairs: Iterable[tuple[int, Value]]) -> list[tuple[int, int, Value]]:
     """Merge neighbouring offsets with equal values to (first, last, value); `pairs` must be sorted by offset."""
     runs: list[tuple[int, int, Value]] = []
-    for offset, value in pairs:
-        if runs and runs[-1][1] == offset - 1 and runs[-1][2] == value:
-            runs[-1] = (runs[-1][0], offset, value)
-        else:
-            runs.append((offset, offset, value))
+    first, last, value = 0, -2, None
+    for offset, other in pairs:
+        if offset == last + 1 and other == value:
+            last = offset
+            continue
+        if value is not None:
+            runs.append((first, last, value))
+        first = last = offset
+        value = other
+    if value is not None:
+        runs.append((first, last, value))
     return runs
+
+
+def _stored(done: Iterable[tuple[int, Record, Record]]) -> list[StateBatch]:
+    """The states after a change that are stored: those of records that are not locked now. Sorted as the change is."""
+    batches: list[StateBatch] = []
+    seen: Record | None = None
+    first = last = -1
+
+    def close() -> None:
+        if seen is None or seen.state is Delivery.ACQUIRED:
+            return
+        batch = StateBatch(first, last, seen.state, seen.delivery_count)
+        before = batches[-1] if batches else None
+        if before is not None and before.last == first - 1 and before[2:] == batch[2:]:
+            batches[-1] = batch._replace(first=before.first)
+        else:
+            batches.append(batch)
+
+    for offset, _, after in done:
+        if after is not seen or offset != last + 1:
+            close()
+            seen, first = after, offset
+        last = offset
+    close()
+    return batches
