@@ -17,6 +17,7 @@ from barnabas.broker.api import produce_lane
 from barnabas.broker.api.plain_lane import PlainLane
 from barnabas.broker.net.connection import Connection
 from barnabas.broker.partitions.partition import Partition
+from barnabas.broker.partitions.registry import Partitions
 from barnabas.broker.server import BrokerServer
 from barnabas.records.batch import Record, build_batch, read_header
 from barnabas.records.checksum import crc32c
@@ -231,6 +232,32 @@ def test_a_disk_that_fails_takes_the_partition_offline(
             (answer,) = exchanged(broker, connection, [batch], 0)
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert partition.offline
+        assert partition.log_end_offset == 2
+
+    in_broker(tmp_path, scenario)
+
+
+def test_a_disk_whose_failure_is_being_noted(
+    tmp_path: Path, counted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush has met the failure in its thread; until the loop has taken the partition offline, each way says the same."""
+
+    def fails(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    def scenario(broker: BrokerServer, connection: Connection) -> None:
+        batch = build_batch([Record(0, now_ms(broker), None, b"x" * 100)])
+        exchanged(broker, connection, [batch] * 2, 0)
+        partition = broker.services.partitions.require("t", 0)
+        monkeypatch.setattr(Partitions, "_take_offline", lambda *_: None)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pwrite", fails)
+            answers = exchanged(broker, connection, [batch] * 2, 0)
+            idempotent = build_batch(
+                [Record(0, now_ms(broker), None, b"x")], producer_id=9, producer_epoch=0, base_sequence=0
+            )
+            answers += exchanged(broker, connection, [idempotent], 0)
+        assert [answer.error_code for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
         assert partition.log_end_offset == 2
 
     in_broker(tmp_path, scenario)

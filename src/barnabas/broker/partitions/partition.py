@@ -408,7 +408,10 @@ class Partition(PartitionState):
         patch(records, 0, base_offset, self.leader_epoch)
         try:
             log.append(records, header, self.leader_epoch, now_ms)
-        except LogDirOffline as error:
+        except Exception as error:
+            patch(records, 0, Offset(0), self.leader_epoch)  # as it came: the general path may try again
+            if not isinstance(error, LogDirOffline):
+                raise
             self._surroundings.write_failed(self, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         if log.must_flush_now:
