@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeVar
+from itertools import groupby, repeat
+from typing import Final, NamedTuple, TypeVar, cast
 
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -251,34 +252,36 @@ class SharePartitionCore:
     def acknowledge(self, now_ms: int, member_id: str, acks: Sequence[AckBatch]) -> ShareChange:
         """Apply all acknowledgements or none. Raises INVALID_REQUEST, or INVALID_RECORD_STATE if a lock is not held."""
         change = ShareChange(self.start)
-        accepted: Record | None = None
-        drop, note = self.records.pop, change.done.append
-        for offset, before, ack in self._checked(member_id, acks):
-            if ack is Ack.ACCEPT:
-                # Most records are accepted, and neighbours are of one delivery.
-                if accepted is None or accepted.delivery_count != before.delivery_count:
-                    accepted = Record(Delivery.ACKNOWLEDGED, before.delivery_count)
-                drop(offset)
-                note((offset, before, accepted))
+        for offsets, found, ack in self._checked(member_id, acks):
+            if ack is Ack.ACCEPT and found.count(found[0]) == len(found):
+                self._accept(change, offsets, found)
                 continue
-            match ack:
-                case Ack.RENEW:
-                    after = before._replace(lock_until_ms=now_ms + self.limits.record_lock_duration_ms)
-                case Ack.RELEASE:
-                    after = self._given_back(change, offset, before, "released too often")
-                case _:
-                    after = Record(Delivery.ARCHIVED, before.delivery_count)
-                    if ack is Ack.REJECT:
-                        change.dead_letters += (DeadLetter(offset, before.delivery_count, "rejected"),)
-            self._set(change, offset, before, after)
+            for offset, before in zip(offsets, found, strict=True):
+                match ack:
+                    case Ack.ACCEPT:
+                        after = Record(Delivery.ACKNOWLEDGED, before.delivery_count)
+                    case Ack.RENEW:
+                        after = before._replace(lock_until_ms=now_ms + self.limits.record_lock_duration_ms)
+                    case Ack.RELEASE:
+                        after = self._given_back(change, offset, before, "released too often")
+                    case _:
+                        after = Record(Delivery.ARCHIVED, before.delivery_count)
+                        if ack is Ack.REJECT:
+                            change.dead_letters += (DeadLetter(offset, before.delivery_count, "rejected"),)
+                self._set(change, offset, before, after)
         return self._finish(change)
 
-    def _checked(self, member_id: str, acks: Sequence[AckBatch]) -> list[tuple[int, Record, Ack]]:
-        checked: list[tuple[int, Record, Ack]] = []
+    def _accept(self, change: ShareChange, offsets: range, found: list[Record]) -> None:
+        """Finish records that are all in the same state, as nearly all are that are acknowledged."""
+        after = Record(Delivery.ACKNOWLEDGED, found[0].delivery_count)
+        for offset in offsets:
+            del self.records[offset]
+        change.done.extend(zip(offsets, found, repeat(after)))
+
+    def _checked(self, member_id: str, acks: Sequence[AckBatch]) -> list[tuple[range, list[Record], Ack]]:
+        """The acknowledgements as runs of one type, with the records, which the member has locked."""
+        checked: list[tuple[range, list[Record], Ack]] = []
         previous = -1
-        record_at = self.records.get
-        held: Record | None = None
-        """The last record that was found to be locked by the member; its neighbours are mostly the same object."""
         for batch in acks:
             count = batch.last - batch.first + 1
             if batch.first <= previous or count < 1 or len(batch.types) not in (1, count):
@@ -288,29 +291,28 @@ class SharePartitionCore:
             previous = batch.last
             if batch.last >= self.end:
                 raise ApiError(ErrorCode.INVALID_RECORD_STATE, f"offset {batch.last} was never handed out")
-            begin = max(0, self.start - batch.first)  # earlier ones have been finished meanwhile
-            if begin >= count:
-                continue
-            single = len(batch.types) == 1
-            kind = batch.types[0 if single else begin]
-            ack = self._checked_type(kind)
-            for offset in range(batch.first + begin, batch.last + 1):
-                if not single and batch.types[offset - batch.first] != kind:
-                    kind = batch.types[offset - batch.first]
-                    ack = self._checked_type(kind)
-                record = record_at(offset)
-                if record is None or record is not held:
-                    held = self._held(record, offset, member_id)
-                checked.append((offset, held, ack))
+            first = max(batch.first, self.start)  # earlier ones have been finished meanwhile
+            types = batch.types if len(batch.types) == 1 else batch.types[first - batch.first :]
+            for kind, run in groupby(types):
+                end = batch.last + 1 if len(batch.types) == 1 else first + len(list(run))
+                offsets = range(first, end)
+                if not offsets:
+                    break
+                ack = self._checked_type(kind)
+                checked.append((offsets, self._held(offsets, member_id), ack))
+                first = end
         return checked
 
-    def _held(self, record: Record | None, offset: int, member_id: str) -> Record:
-        """The record. Raises INVALID_RECORD_STATE unless it is locked by the member."""
-        if record is None or record.state is not Delivery.ACQUIRED or record.member_id != member_id:
-            raise ApiError(
-                ErrorCode.INVALID_RECORD_STATE, f"offset {offset} is not locked by member {member_id!r}"
-            )
-        return record
+    def _held(self, offsets: range, member_id: str) -> list[Record]:
+        """The records. Raises INVALID_RECORD_STATE unless all are locked by the member."""
+        found = list(map(self.records.get, offsets))
+        same = found.count(found[0]) == len(found)  # neighbours are mostly in one state
+        for offset, record in zip(offsets, found[:1] if same else found, strict=not same):
+            if record is None or record.state is not Delivery.ACQUIRED or record.member_id != member_id:
+                raise ApiError(
+                    ErrorCode.INVALID_RECORD_STATE, f"offset {offset} is not locked by member {member_id!r}"
+                )
+        return cast("list[Record]", found)
 
     def _checked_type(self, kind: int) -> Ack:
         if kind not in Ack._value2member_map_ or (
