@@ -52,7 +52,6 @@ def plain_range(
     cdef bint found
     window.fd, window.size, window.start, window.have, window.reads = fd, size_bytes, 0, 0, 0
     low = position_up_to(entries, 0, offset - base_offset)
-    limit = -1
     with nogil:
         position = low
         found = header(&window, position, &batch) and base_offset <= batch.first and (low == 0 or batch.first <= offset)

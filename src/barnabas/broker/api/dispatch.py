@@ -125,7 +125,7 @@ class Dispatcher:
                 self._learn_allowed(context, frame, request)
         elif key == FETCH_KEY and self.short_fetches:
             assert isinstance(request, FetchRequest)
-            _lanes_of(connection).fetch.learn(frame, version, request, self._services)
+            _lanes_of(connection).fetch.learn(frame, header, request, self._services)
         if self._logs_requests:
             self._log_request(api, context, len(frame))
         if self.quotas is None:

@@ -22,19 +22,19 @@ from barnabas.broker.api.handlers.records.fetch import (
 )
 from barnabas.cores.fetch import FINAL_EPOCH, FetchPartition
 from barnabas.storage.files import FileSlice
-from barnabas.wire.header import encode_request, encode_response
+from barnabas.wire.header import REQUEST_FLEXIBLE_FROM, encode_request, encode_response
 from barnabas.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from barnabas.wire.primitives import encode_uvarint
 
 if TYPE_CHECKING:
     from barnabas.broker.api.services import Services
     from barnabas.broker.net.connection import Connection
+    from barnabas.wire.header import RequestHeader
 
 log = logging.getLogger("barnabas.dispatch")
 
 FETCH_KEY: Final = 1
 VERSION_MIN: Final = 5
-FLEXIBLE_FROM: Final = 12
 CORRELATION_AT: Final = 4
 PREFIX_AT: Final = 8
 """Where the client id begins in a frame: after API key, version and correlation id."""
@@ -83,7 +83,7 @@ class FetchLane:
         self._read_committed = request.isolation_level == READ_COMMITTED
         self._from_follower = version >= RACKS_FROM
         self._zstd = version >= ZSTD_FROM
-        self._flexible = version >= FLEXIBLE_FROM
+        self._flexible = version >= REQUEST_FLEXIBLE_FROM[FETCH_KEY]
         self._before, self._tail, self._after = self._answer_parts(version, request)
 
     def _answer_parts(self, version: int, request: FetchRequest) -> tuple[bytes, bytes, bytes]:
@@ -180,7 +180,9 @@ class FetchLanes:
             self._is_off = True
             return False
 
-    def learn(self, frame: memoryview, version: int, request: FetchRequest, services: Services) -> None:
+    def learn(
+        self, frame: memoryview, header: RequestHeader, request: FetchRequest, services: Services
+    ) -> None:
         """Learn a lane from a request that took the general path, if it is of the plain kind.
 
         A consumer whose requests differ again and again should not pay for it: only misses 1, 2, 4, 8, ... are learned from.
@@ -188,16 +190,16 @@ class FetchLanes:
         """
         if self._fitted or self._is_off:
             return
+        version = header.request_api_version
         self._misses += 1
         if self._misses & (self._misses - 1) or len(frame) > FRAME_BYTES_MAX:
             return
         if version < VERSION_MIN or services.authorizer is not None or not _is_plain(request):
             return
         # The request as the codec writes it shows where the offset stands; other ways to write it are left alone.
-        correlation_id, client_id = INT32.unpack_from(frame, CORRELATION_AT)[0], _client_id(frame)
         asked = request.topics[0].partitions[0]
         offset, asked.fetch_offset = asked.fetch_offset, MARKS[0]
-        marked = encode_request(request, version, correlation_id, client_id)[INT32.size :]
+        marked = encode_request(request, version, header.correlation_id, header.client_id)[INT32.size :]
         asked.fetch_offset = offset
         before, found, after = marked.partition(INT64.pack(MARKS[0]))
         if found and before + INT64.pack(offset) + after == frame:
@@ -215,9 +217,3 @@ def _is_plain(request: FetchRequest) -> bool:
         and len(request.topics) == 1
         and len(request.topics[0].partitions) == 1
     )
-
-
-def _client_id(frame: memoryview) -> str | None:
-    """The client id of a request; its text stands behind a length of two bytes in all versions."""
-    (size,) = struct.unpack_from(">h", frame, PREFIX_AT)
-    return None if size < 0 else bytes(frame[PREFIX_AT + 2 : PREFIX_AT + 2 + size]).decode()

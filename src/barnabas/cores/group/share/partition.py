@@ -369,7 +369,11 @@ class SharePartitionCore:
         change.done.append((offset, before, after))
 
     def _finish(self, change: ShareChange) -> ShareChange:
-        change.writes = tuple(_stored(change.done))
+        change.writes = tuple(
+            StateBatch(first, last, after.state, after.delivery_count)
+            for first, last, after in _runs((offset, after) for offset, _, after in change.done)
+            if after.state is not Delivery.ACQUIRED
+        )
         self._advance_start()
         change.must_store = change.must_store or bool(change.writes)
         change.start_offset = self.start
@@ -397,7 +401,7 @@ def _runs(pairs: Iterable[tuple[int, Value]]) -> list[tuple[int, int, Value]]:
     runs: list[tuple[int, int, Value]] = []
     first, last, value = 0, -2, None
     for offset, other in pairs:
-        if offset == last + 1 and other == value:
+        if offset == last + 1 and (other is value or other == value):  # mostly one object
             last = offset
             continue
         if value is not None:
@@ -407,28 +411,3 @@ def _runs(pairs: Iterable[tuple[int, Value]]) -> list[tuple[int, int, Value]]:
     if value is not None:
         runs.append((first, last, value))
     return runs
-
-
-def _stored(done: Iterable[tuple[int, Record, Record]]) -> list[StateBatch]:
-    """The states after a change that are stored: those of records that are not locked now. Sorted as the change is."""
-    batches: list[StateBatch] = []
-    seen: Record | None = None
-    first = last = -1
-
-    def close() -> None:
-        if seen is None or seen.state is Delivery.ACQUIRED:
-            return
-        batch = StateBatch(first, last, seen.state, seen.delivery_count)
-        before = batches[-1] if batches else None
-        if before is not None and before.last == first - 1 and before[2:] == batch[2:]:
-            batches[-1] = batch._replace(first=before.first)
-        else:
-            batches.append(batch)
-
-    for offset, _, after in done:
-        if after is not seen or offset != last + 1:
-            close()
-            seen, first = after, offset
-        last = offset
-    close()
-    return batches
