@@ -222,7 +222,7 @@ class World:
         if kind == RENEW:
             member.held.append((place, offset))
         self.store(place, change)
-        if kind == ACCEPT and change.done:
+        if kind == ACCEPT and change.steps:
             assert (place, offset) not in self.accepted
             self.accepted.add((place, offset))
 

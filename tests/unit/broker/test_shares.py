@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.broker.api.handlers.groups import find_coordinator
 from barnabas.broker.api.handlers.records import delete_records
+from barnabas.broker.coordinators.shares.fetching import ShareReading
 from barnabas.cores.znode_layout import uuid_text
 from barnabas.records.control import build_marker
 from barnabas.wire.errors import ErrorCode
@@ -262,7 +263,30 @@ def test_a_locked_record_holds_the_window_but_not_beyond_the_limit(tmp_path: Pat
         assert on.acknowledge("c", 1, 99, ACCEPT) == (0, 0)
         assert on.fetch("c", max_records=500) == []
         assert await on.offsets() == (0, 201)  # 300 records, 99 of them done
+        waiting = asyncio.ensure_future(on.send("c", max_records=500, max_wait_ms=LONG_MS))
+        await asyncio.sleep(0)
         assert on.acknowledge("b", 0, 0, ACCEPT) == (0, 0)
-        assert on.fetch("c", max_records=500) == [(100, 199, 1)]
+        assert acquired(await waiting) == [(100, 199, 1)]
+
+    run(tmp_path, scenario)
+
+
+def test_what_is_accepted_wakes_no_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group of fifty mostly waits: each acknowledgement would have all of them look in vain."""
+
+    async def scenario(on: Stage) -> None:
+        on.produce(4)
+        assert on.fetch("b") == [(0, 3, 1)]
+        looks: list[ShareReading] = []
+        real = ShareReading.read
+        monkeypatch.setattr(ShareReading, "read", lambda self, **how: looks.append(self) or real(self, **how))
+        waiting = asyncio.ensure_future(on.send("c", max_wait_ms=LONG_MS))
+        await asyncio.sleep(0)
+        looks.clear()
+        assert on.acknowledge("b", 0, 1, ACCEPT) == (0, 0)
+        assert not looks
+        assert on.acknowledge("b", 2, 3, RELEASE) == (0, 0)
+        assert acquired(await waiting) == [(2, 3, 2)]
+        assert looks
 
     run(tmp_path, scenario)

@@ -21,6 +21,7 @@ from barnabas.broker.coordinators.shares.reading import Readable, readable
 from barnabas.cores.group.share.partition import (
     AckBatch,
     AcquireMode,
+    Delivery,
     ShareChange,
     SharePartitionCore,
 )
@@ -188,8 +189,11 @@ class SharePartition:
 
     def acknowledge(self, now_ms: int, member_id: str, batches: Sequence[AckBatch]) -> Answer | None:
         """Apply all of `batches` or, with ApiError, nothing. The future, if any, is done when the change is stored."""
-        pending = self._store(self.core.acknowledge(now_ms, member_id, batches))
-        self.wake()
+        had_room = self.core.next_fetch_offset() is not None
+        change = self.core.acknowledge(now_ms, member_id, batches)
+        pending = self._store(change)
+        if not had_room or any(batch.state is Delivery.AVAILABLE for batch in change.writes):
+            self.wake()  # for nothing else that is acknowledged can be handed out
         return pending
 
     def release_member(self, member_id: str) -> None:

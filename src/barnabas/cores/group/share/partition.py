@@ -15,10 +15,10 @@ available again, with the deliveries that had been counted when it was last rele
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import groupby, repeat
+from itertools import groupby
 from typing import Final, NamedTuple, TypeVar, cast
 
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -108,6 +108,14 @@ class ShareLimits:
     renew_acknowledge_enable: bool = True
 
 
+class Step(NamedTuple):
+    """Neighbouring offsets that came to the same state. before: their records, one for each offset."""
+
+    offsets: range
+    before: Sequence[Record]
+    after: Record
+
+
 @dataclass(slots=True)
 class ShareChange:
     """The effect of one request. `writes` and `start_offset` must be stored if `must_store` is set."""
@@ -117,7 +125,7 @@ class ShareChange:
     acquired: tuple[Acquired, ...] = ()
     dead_letters: tuple[DeadLetter, ...] = ()
     must_store: bool = False
-    done: list[tuple[int, Record, Record]] = field(default_factory=list)  # offset, before, after
+    steps: list[Step] = field(default_factory=list)
 
 
 class SharePartitionCore:
@@ -181,37 +189,40 @@ class SharePartitionCore:
         the last range) at which the log has no record for consumers are finished, and this is stored.
         """
         lock_until_ms = now_ms + self.limits.record_lock_duration_ms
-        taken: list[tuple[int, int]] = []
+        taken: list[tuple[int, int, int]] = []  # first, last, delivery count
+        left = max_records
         change = ShareChange(self.start)
         self._skip_gaps(change, fetched_from, batches, read_to)
         for first, last in batches:
-            if len(taken) >= max_records:
+            if left <= 0:
                 break
             comes_alone = self._is_last_delivery(first, last)
             if comes_alone and taken:
                 break
             known_to = min(last + 1, self.end)
             for offset in range(max(first, self.start), known_to):
-                if mode is AcquireMode.RECORD_LIMIT and len(taken) >= max_records:
+                if mode is AcquireMode.RECORD_LIMIT and left <= 0:
                     break
                 before = self.records.get(offset)
                 if before is None or before.state is not Delivery.AVAILABLE:
                     continue
                 count = before.delivery_count + 1
                 self._set(change, offset, before, Record(Delivery.ACQUIRED, count, member_id, lock_until_ms))
-                taken.append((offset, count))
+                taken.append((offset, offset, count))
+                left -= 1
             end = min(last + 1, self.start + self.limits.partition_max_record_locks)
             if mode is AcquireMode.RECORD_LIMIT:
-                end = min(end, max(first, self.start, known_to) + max_records - len(taken))
+                end = min(end, max(first, self.start, known_to) + left)
             fresh = range(max(first, self.start, known_to), end)
             if fresh:
                 self._acquire_fresh(change, fresh, Record(Delivery.ACQUIRED, 1, member_id, lock_until_ms))
-                taken.extend([(offset, 1) for offset in fresh])
+                taken.append((fresh[0], fresh[-1], 1))
+                left -= len(fresh)
             if comes_alone and taken:
                 break
         if fetched_from <= self.end and all(last < self.end for _, last in batches):
             self.end = max(self.end, read_to)
-        change.acquired = tuple(Acquired(*run) for run in _runs(taken))
+        change.acquired = tuple(Acquired(*run) for run in _merged(taken))
         return self._finish(change)
 
     def _is_last_delivery(self, first: int, last: int) -> bool:
@@ -228,7 +239,9 @@ class SharePartitionCore:
     def _acquire_fresh(self, change: ShareChange, offsets: range, lock: Record) -> None:
         """Lock records that were never delivered, all with one value. Offsets skipped before them contain no record."""
         self.records.update(dict.fromkeys(offsets, lock))
-        change.done.extend([(offset, UNTOUCHED, lock) for offset in offsets])
+        change.steps.append(Step(offsets, [UNTOUCHED] * len(offsets), lock))
+        if self._maybe_available >= self.end:
+            self._maybe_available = offsets.stop
         self.end = offsets.stop
 
     def _skip_gaps(
@@ -276,7 +289,7 @@ class SharePartitionCore:
         after = Record(Delivery.ACKNOWLEDGED, found[0].delivery_count)
         for offset in offsets:
             del self.records[offset]
-        change.done.extend(zip(offsets, found, repeat(after)))
+        change.steps.append(Step(offsets, found, after))
 
     def _checked(self, member_id: str, acks: Sequence[AckBatch]) -> list[tuple[range, list[Record], Ack]]:
         """The acknowledgements as runs of one type, with the records, which the member has locked."""
@@ -366,12 +379,14 @@ class SharePartitionCore:
             self.records[offset] = after
             if after.state is Delivery.AVAILABLE:
                 self._maybe_available = min(self._maybe_available, offset)
-        change.done.append((offset, before, after))
+        change.steps.append(Step(range(offset, offset + 1), (before,), after))
 
     def _finish(self, change: ShareChange) -> ShareChange:
         change.writes = tuple(
             StateBatch(first, last, after.state, after.delivery_count)
-            for first, last, after in _runs((offset, after) for offset, _, after in change.done)
+            for first, last, after in _merged(
+                (offsets[0], offsets[-1], after) for offsets, _, after in change.steps
+            )
             if after.state is not Delivery.ACQUIRED
         )
         self._advance_start()
@@ -385,29 +400,27 @@ class SharePartitionCore:
 
     def abandon(self, change: ShareChange) -> None:
         """The change could not be stored: restore locks and availability, except where later changes depend on it."""
-        for offset, before, after in change.done:
-            current = self.records.get(offset)
-            if current is after or (current is None and after.state in DONE):
-                self.records[offset] = before
-                self.start = min(self.start, offset)
-                self._maybe_available = min(self._maybe_available, offset)
+        for offsets, befores, after in change.steps:
+            for offset, before in zip(offsets, befores, strict=True):
+                current = self.records.get(offset)
+                if current is after or (current is None and after.state in DONE):
+                    self.records[offset] = before
+                    self.start = min(self.start, offset)
+                    self._maybe_available = min(self._maybe_available, offset)
 
 
 Value = TypeVar("Value")
 
 
-def _runs(pairs: Iterable[tuple[int, Value]]) -> list[tuple[int, int, Value]]:
-    """Merge neighbouring offsets with equal values to (first, last, value); `pairs` must be sorted by offset."""
-    runs: list[tuple[int, int, Value]] = []
-    first, last, value = 0, -2, None
-    for offset, other in pairs:
-        if offset == last + 1 and (other is value or other == value):  # mostly one object
-            last = offset
+def _merged(runs: Iterable[tuple[int, int, Value]]) -> Iterator[tuple[int, int, Value]]:
+    """Merge neighbouring runs (first, last, value) with equal values."""
+    pending: tuple[int, int, Value] | None = None
+    for first, last, value in runs:
+        if pending is not None and first == pending[1] + 1 and value == pending[2]:
+            pending = pending[0], last, value
             continue
-        if value is not None:
-            runs.append((first, last, value))
-        first = last = offset
-        value = other
-    if value is not None:
-        runs.append((first, last, value))
-    return runs
+        if pending is not None:
+            yield pending
+        pending = first, last, value
+    if pending is not None:
+        yield pending
