@@ -204,7 +204,7 @@ def main() -> None:
     options = argparse.ArgumentParser(prog="python -m bench.group_reading", description=__doc__)
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--records", type=int, default=500_000)
-    options.add_argument("--only", default="", help="rows whose name begins with this")
+    options.add_argument("--only", default="", help="rows whose name begins with this; writes no results")
     options.add_argument("--no-files", action="store_true", help="write no results")
     options.add_argument("--read", nargs=6, help=argparse.SUPPRESS)
     chosen = options.parse_args()
@@ -222,7 +222,7 @@ def main() -> None:
         names = [broker.name for broker in brokers]
     lines = table(found, names)
     print("\n".join(lines))
-    if chosen.no_files:
+    if chosen.no_files or chosen.only:
         return
     where = ", ".join(f"{name} {value}" for name, value in machine().items())
     head = [

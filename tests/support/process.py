@@ -38,27 +38,38 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> int:
-    """The first of so many TCP ports in a row that were free a moment ago."""
+    """The first of so many TCP ports in a row that were free a moment ago, and that this run of the tests gave to nobody."""
     while True:
-        first = CHANCE.choice(ports_of_servers())
+        ports = range(first := CHANCE.choice(ports_of_servers()), first + count)
+        if not _given.isdisjoint(ports):
+            continue
         with contextlib.ExitStack() as held:
             try:
-                for port in range(first, first + count):
+                for port in ports:
                     sock = held.enter_context(socket.socket())
                     sock.bind(("127.0.0.1", port))
             except (OSError, OverflowError):
                 continue
+            _given.update(ports)
             return first
+
+
+_given: set[int] = set()
+"""Between the choice of a port and a server's `bind` lie seconds, in which the next choice must be another."""
 
 
 def ports_of_servers() -> range:
     """Ports that the system gives to no outgoing connection, which could take one before a broker does, or between its stop
-    and its next start."""
+    and its next start; of these, the part that belongs to this process of pytest-xdist."""
     try:
         outgoing = int(PORTS_OF_CLIENTS.read_text().split()[0])
     except OSError:
         outgoing = 32_768
-    return range(FIRST_PORT, max(outgoing, FIRST_PORT + 1_000))
+    every = range(FIRST_PORT, max(outgoing, FIRST_PORT + 1_000))
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    size = len(every) // count
+    return every[number * size : (number + 1) * size]
 
 
 class BrokerProcess:

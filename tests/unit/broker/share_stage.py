@@ -88,7 +88,7 @@ class Stage:
         """The group reads `t` from `reset` on."""
         await self.option("share.auto.offset.reset", reset)
         epoch = 0
-        for _ in range(10_000):  # the states' topic is made by a thread
+        for _ in range(60_000):  # the states' topic is made by a thread
             request = ShareGroupHeartbeatRequest(
                 group_id=GROUP, member_id="a", member_epoch=epoch, subscribed_topic_names=["t"]
             )

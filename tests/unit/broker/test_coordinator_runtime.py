@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -56,13 +57,14 @@ async def commit(server: BrokerServer, group_id: str, offset: int) -> ErrorCode:
 
 
 async def committed(server: BrokerServer, group_id: str) -> int:
-    for _ in range(1_000):
+    deadline_s = time.monotonic() + 60
+    while True:
         reply = await server.services.groups.ask(
             lambda token, now_ms: FetchOffsets(token, now_ms, group_id, (("t", 0),)), group_id
         )
-        if reply.error is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        if reply.error is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS or time.monotonic() > deadline_s:
             break
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
     assert reply.error is ErrorCode.NONE
     offset: int = reply.offsets[0].offset
     return offset

@@ -83,7 +83,7 @@ class Node:
         await self.controller.create_topic(name, partitions, 1, {}, {})
 
     async def until(self, holds: Callable[[], object]) -> None:
-        for _ in range(1000):
+        for _ in range(12_000):
             if holds():
                 return
             await asyncio.sleep(0.005)

@@ -49,7 +49,7 @@ def test_a_lost_connection_is_told_and_watches_go_on(zookeeper_address: str) -> 
         heard: list[Event] = []
 
         async def until(event: Event) -> None:
-            for _ in range(1000):
+            for _ in range(6_000):
                 if event in heard:
                     return
                 await asyncio.sleep(0.01)
