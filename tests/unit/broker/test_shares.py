@@ -290,3 +290,29 @@ def test_what_is_accepted_wakes_no_fetch(tmp_path: Path, monkeypatch: pytest.Mon
         assert looks
 
     run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("how", ["a higher limit", "deleted records", "other offsets"])
+def test_a_waiting_fetch_notices_room_that_others_make(tmp_path: Path, how: str) -> None:
+    async def scenario(on: Stage) -> None:
+        await on.option("share.partition.max.record.locks", "100")
+        for _ in range(30):
+            on.produce(10)
+        assert on.fetch("b", max_records=500) == [(0, 99, 1)]
+        waiting = asyncio.ensure_future(on.send("c", max_records=500, max_wait_ms=LONG_MS))
+        await asyncio.sleep(0)
+        if how == "a higher limit":
+            await on.option("share.partition.max.record.locks", "120")
+            assert acquired(await waiting) == [(100, 119, 1)]
+        elif how == "deleted records":
+            rows = [DeleteRecordsPartition(partition_index=0, offset=50)]
+            asked = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=rows)])
+            delete_records.handle(on.context(), asked)
+            assert acquired(await waiting) == [(100, 149, 1)]
+        else:
+            on.broker.services.shares.forget(GROUP, on.topic_id, (0,))
+            state_epoch = on.broker.services.shares.states.find(on.key).state_epoch
+            await on.broker.services.shares.begin_state(on.key, state_epoch + 1, 200)
+            assert acquired(await waiting) == [(200, 299, 1)]
+
+    run(tmp_path, scenario)

@@ -111,6 +111,41 @@ def test_no_more_locks_than_allowed() -> None:
     assert take(core, "b", 99, first=10) == [(10, 13, 1)]
 
 
+def test_a_gap_in_the_log_needs_no_locks() -> None:
+    """Compaction, or an aborted transaction, leaves gaps that are wider than the window may be."""
+    core = queue(partition_max_record_locks=10)
+    assert [tuple(run) for run in core.acquire(0, "a", 0, [(5_000, 5_019)], 500).acquired] == [
+        (5_000, 5_009, 1)
+    ]
+    assert core.start == 5_000
+    core.acknowledge(1, "a", [AckBatch(5_000, 5_009, ACCEPT)])
+    assert take(core, "a", 5_012, first=5_010) == [(5_010, 5_012, 1)]
+    assert (
+        core.acquire(1, "b", 5_013, [(9_000, 9_001)], 500).acquired == ()
+    )  # until the window before it is done
+    assert core.next_fetch_offset() is None
+    core.acknowledge(1, "a", [AckBatch(5_010, 5_012, ACCEPT)])
+    assert core.next_fetch_offset() == 9_000
+    assert take(core, "b", 9_001, first=9_000) == [(9_000, 9_001, 1)]
+
+
+@pytest.mark.parametrize("locked", [(), (7,)])
+def test_the_width_of_a_gap_costs_no_time(locked: tuple[int, ...]) -> None:
+    core, width = queue(), 2**40
+    for offset in locked:
+        take(core, "a", offset, first=offset)
+    core.acquire(0, "b", core.end, [], 500, read_to=width)
+    core.release_member("a")
+    assert core.next_fetch_offset() == (7 if locked else width)
+    assert core.acquire(1, "b", core.start, [(7, 7)] if locked else [], 500, read_to=width).acquired == tuple(
+        (offset, offset, 1) for offset in locked
+    )
+    if locked:
+        assert core.next_fetch_offset() is None
+        core.acknowledge(2, "b", [AckBatch(7, 7, ACCEPT)])
+    assert (core.start, core.end, core.next_fetch_offset()) == (width, width, width)
+
+
 def test_deleted_and_compacted_records_are_done_with() -> None:
     core = queue()
     take(core, "a", 9)

@@ -114,11 +114,13 @@ class Shares:
 
     def on_topics_deleted(self, topics: frozenset[str]) -> None:
         """Called after the groups. Deleting a coordinator's own topic deletes its state, and everything starts afresh."""
+        if OFFSETS_TOPIC in topics or SHARE_STATE_TOPIC in topics:
+            for queues in list(self._queues.values()):
+                for queue in list(queues.values()):
+                    self._drop(queue)
         if OFFSETS_TOPIC in topics:
-            self._queues.clear()
             self.states.clear()
         if SHARE_STATE_TOPIC in topics:
-            self._queues.clear()
             self.states.runtime.topic_deleted()
             self._groups.runtime.sweep(GroupCoordinatorCore.states_lost)
 
@@ -199,19 +201,23 @@ class Shares:
         self._drop(queue)
 
     def _drop(self, queue: SharePartition) -> None:
-        """Drop a queue from memory; the next fetch starts from the stored state."""
+        """Drop a queue from memory; the next fetch starts from the stored state, and those that wait look for it when what is
+        going on now is over."""
         queue.is_lost, queue.lost_ms = True, self.clock.monotonic_ms()
         queues = self._queues.get(queue.key.group_id, {})
         if queues.get(queue.key) is queue:
-            if not queue.waiters:
+            if queue.waiters:
+                self._loop.call_soon(queue.wake)
+            else:
                 del queues[queue.key]
-            queue.wake()
 
     def forget(self, group_id: str, topic_id: UUID, indexes: Iterable[int]) -> None:
         """Drop queues whose stored state is about to be changed directly."""
         queues = self._queues.get(group_id, {})
         for index in indexes:
-            queues.pop(ShareKey(group_id, topic_id, index), None)
+            queue = queues.get(ShareKey(group_id, topic_id, index))
+            if queue is not None:
+                self._drop(queue)
         if not queues:
             self._queues.pop(group_id, None)
 

@@ -143,9 +143,10 @@ class SharePartition:
         )
 
     def configure(self, options: ShareOptions) -> None:
-        """Apply new options from now on; locks that are held keep their expiry times."""
+        """Apply new options from now on; locks that are held keep their expiry times. A higher limit may free records."""
         self.options = options
         self.core.limits = options.limits
+        self.wake()
 
     # --- fetching --------------------------------------------------------------------------------------
 
@@ -193,7 +194,7 @@ class SharePartition:
         change = self.core.acknowledge(now_ms, member_id, batches)
         pending = self._store(change)
         if not had_room or any(batch.state is Delivery.AVAILABLE for batch in change.writes):
-            self.wake()  # for nothing else that is acknowledged can be handed out
+            self.wake()  # what is finished cannot be handed out again, unless it makes room
         return pending
 
     def release_member(self, member_id: str) -> None:

@@ -62,6 +62,8 @@ class Record(NamedTuple):
     lock_until_ms: int = 0
 
 
+STEPS_MAX: Final = 1_000
+"""How far the start of a window moves step by step; a gap in the log may reach over millions of offsets."""
 UNTOUCHED: Final = Record(Delivery.AVAILABLE, 0)
 
 
@@ -152,19 +154,25 @@ class SharePartitionCore:
 
     def next_fetch_offset(self) -> int | None:
         """Where to continue reading; None when the number of locks is at its limit."""
-        offset = max(self._maybe_available, self.start)
-        record_at, busy = self.records.get, None  # neighbours mostly share one record
-        while offset < self.end:
-            record = record_at(offset)
-            if record is not None and record is not busy:
+        offset, busy = self.end, None  # neighbours mostly share one record
+        for known in self._known(max(self._maybe_available, self.start), self.end):
+            record = self.records[known]
+            if record is not busy:
                 if record.state is Delivery.AVAILABLE:
+                    offset = known
                     break
                 busy = record
-            offset += 1
         self._maybe_available = offset
         if offset < self.end or self.end - self.start < self.limits.partition_max_record_locks:
             return offset
         return None
+
+    def _known(self, first: int, stop: int) -> Iterable[int]:
+        """The offsets from `first` up to `stop` that have a record, in order: however far gaps in the log reach, this takes
+        no longer than there are records."""
+        if stop - first > len(self.records):
+            return sorted(offset for offset in self.records if first <= offset < stop)
+        return (offset for offset in range(first, stop) if offset in self.records)
 
     def next_lock_end_ms(self) -> int | None:
         """When the next lock expires, so that `release_expired` must be called; None without locks."""
@@ -199,12 +207,15 @@ class SharePartitionCore:
             comes_alone = self._is_last_delivery(first, last)
             if comes_alone and taken:
                 break
+            if fetched_from <= self.end < first:
+                self.end = first  # the log has no records before it: they hold nobody up, and need no lock
+                self._advance_start()
             known_to = min(last + 1, self.end)
-            for offset in range(max(first, self.start), known_to):
+            for offset in self._known(max(first, self.start), known_to):
                 if mode is AcquireMode.RECORD_LIMIT and left <= 0:
                     break
-                before = self.records.get(offset)
-                if before is None or before.state is not Delivery.AVAILABLE:
+                before = self.records[offset]
+                if before.state is not Delivery.AVAILABLE:
                     continue
                 count = before.delivery_count + 1
                 self._set(change, offset, before, Record(Delivery.ACQUIRED, count, member_id, lock_until_ms))
@@ -218,7 +229,7 @@ class SharePartitionCore:
                 self._acquire_fresh(change, fresh, Record(Delivery.ACQUIRED, 1, member_id, lock_until_ms))
                 taken.append((fresh[0], fresh[-1], 1))
                 left -= len(fresh)
-            if comes_alone and taken:
+            if (comes_alone and taken) or last >= self.end:  # the window is full
                 break
         if fetched_from <= self.end and all(last < self.end for _, last in batches):
             self.end = max(self.end, read_to)
@@ -230,11 +241,8 @@ class SharePartitionCore:
         tried = self.limits.delivery_count_limit - 1
         if tried < 1:
             return False
-        for offset in range(max(first, self.start), min(last + 1, self.end)):
-            record = self.records.get(offset)
-            if record is not None and record.state is Delivery.AVAILABLE and record.delivery_count >= tried:
-                return True
-        return False
+        known = map(self.records.__getitem__, self._known(max(first, self.start), min(last + 1, self.end)))
+        return any(r.state is Delivery.AVAILABLE and r.delivery_count >= tried for r in known)
 
     def _acquire_fresh(self, change: ShareChange, offsets: range, lock: Record) -> None:
         """Lock records that were never delivered, all with one value. Offsets skipped before them contain no record."""
@@ -250,9 +258,9 @@ class SharePartitionCore:
         """Available offsets before, between and after the ranges that were read no longer contain a record."""
         position = fetched_from
         for first, last in (*batches, (read_to, read_to)):
-            for offset in range(max(position, self.start), min(first, self.end)):
-                before = self.records.get(offset)
-                if before is not None and before.state is Delivery.AVAILABLE:
+            for offset in self._known(max(position, self.start), min(first, self.end)):
+                before = self.records[offset]
+                if before.state is Delivery.AVAILABLE:
                     self._set(change, offset, before, Record(Delivery.ARCHIVED, before.delivery_count))
             position = last + 1
 
@@ -395,8 +403,11 @@ class SharePartitionCore:
         return change
 
     def _advance_start(self) -> None:
-        while self.start < self.end and self.start not in self.records:
-            self.start += 1
+        for offset in range(self.start, min(self.start + STEPS_MAX, self.end)):
+            if offset in self.records:
+                self.start = offset
+                return
+        self.start = min(self.records, default=self.end)
 
     def abandon(self, change: ShareChange) -> None:
         """The change could not be stored: restore locks and availability, except where later changes depend on it."""

@@ -66,4 +66,5 @@ def _move_start(context: Context, topic: str, index: int, offset: int) -> int:
     except LogDirOffline as error:
         context.services.partitions.write_failed(partition, error)
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+    partition.wake_waiters()  # a share group's window may have room now
     return partition.log_start_offset
