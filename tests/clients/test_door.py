@@ -35,6 +35,7 @@ from tests.support.process import BrokerProcess
 from tests.support.raw import Raw
 
 VERSION = 9
+LAST_OFFSET_DELTA_POS, RECORD_COUNT_POS = 23, 57
 GOOD = build_batch([Record(0, int(time.time() * 1000), b"k", b"v" * 100)])
 
 
@@ -168,6 +169,20 @@ def test_a_batch_larger_than_a_segment_is_refused(broker: BrokerProcess, raw: Ra
     for _ in range(2):
         assert codes(produce(raw, topic, large)) == [ErrorCode.RECORD_LIST_TOO_LARGE]
         assert codes(produce(raw, topic, GOOD)) == [0]
+
+
+def test_more_records_than_the_bytes_can_hold_are_refused(broker: BrokerProcess, raw: Raw) -> None:
+    """The header's numbers agree with each other; believed, they would use up offsets for records that are not there."""
+    topic = new_topic(broker)
+    lie = bytearray(GOOD)
+    struct.pack_into(">i", lie, LAST_OFFSET_DELTA_POS, 999)
+    struct.pack_into(">i", lie, RECORD_COUNT_POS, 1_000)
+    for _ in range(3):  # also as requests that look like the one before
+        assert codes(produce(raw, topic, GOOD)) == [ErrorCode.NONE]
+        (refused,) = produce(raw, topic, sealed(lie))
+        assert refused.error_code == ErrorCode.INVALID_RECORD
+        assert "says 1000 records" in (refused.error_message or "")
+    assert produce(raw, topic, GOOD)[0].base_offset == 3
 
 
 def test_a_transactional_batch_outside_a_transaction_is_refused(broker: BrokerProcess, raw: Raw) -> None:

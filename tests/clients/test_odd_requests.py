@@ -9,6 +9,17 @@ import pytest
 
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages import request_class, response_class
+from barnabas.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from barnabas.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
 from barnabas.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -144,3 +155,24 @@ def test_sessions_of_very_many_partitions_are_bounded(broker: BrokerProcess, raw
     assert lost.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     grown = opened("absent-c", epoch=1, session_id=second.session_id)
     assert grown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_options_that_are_asked_for_many_times_are_told_once(raw: Raw) -> None:
+    """300 options for each of 2,000 rows held the loop up for seconds."""
+    rows = [DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)] * 2_000
+    answer = raw.ask(DescribeConfigsRequest(resources=rows), DescribeConfigsResponse, 4)
+    assert isinstance(answer, DescribeConfigsResponse)
+    assert [(row.resource_name, row.error_code) for row in answer.results] == [("1", ErrorCode.NONE)]
+    assert len(answer.results[0].configs) > 200
+
+
+def test_a_page_that_begins_before_the_first_partition(broker: BrokerProcess, raw: Raw) -> None:
+    topic = f"page-{uuid.uuid4().hex[:8]}"
+    create_topic(broker.bootstrap, topic)
+    for first, code in ((0, ErrorCode.NONE), (-1, ErrorCode.INVALID_REQUEST)):
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=topic)], cursor=Cursor(topic_name=topic, partition_index=first)
+        )
+        answer = raw.ask(request, DescribeTopicPartitionsResponse, 0)
+        assert isinstance(answer, DescribeTopicPartitionsResponse)
+        assert [(row.name, row.error_code) for row in answer.topics] == [(topic, code)]

@@ -19,6 +19,8 @@ MAGIC_POS: Final = 16
 CRC_POS: Final = 17
 ATTRIBUTES_POS: Final = 21
 MIN_BATCH_LENGTH: Final = HEADER_BYTES - LOG_OVERHEAD
+RECORD_BYTES_MIN: Final = 7
+"""Of a record without key, value and headers: seven fields of at least a byte."""
 
 NO_PRODUCER_ID: Final = -1
 NO_SEQUENCE: Final = -1

@@ -13,3 +13,4 @@ cdef enum:
     PRODUCER_ID_AT = 43
     COUNT_AT = 57
     HEADER_BYTES = 61
+    RECORD_BYTES_MIN = 7    # of a record without key, value and headers: seven fields of at least a byte

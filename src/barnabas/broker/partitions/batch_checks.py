@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker.partitions.odd_batches import numbers_above, refusal_of
 from barnabas.records.batch import (
     CODEC_MASK,
+    HEADER_BYTES,
     LOG_OVERHEAD,
     BatchHeader,
     CorruptBatch,
@@ -16,6 +17,7 @@ from barnabas.records.batch import (
     recompress,
     records_block,
 )
+from barnabas.records.batch_header import RECORD_BYTES_MIN
 from barnabas.records.compression import Codec
 from barnabas.records.walk import faults
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -79,6 +81,14 @@ def checked(records: memoryview | None, topic: str, config: LogConfig) -> tuple[
         raise ApiError(
             ErrorCode.INVALID_RECORD,
             f"the batch says {record_count} records and a last offset delta of {header.last_offset_delta}",
+        )
+    if (
+        not header.attributes & CODEC_MASK
+        and record_count * RECORD_BYTES_MIN > header.size_bytes - HEADER_BYTES
+    ):
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"the batch says {record_count} records; its {header.size_bytes} bytes cannot hold so many",
         )
     return header, records
 

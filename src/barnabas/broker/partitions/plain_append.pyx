@@ -18,7 +18,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from barnabas.cores.partition_offsets cimport PartitionOffsets
 from barnabas.records.batch_layout cimport (
     ATTRIBUTES_AT, COUNT_AT, CRC_AT, EPOCH_AT, HEADER_BYTES, LAST_DELTA_AT, LENGTH_AT, MAGIC_AT, MAX_TIMESTAMP_AT,
-    OVERHEAD_BYTES, PRODUCER_ID_AT,
+    OVERHEAD_BYTES, PRODUCER_ID_AT, RECORD_BYTES_MIN,
 )
 from barnabas.records.checksum import crc32c
 from barnabas.records.header_codec import read_header
@@ -141,6 +141,8 @@ cdef bint is_plain_batch(const uint8_t* data, Py_ssize_t size, bint zstd_allowed
         return False
     count = <int32_t>big32(data + COUNT_AT)
     if count <= 0 or <int32_t>big32(data + LAST_DELTA_AT) != count - 1:
+        return False
+    if not attributes & CODEC_MASK and <int64_t>count * RECORD_BYTES_MIN > size - HEADER_BYTES:
         return False
     checked = PyMemoryView_FromMemory(<char*>data + ATTRIBUTES_AT, size - ATTRIBUTES_AT, PyBUF_READ)
     return <uint32_t>crc32c(checked) == big32(data + CRC_AT)

@@ -201,8 +201,8 @@ class Shares:
         self._drop(queue)
 
     def _drop(self, queue: SharePartition) -> None:
-        """Drop a queue from memory; the next fetch starts from the stored state, and those that wait look for it when what is
-        going on now is over."""
+        """Drop a queue from memory; the next fetch starts from the stored state. Fetches that wait look again soon, when
+        the caller has done what it drops the queue for."""
         queue.is_lost, queue.lost_ms = True, self.clock.monotonic_ms()
         queues = self._queues.get(queue.key.group_id, {})
         if queues.get(queue.key) is queue:

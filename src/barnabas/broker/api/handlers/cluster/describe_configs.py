@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+
 from barnabas.broker.api.context import Context
+from barnabas.broker.api.handlers.once import once
+from barnabas.runtime.pace import in_pieces
 from barnabas.wire.errors import ApiError
 from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -14,10 +19,18 @@ from barnabas.wire.messages.describe_configs import (
 )
 
 
-def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_describe(context, request, resource) for resource in request.resources]
-    )
+async def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Each resource once, with its error or its options. A few hundred options take a millisecond: many resources are
+    described in many turns."""
+    results: list[DescribeConfigsResult] = []
+
+    def describe_all() -> Iterator[None]:
+        for resource in once(request.resources, lambda r: (r.resource_type, r.resource_name)):
+            results.append(_describe(context, request, resource))
+            yield
+
+    await in_pieces(asyncio.get_running_loop(), context.services.clock, describe_all())
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(

@@ -30,6 +30,12 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Describ
         context.services.config.get(broker_network.MAX_REQUEST_PARTITION_SIZE_LIMIT),
     )
     answer = DescribeTopicPartitionsResponse()
+    if cursor is not None and cursor.partition_index < 0:
+        answer.topics = [
+            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
+            for name in names
+        ]
+        return answer
     for name in names:
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if left <= 0:
