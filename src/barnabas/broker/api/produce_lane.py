@@ -104,7 +104,9 @@ class ProduceLane:
         try:
             if records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT and not self._transactional:
                 return False
-            appended = partition.append(records, acks_all=self._acks_all, zstd_allowed=self._zstd)
+            appended = partition.append(
+                records, acks_all=self._acks_all, zstd_allowed=self._zstd, may_take_long=False
+            )
         except Exception as error:
             if partition.log_end_offset == end:
                 return False

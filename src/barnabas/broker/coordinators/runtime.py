@@ -119,6 +119,8 @@ class Seat(Generic[C]):
     armed: set[Hashable] = field(default_factory=set)
     held: deque[tuple[Acknowledgement, Decision]] = field(default_factory=deque)
     """Decisions whose replies and effects wait until the high watermark covers their entries, oldest first."""
+    refused_for: str = ""
+    """Why the last change was not written, "" if it was: clients that try again at once must not fill the log."""
 
 
 class CoordinatorRuntime(Generic[C]):
@@ -475,7 +477,9 @@ class CoordinatorRuntime(Generic[C]):
             try:
                 acknowledgement = self._append(seat, decision)
             except ApiError as error:
-                if seat.partition.is_leader:  # otherwise it is about to be unloaded, which is logged
+                # One that does not lead is about to be unloaded, which is logged.
+                if seat.partition.is_leader and seat.refused_for != error.message:
+                    seat.refused_for = error.message
                     log.error(
                         "a coordinator's change was not written",
                         extra={"topic": self._kind.topic, "partition": seat.index, "reason": error.message},
@@ -507,6 +511,7 @@ class CoordinatorRuntime(Generic[C]):
 
     def _append(self, seat: Seat[C], decision: Decision) -> Acknowledgement:
         acknowledgement = seat.partition.append_built(_batch(decision, self.clock.now_ms(), self._kind.codec))
+        seat.refused_for = ""
         self._kind.on_records(seat.core, acknowledgement.base_offset, decision.records)
         return acknowledgement
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.partitions.odd_batches import numbers_above, refusal_of
+from barnabas.config.option import LONG_MAX
 from barnabas.records.batch import (
     CODEC_MASK,
     HEADER_BYTES,
@@ -33,6 +34,8 @@ CODECS: Final = {
     "zstd": Codec.ZSTD,
 }
 CODEC_MAX: Final = int(Codec.ZSTD)
+QUICK_BYTES_MAX: Final = 2 << 10
+"""Batches up to this size are unpacked and packed again at once; larger ones may take the loop more than a millisecond."""
 
 
 class RecordsRefused(ApiError):
@@ -44,11 +47,12 @@ class RecordsRefused(ApiError):
         self.numbers = numbers
 
 
-class SchemasUnchecked(ApiError):
-    """The topic demands a check of the records' schemas, which has not been made; see api/schema_checks.py."""
+class NotPrepared(ApiError):
+    """The topic demands something of the records that takes longer than a turn of the loop may: their schemas are looked up
+    (api/schema_checks.py), or they are unpacked and packed again. See api/preparing.py."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(ErrorCode.INVALID_RECORD, f"the schemas of the records for {topic} were not checked")
+        super().__init__(ErrorCode.INVALID_RECORD, f"the records for {topic} were not prepared for it")
 
 
 def checked(records: memoryview | None, topic: str, config: LogConfig) -> tuple[BatchHeader, memoryview]:
@@ -59,18 +63,12 @@ def checked(records: memoryview | None, topic: str, config: LogConfig) -> tuple[
         header = check_batch(records)
     except CorruptBatch as error:
         raise refusal_of(records, error) from None
-    size_bytes = header.batch_length + LOG_OVERHEAD
     if header.base_offset:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
             f"the batch names base offset {header.base_offset}; a producer's begins at 0, the broker places it",
         )
-    if size_bytes > config.max_message_bytes:
-        raise ApiError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {size_bytes} bytes; max.message.bytes of {topic} is {config.max_message_bytes}",
-        )
-    require_fits_segment(size_bytes, topic, config)
+    _require_size(header.batch_length + LOG_OVERHEAD, topic, config)
     if header.attributes & CODEC_MASK > CODEC_MAX:
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -93,6 +91,15 @@ def checked(records: memoryview | None, topic: str, config: LogConfig) -> tuple[
     return header, records
 
 
+def _require_size(size_bytes: int, topic: str, config: LogConfig) -> None:
+    if size_bytes > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {size_bytes} bytes; max.message.bytes of {topic} is {config.max_message_bytes}",
+        )
+    require_fits_segment(size_bytes, topic, config)
+
+
 def require_fits_segment(size_bytes: int, topic: str, config: LogConfig) -> None:
     """Raises ApiError RECORD_LIST_TOO_LARGE for a batch that no segment can hold."""
     if size_bytes > config.segment_bytes:
@@ -102,39 +109,63 @@ def require_fits_segment(size_bytes: int, topic: str, config: LogConfig) -> None
         )
 
 
-def as_configured(
-    records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
-) -> tuple[memoryview, BatchHeader, int]:
-    """(batch, header, time): the batch as the topic's options demand it: with keys, in its codec, with the broker's time if
-    the topic wants that; `time` is -1 otherwise. Raises ApiError."""
+def takes_long(header: BatchHeader, config: LogConfig) -> bool:
+    """Whether `converted` may hold up the loop: a few kilobytes may unpack to many megabytes."""
+    packed, wanted = header.attributes & CODEC_MASK, CODECS.get(config.compression_type)
+    is_repacked = wanted is not None and packed != wanted
+    return (
+        is_repacked or bool(packed and _looks_into_records(config))
+    ) and header.size_bytes > QUICK_BYTES_MAX
+
+
+def converted(
+    records: memoryview, header: BatchHeader, topic: str, config: LogConfig, now_ms: int
+) -> memoryview:
+    """The batch in the topic's codec, its records as the topic's options demand them (with keys, not too old). May run in a
+    thread. Raises ApiError."""
     try:
         _check_records(records, header, config, now_ms)
         codec = CODECS.get(config.compression_type)
-        if codec is not None and header.attributes & CODEC_MASK != codec:
-            records = memoryview(bytearray(recompress(records, 0, codec, config.level_of(codec))))
+        if codec is None or header.attributes & CODEC_MASK == codec:
+            return records
+        packed = memoryview(bytearray(recompress(records, 0, codec, config.level_of(codec))))
     except CorruptBatch as error:
         raise ApiError(
             ErrorCode.INVALID_RECORD, f"the records of the batch cannot be read: {error}"
         ) from error
+    _require_size(len(packed), topic, config)
+    return packed
+
+
+def stamped(
+    records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+) -> tuple[BatchHeader, int]:
+    """(header, time) of a converted batch, which gets the broker's time here if the topic wants that; else `time` is -1.
+    Raises ApiError."""
     append_time_ms = -1
     if config.log_append_time:
         append_time_ms = now_ms
         patch_max_timestamp(records, 0, TimestampType.LOG_APPEND_TIME, now_ms)
     elif header.max_timestamp - now_ms > config.timestamp_after_max_ms:
-        raise too_far_ahead(records, header, config, now_ms)
-    return records, check_batch(records), append_time_ms
+        raise too_far_ahead(records, check_batch(records), config, now_ms)
+    return check_batch(records), append_time_ms
+
+
+def _looks_into_records(config: LogConfig) -> bool:
+    """Whether an option demands something of single records."""
+    # Kafka's default is the greatest number: nothing is too old.
+    return config.compact or (not config.log_append_time and config.timestamp_before_max_ms < LONG_MAX)
 
 
 def _check_records(records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     """Check what the options demand of single records. Raises RecordsRefused, CorruptBatch. Only if there is such an option,
     the batch is unpacked and its records are walked over."""
-    keyed = config.compact and not config.is_internal
+    if not _looks_into_records(config):
+        return
     # Negative when there is no limit: nothing is older.
     oldest_ms = -1 if config.log_append_time else now_ms - config.timestamp_before_max_ms
-    if not keyed and oldest_ms < 0:
-        return
     block = records_block(records, 0, header)
-    keyless, old = faults(block, header.record_count, header.base_timestamp, keyed, oldest_ms)
+    keyless, old = faults(block, header.record_count, header.base_timestamp, config.compact, oldest_ms)
     if keyless:
         raise RecordsRefused(
             ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key", keyless

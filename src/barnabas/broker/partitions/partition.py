@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.broker.partitions.acknowledgement import Acknowledgement
 from barnabas.broker.partitions.batch_checks import (
-    SchemasUnchecked,
-    as_configured,
+    NotPrepared,
     checked,
+    converted,
     require_fits_segment,
+    stamped,
+    takes_long,
     too_far_ahead,
 )
 from barnabas.broker.partitions.odd_batches import alone
@@ -313,12 +315,20 @@ class Partition(PartitionState):
     # --- appending -------------------------------------------------------------------------------------
 
     def append(
-        self, records: memoryview | None, *, acks_all: bool, zstd_allowed: bool, schemas_checked: bool = False
+        self,
+        records: memoryview | None,
+        *,
+        acks_all: bool,
+        zstd_allowed: bool,
+        schemas_checked: bool = False,
+        converted_for: LogConfig | None = None,
+        may_take_long: bool = True,
     ) -> Acknowledgement:
         """Append a producer's batch; `records` is patched in place. Raises ApiError with nothing appended.
 
-        schemas_checked: the schemas that the records name have been checked or need no check; otherwise SchemasUnchecked is
-        raised if the topic demands a check.
+        schemas_checked: the schemas that the records name have been checked or need no check; otherwise NotPrepared is
+        raised if the topic demands a check. converted_for: the options for which `batch_checks.converted` has made the
+        batch. may_take_long: convert it now if need be, however long it takes; otherwise NotPrepared is raised.
         """
         self._require_leader()
         core, config = self.log.core, self.log.config
@@ -331,6 +341,11 @@ class Partition(PartitionState):
             raise self._too_few_replicas(ErrorCode.NOT_ENOUGH_REPLICAS)
         if attributes & CODEC_MASK == ZSTD and not zstd_allowed:
             raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer")
+        if not config.is_plain and converted_for is not config:
+            if not schemas_checked and config.checks_schemas:
+                raise NotPrepared(self.topic)
+            if not may_take_long and takes_long(header, config):
+                raise NotPrepared(self.topic)
         seen = core.decide_append(header)
         if seen is not None:
             return self._promise(seen.first_offset, seen.first_offset + header.record_count, -1, acks_all)
@@ -339,9 +354,9 @@ class Partition(PartitionState):
         now_ms = self._surroundings.clock.now_ms()
         append_time_ms = -1
         if not config.is_plain:
-            if config.checks_schemas and not schemas_checked:
-                raise SchemasUnchecked(self.topic)
-            records, header, append_time_ms = as_configured(records, header, config, now_ms)
+            if converted_for is not config:
+                records = converted(records, header, self.topic, config, now_ms)
+            header, append_time_ms = stamped(records, header, config, now_ms)
         elif header.max_timestamp - now_ms > config.timestamp_after_max_ms:
             raise too_far_ahead(records, header, config, now_ms)
         base_offset = self._write(records, header, now_ms)

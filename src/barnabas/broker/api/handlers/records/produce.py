@@ -20,8 +20,9 @@ from barnabas.broker.api.handlers.records.implicit import (
     as_produce_knows_it,
     transactional_header,
 )
+from barnabas.broker.api.preparing import Prepared, prepare
 from barnabas.broker.partitions.acknowledgement import Acknowledgement, all_ready
-from barnabas.broker.partitions.batch_checks import RecordsRefused, SchemasUnchecked
+from barnabas.broker.partitions.batch_checks import NotPrepared, RecordsRefused
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -46,8 +47,8 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 Pending = list[tuple[PartitionProduceResponse, Acknowledgement]]
 """Rows of the answer, each with the acknowledgement that it waits for."""
-Unchecked = list[tuple[TopicProduceData, PartitionProduceData, PartitionProduceResponse]]
-"""Records whose schemas must be looked up before the append, each with its row in the answer."""
+Unprepared = list[tuple[TopicProduceData, PartitionProduceData, PartitionProduceResponse]]
+"""Records that must be prepared before the append (preparing.py), each with its row in the answer."""
 
 
 def handle(
@@ -96,7 +97,7 @@ def _handle(
     answer = ProduceResponse(responses=[])
     failed = False
     pending: Pending = []
-    unchecked: Unchecked = []
+    unprepared: Unprepared = []
     for topic, batches in _topics(request):
         if not batches:
             continue
@@ -111,15 +112,15 @@ def _handle(
             else:
                 try:
                     result = _append(context, topic, data, acks, pending, refusals)
-                except SchemasUnchecked:
-                    result = _put_off(topic, data, unchecked)
+                except NotPrepared:
+                    result = _put_off(topic, data, unprepared)
             failed = failed or result.error_code != ErrorCode.NONE
             partitions.append(result)
         answer.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
         )
-    if unchecked:
-        return _append_checked(context, request, answer, pending, unchecked, failed=failed)
+    if unprepared:
+        return _append_prepared(context, request, answer, pending, unprepared, failed=failed)
     return _answer(context, request, answer, pending, failed=failed)
 
 
@@ -164,48 +165,50 @@ def refused(data: PartitionProduceData, code: ErrorCode, message: str | None) ->
 
 
 def _put_off(
-    topic: TopicProduceData, data: PartitionProduceData, unchecked: Unchecked
+    topic: TopicProduceData, data: PartitionProduceData, unprepared: Unprepared
 ) -> PartitionProduceResponse:
-    """A row of the answer that is filled once the schemas of the records are known."""
+    """A row of the answer that is filled once the records are prepared."""
     result = refused(data, ErrorCode.NONE, None)
     # The frame's buffer is borrowed for this turn only.
     data.records = memoryview(bytearray(data.records or b""))
-    unchecked.append((topic, data, result))
+    unprepared.append((topic, data, result))
     return result
 
 
-async def _append_checked(
+async def _append_prepared(
     context: Context,
     request: ProduceRequest,
     answer: ProduceResponse,
     pending: Pending,
-    unchecked: Unchecked,
+    unprepared: Unprepared,
     *,
     failed: bool,
 ) -> ProduceResponse | None:
-    """Append the records that waited for the registry, and answer. Other requests of this connection wait meanwhile, so
-    that a producer's batches stay in order."""
-    verdicts = await asyncio.gather(*(_verdict(context, topic, data) for topic, data, _ in unchecked))
-    for (topic, data, result), verdict in zip(unchecked, verdicts, strict=True):
-        if verdict is None:
-            made = _append(context, topic, data, request.acks, pending, {}, schemas_checked=True)
+    """Append the records that had to be prepared, and answer. Other requests of this connection wait meanwhile, so that a
+    producer's batches stay in order."""
+    found = await asyncio.gather(*(_prepared(context, topic, data) for topic, data, _ in unprepared))
+    for (topic, data, result), prepared in zip(unprepared, found, strict=True):
+        if isinstance(prepared, ApiError):
+            made = _refused_for(context, data, prepared)
         else:
-            made = _refused_for(context, data, verdict)
+            data.records = prepared.records
+            made = _append(context, topic, data, request.acks, pending, {}, prepared)
         failed = failed or made.error_code != ErrorCode.NONE
         _replace(answer, result, made)
     done = _answer(context, request, answer, pending, failed=failed)
     return done if done is None or isinstance(done, ProduceResponse) else await done
 
 
-async def _verdict(context: Context, topic: TopicProduceData, data: PartitionProduceData) -> ApiError | None:
-    """Why the schema check refuses the records or cannot be made; None when they are accepted."""
+async def _prepared(
+    context: Context, topic: TopicProduceData, data: PartitionProduceData
+) -> Prepared | ApiError:
+    """The records as they can be appended, or why they are refused."""
     try:
         assert data.records is not None
         partition = find_partition(context, topic, data.index)
-        await context.services.schema_checks.check(partition, data.records)
+        return await prepare(context.services, partition, data.records)
     except ApiError as error:
         return error
-    return None
 
 
 def _replace(
@@ -222,10 +225,9 @@ def _append(
     acks: int,
     pending: Pending,
     refusals: Refusals,
-    *,
-    schemas_checked: bool = False,
+    prepared: Prepared | None = None,
 ) -> PartitionProduceResponse:
-    """Raises SchemasUnchecked."""
+    """Raises NotPrepared, unless the records are prepared."""
     try:
         partition = find_partition(context, topic, data.index)
         if refusals and (partition.topic, data.index) in refusals:
@@ -236,9 +238,11 @@ def _append(
             data.records,
             acks_all=acks == ACKS_ALL,
             zstd_allowed=context.version >= ZSTD_FROM,
-            schemas_checked=schemas_checked,
+            schemas_checked=prepared is not None,
+            converted_for=None if prepared is None else prepared.converted_for,
+            may_take_long=prepared is not None,
         )
-    except SchemasUnchecked:
+    except NotPrepared:
         raise
     except ApiError as error:
         return _refused_for(context, data, error)
