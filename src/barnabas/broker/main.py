@@ -65,12 +65,13 @@ def run(
         logging.getLogger("" if name == "root" else name).setLevel(level)
     for warning in config.warnings:
         log.warning(warning)
-    runner = asyncio.Runner(loop_factory=_loop_factory())
+    runner = asyncio.Runner(loop_factory=loop_factory())
     with runner:
         return runner.run(_serve(config, Workers(workers), is_worker, companion))
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the broker's event loop: uvloop's, or None for asyncio's own where uvloop is not installed."""
     try:
         import uvloop
     except ImportError:

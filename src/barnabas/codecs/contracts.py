@@ -14,12 +14,12 @@ from typing import Any, Final, Protocol
 from barnabas.client.json_schema import BadSchema, JsonSchema, Unsuited
 from barnabas.client.registry import Schema
 from barnabas.codecs import Mismatch
-from barnabas.codecs.expressions import cel
 from barnabas.codecs.json_shape import JsonShape
 from barnabas.codecs.rules import READ, WRITE, Rules, Shape, rules_of
 from barnabas.codecs.schemas import ProtobufCodec
 from barnabas.codecs.shapes import AvroShape, ProtobufShape, bare
 from barnabas.registry.errors import InvalidSchema
+from barnabas.registry.expressions import cel
 from barnabas.registry.formats.base import Dependency
 from barnabas.registry.model import Reference
 

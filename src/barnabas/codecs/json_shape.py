@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.codecs import TAGS, expressions, tags_at
+from barnabas.codecs import TAGS, tags_at
 from barnabas.codecs.json_references import NotFound, References
 from barnabas.codecs.rules import Field, Visit
+from barnabas.registry import expressions
 
 KINDS: Final = {
     "string": "STRING",

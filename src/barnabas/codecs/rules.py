@@ -15,8 +15,8 @@ from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 
 from barnabas.codecs import Mismatch
-from barnabas.codecs.expressions import BadExpression, Expression, bounded, compiled, split_guard
 from barnabas.registry.errors import InvalidSchema
+from barnabas.registry.expressions import BadExpression, Expression, bounded, compiled, split_guard
 
 WRITE: Final = "WRITE"
 READ: Final = "READ"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.codecs import TAGS, Mismatch, expressions, tags_at
+from barnabas.codecs import TAGS, Mismatch, tags_at
 from barnabas.codecs.rules import Field, Visit
+from barnabas.registry import expressions
 
 RECORDS: Final = frozenset({"record", "error"})
 AVRO_PRIMITIVE: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})

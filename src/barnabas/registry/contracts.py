@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from barnabas.codecs.expressions import BadExpression, check
 from barnabas.registry.errors import Code, InvalidSchema, RegistryError
+from barnabas.registry.expressions import BadExpression, check
 from barnabas.registry.formats.base import Parsed
 from barnabas.registry.model import JSON, PROTOBUF, Config, Content
 from barnabas.registry.requests import RULE_LISTS

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from barnabas.broker.main import _loop_factory
+from barnabas.broker.main import loop_factory
 from barnabas.broker.server import BrokerServer
 from barnabas.config import broker_groups, broker_log
 from barnabas.config.loader import load
@@ -158,7 +158,7 @@ class Broker:
         server = BrokerServer(
             load(overrides=texts), machine=None if self.clock is None else Machine(clock=self.clock)
         )
-        factory = _loop_factory() or asyncio.new_event_loop
+        factory = loop_factory() or asyncio.new_event_loop
         self._loop = factory()
         self._thread = threading.Thread(target=self._loop.run_forever, name="barnabas-broker", daemon=True)
         self._thread.start()

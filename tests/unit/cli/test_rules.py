@@ -10,13 +10,14 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from barnabas.client.registry import Schema, frame
-from barnabas.codecs import Mismatch, expressions, rules
+from barnabas.codecs import Mismatch, rules
 from barnabas.codecs.contracts import Contract
 from barnabas.codecs.rules import RuleFailed
 from barnabas.codecs.schemas import Codec, make_codec
 from barnabas.pipelines.formats.base import NoColumns
 from barnabas.pipelines.formats.decoding import Decoding
 from barnabas.pipelines.formats.encoding import Encoding
+from barnabas.registry import expressions
 from barnabas.registry.errors import InvalidSchema
 from barnabas.registry.formats.base import Dependency
 from barnabas.registry.listing import all_versions

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.codecs import Mismatch, expressions
+from barnabas.codecs import Mismatch
 from barnabas.codecs.schemas import make_codec
+from barnabas.registry import expressions
 from barnabas.registry.formats.base import Dependency
 from barnabas.registry.formats.protobuf import read_protobuf
 from barnabas.registry.model import Reference

@@ -14,23 +14,12 @@ from barnabas.config.topic_options import TOPIC
 from barnabas.storage.config import LogConfig
 
 SOURCE = Path(__file__).parents[3] / "src" / "barnabas"
-AREAS = (
-    "identity",
-    "network",
-    "log",
-    "replication",
-    "groups",
-    "share",
-    "security",
-    "schemas",
-    "metrics",
-    "zookeeper",
-)
+AREAS = sorted(path.stem for path in (SOURCE / "config").glob("broker_*.py") if path.stem != "broker_options")
 
 
 def constants() -> dict[str, str]:
     """Option name -> the constant that code reads it by."""
-    modules = [importlib.import_module(f"barnabas.config.broker_{area}") for area in AREAS]
+    modules = [importlib.import_module(f"barnabas.config.{area}") for area in AREAS]
     return named_in(*modules)
 
 
@@ -57,6 +46,10 @@ def readers() -> str:
 def is_in_log_config(topic_name: str) -> bool:
     field = topic_name.replace(".", "_")
     return {field, field.removeprefix("message_")} & set(LogConfig.__dataclass_fields__) != set()
+
+
+def test_every_file_of_broker_options_is_in_the_table() -> None:
+    assert [name for name in constants() if BROKER.find(name) is None] == []
 
 
 def test_what_is_marked_as_working_is_read() -> None:
