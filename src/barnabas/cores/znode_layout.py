@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import base64
 import json
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from barnabas.cores import acl, tokens
 
@@ -163,15 +163,15 @@ def unsanitize(name: str) -> str:
     return raw.decode()
 
 
-def uuid_text(value: uuid.UUID) -> str:
+def uuid_text(value: UUID) -> str:
     """A topic or cluster id as Kafka writes it: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
-def parse_uuid_text(text: str) -> uuid.UUID:
+def parse_uuid_text(text: str) -> UUID:
     """The id that `uuid_text` wrote. Raises BadPayload."""
     try:
-        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+        return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except ValueError as error:
         raise BadPayload(f"{text!r} is not an id of 22 base64 characters: {error}") from None
 
@@ -263,7 +263,7 @@ def decode_broker(broker_id: int, data: bytes, epoch: int = -1) -> Broker:
 class Assignment:
     """A topic's id and its replicas by partition; `adding` and `removing` while partitions move."""
 
-    topic_id: uuid.UUID
+    topic_id: UUID
     replicas: Mapping[int, tuple[int, ...]]
     adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -295,7 +295,7 @@ def decode_assignment(topic: str, data: bytes) -> Assignment:
         found = value.get(key) or {}
         return {int(partition): tuple(map(int, brokers)) for partition, brokers in found.items()}
 
-    topic_id = parse_uuid_text(value["topic_id"]) if value.get("topic_id") else uuid.UUID(int=0)
+    topic_id = parse_uuid_text(value["topic_id"]) if value.get("topic_id") else UUID(int=0)
     try:
         return Assignment(
             topic_id, replicas("partitions"), replicas("adding_replicas"), replicas("removing_replicas")
