@@ -100,7 +100,7 @@ def unreadable(codec: Codec = Codec.NONE) -> bytes:
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__share_group_state"])
 def test_clients_cannot_write_to_internal_topics(broker: BrokerProcess, raw: Raw, topic: str) -> None:
     make_internal(raw, topic)
-    for _ in range(2):  # the second request could take the short way
+    for _ in range(2):  # the second request could take the fast path
         (answer,) = produce(raw, topic, GOOD)
         assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert topic in (answer.error_message or "")

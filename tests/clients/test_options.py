@@ -165,7 +165,7 @@ def test_loggers_are_changed_while_the_broker_runs(own_broker: Any) -> None:
     cli("config", "unset", "logger", "1", "barnabas.requests")
     assert levels()["barnabas.requests"] == "INFO"
     lines = [line for line in broker.log().splitlines() if "api=Produce" in line and "client=seen" in line]
-    assert len(lines) == 3, "also those that go the short way when nobody looks"
+    assert len(lines) == 3, "also those that take the fast path when nobody looks"
     for change, says in (
         ("barnabas.storage=LOUD", "Valid log levels are FATAL, ERROR, WARN, INFO, DEBUG, TRACE"),
         ("kafka.server=INFO", "Logger kafka.server does not exist"),

@@ -375,7 +375,7 @@ def awaited(consumer: Consumer, is_wanted: Callable[[Any], bool]) -> Any:
     raise AssertionError("nothing came")
 
 
-def test_a_producer_on_the_short_way_is_stopped_as_well(secured: Broker) -> None:
+def test_a_producer_on_the_fast_path_is_stopped_as_well(secured: Broker) -> None:
     admin = AdminClient(client(secured, "admin"))
     topic = "short-way"
     admin.create_topics([NewTopic(topic, 1)])[topic].result(PATIENCE_S)

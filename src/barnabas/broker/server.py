@@ -129,8 +129,8 @@ class BrokerServer:
         """Start the broker; returns once connections are accepted. Raises StartError."""
         self._between = self._new_between()
         self._check_audit()
-        for path, what in exposed(self.config).items():
-            log.warning("a file with secrets is open to others", extra={"reason": said(path, what)})
+        for path, secret in exposed(self.config).items():
+            log.warning("a file with secrets is open to others", extra={"reason": said(path, secret)})
         turn = Turn(asyncio.get_running_loop())
         partitions = Partitions(turn, self.config, self.machine)
         partitions.on_all_offline = self._all_offline

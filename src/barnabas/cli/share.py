@@ -51,8 +51,14 @@ def _detail(admin: Admin, group: ShareView) -> dict[str, Any]:
         "epoch": group.epoch,
         "lag": sum(offset.lag or 0 for offset in offsets.values()),
         "offsets": [
-            {"topic": key[0], "partition": key[1], "start": one.start, "end": ends.get(key), "lag": one.lag}
-            for key, one in sorted(offsets.items())
+            {
+                "topic": key[0],
+                "partition": key[1],
+                "start": offset.start,
+                "end": ends.get(key),
+                "lag": offset.lag,
+            }
+            for key, offset in sorted(offsets.items())
         ],
         "members": [
             {
@@ -78,7 +84,7 @@ def share_offsets_of(
         except UnsupportedByBroker:
             return None
         offsets = share_offsets(admin, name)
-        return {key: one.start for key, one in offsets.items() if one.start is not None}
+        return {key: offset.start for key, offset in offsets.items() if offset.start is not None}
 
 
 def alter_shares(

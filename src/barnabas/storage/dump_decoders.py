@@ -42,7 +42,7 @@ def _value_json(value: Any, version: int) -> Any:
     if isinstance(value, Struct):
         return struct_json(value, version)
     if isinstance(value, list):
-        return [_value_json(item, version) for item in value]
+        return [_value_json(element, version) for element in value]
     if isinstance(value, UUID):
         return encode_uuid(value)
     if isinstance(value, (bytes, bytearray, memoryview)):

@@ -97,7 +97,8 @@ class _Index:
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 if os.fstat(fd).st_size:
-                    os.ftruncate(fd, 0)  # only then, see Segment.create
+                    # Only if needed: ext4 flushes a file that was truncated to zero when it is closed.
+                    os.ftruncate(fd, 0)
             finally:
                 os.close(fd)
             self._written_bytes = 0

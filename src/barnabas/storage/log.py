@@ -209,7 +209,7 @@ class Log(LogWriter):
         slot = max(bisect_right(self._bases, offset) - 1, 0)
         try:
             for segment in self._segments[slot:]:
-                if not self._has_aborted(segment):
+                if not self._read_aborted(segment):
                     continue
                 if records is not None:
                     upper_offset = self._end_of(records, upper_offset)
@@ -222,12 +222,13 @@ class Log(LogWriter):
             raise LogUnreadable(self.folder, error) from error
         return found
 
-    def _has_aborted(self, segment: Segment) -> bool:
+    def _read_aborted(self, segment: Segment) -> list[CompletedTxn]:
+        """All aborted transactions of a segment; its index is rebuilt first if it is damaged. Raises OSError."""
         try:
-            return bool(segment.txn_index.entries)
+            return segment.txn_index.entries
         except CorruptIndex as error:
             self._rebuild_txn_index(segment, str(error))
-            return bool(segment.txn_index.entries)
+            return segment.txn_index.entries
 
     def _end_of(self, records: FileSlice, upper_offset: int) -> int:
         """The offset after the last batch of a slice returned by `read`; `upper_offset` if that is uncertain."""

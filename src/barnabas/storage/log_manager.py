@@ -144,12 +144,12 @@ class LogManager:
         ]
         for path, meta in metas[1:]:
             first_path, first = metas[0]
-            for what, here, there in (
+            for name, here, there in (
                 ("cluster.id", meta.cluster_id, first.cluster_id),
                 ("node.id", meta.node_id, first.node_id),
             ):
                 if here is not None and there is not None and here != there:
-                    raise WrongLogDir(f"{path} has {what} {here} where {first_path} has {there}")
+                    raise WrongLogDir(f"{path} has {name} {here} where {first_path} has {there}")
 
     @property
     def cluster_id(self) -> str | None:

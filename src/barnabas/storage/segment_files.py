@@ -93,7 +93,8 @@ class SegmentFiles(SegmentState):
         self.is_end_checked = False
         # Whether it is known that the previous segment does not contain this segment's offsets.
         self.is_joined = False
-        # The base offsets of next segments with the same offsets as this one, which were found to be right.
+        # Base offsets of next segments whose offsets this segment contains as well. They were examined and nothing was
+        # set aside, so they are not examined again.
         self.overlaps: tuple[int, ...] = ()
 
     def path(self, kind: str) -> str:

@@ -1,4 +1,4 @@
-"""An append is answered when disk and replicas have it, by the short way of produce and by the general one alike."""
+"""An append is answered when disk and replicas have it, on the fast path of produce and on the general one alike."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def appended(partition: Partition, end: int) -> None:
 
 def test_with_followers_the_answer_waits_for_the_high_watermark(tmp_path: Path) -> None:
     async def scenario(broker: BrokerServer, partition: Partition, client: Client) -> None:
-        assert (await client.send()).base_offset == 0  # from now on requests take the short way
+        assert (await client.send()).base_offset == 0  # from now on requests take the fast path
         leader = broker.services.controller.node_id
         for begin, acks in ((3, -1), (9, -1)):
             partition.take_role(image(broker, isr=(leader, FOLLOWER)))
@@ -119,10 +119,10 @@ def test_acks_1_waits_for_no_follower_and_consumers_do_not_see_it_yet(tmp_path: 
     run(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("short_way", [False, True])
-def test_an_answer_that_waits_too_long_is_a_time_out(tmp_path: Path, short_way: bool) -> None:
+@pytest.mark.parametrize("fast_path", [False, True])
+def test_an_answer_that_waits_too_long_is_a_time_out(tmp_path: Path, fast_path: bool) -> None:
     async def scenario(broker: BrokerServer, partition: Partition, client: Client) -> None:
-        if short_way:
+        if fast_path:
             await client.send(timeout_ms=20)
         partition.take_role(image(broker, isr=(broker.services.controller.node_id, FOLLOWER)))
         answer = await client.send(timeout_ms=20)
@@ -131,10 +131,10 @@ def test_an_answer_that_waits_too_long_is_a_time_out(tmp_path: Path, short_way: 
     run(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("short_way", [False, True])
-def test_a_leader_that_becomes_a_follower_answers_who_waits(tmp_path: Path, short_way: bool) -> None:
+@pytest.mark.parametrize("fast_path", [False, True])
+def test_a_leader_that_becomes_a_follower_answers_who_waits(tmp_path: Path, fast_path: bool) -> None:
     async def scenario(broker: BrokerServer, partition: Partition, client: Client) -> None:
-        if short_way:
+        if fast_path:
             await client.send()
         begin = partition.log_end_offset
         partition.take_role(image(broker, isr=(broker.services.controller.node_id, FOLLOWER)))
@@ -169,12 +169,12 @@ def test_with_flush_messages_the_answer_waits_for_the_disk(tmp_path: Path) -> No
     run(tmp_path, scenario, **{"flush.messages": "1"})
 
 
-@pytest.mark.parametrize("short_way", [False, True])
+@pytest.mark.parametrize("fast_path", [False, True])
 def test_a_flush_that_fails_is_a_storage_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_way: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast_path: bool
 ) -> None:
     async def scenario(broker: BrokerServer, partition: Partition, client: Client) -> None:
-        if short_way:
+        if fast_path:
             await client.send()
 
         def broken(*args: object, **options: object) -> int:

@@ -1,4 +1,4 @@
-"""The fast path for fetches answers, byte for byte, what the general way answers, or leaves the request to it."""
+"""The fast path for fetches answers, byte for byte, what the general path answers, or leaves the request to it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def answer(
 def both(
     broker: BrokerServer, connection: Connection, request: FetchRequest, version: int, number: int
 ) -> bytes:
-    """The answer of the lane, if it has one, which must be that of the general way."""
+    """The answer of the lane, if it has one, which must be that of the general path."""
     broker.dispatcher.short_fetches = False
     general = answer(broker, connection, request, version, number)
     broker.dispatcher.short_fetches = True
@@ -145,7 +145,7 @@ def test_what_else_a_request_may_ask(tmp_path: Path, taken: list[bool], more: di
 
 
 def test_what_changes_between_two_requests(tmp_path: Path, taken: list[bool]) -> None:
-    """An option, a topic that is made again, a partition that is gone: the lane asks as the general way does."""
+    """An option, a topic that is made again, a partition that is gone: the lane asks as the general path does."""
 
     def scenario(broker: BrokerServer, connection: Connection) -> None:
         fill(broker, connection, random.Random(2))

@@ -1,4 +1,4 @@
-"""The compiled way of a plain produce request leaves answers and a log that the general way would leave as well."""
+"""The compiled code for a plain produce request leaves the answers and the log that the general path would leave."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_it_does_what_the_general_way_does(tmp_path: Path, counted: list[int], s
         batches = odd_batches(broker, seed)
         for first in range(0, len(batches), 7):
             for index in range(2):
-                broker.dispatcher.short_way = index == 0
+                broker.dispatcher.fast_path = index == 0
                 found = exchanged(broker, connection, batches[first : first + 7], index)
                 for answer in found:
                     answer.index = 0

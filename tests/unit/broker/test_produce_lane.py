@@ -1,4 +1,4 @@
-"""The short way for produce requests answers exactly what the general way answers."""
+"""The fast path for produce requests answers exactly what the general path answers."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_second_request_takes_the_lane_and_gets_the_same_kind_of_answer(
 
 
 def test_all_partitions_of_a_topic_share_a_lane(tmp_path: Path) -> None:
-    """A producer to thousands of partitions would else leave the short way for good."""
+    """A producer to thousands of partitions would else leave the fast path for good."""
 
     async def scenario(broker: BrokerServer, connection: Connection) -> None:
         records = build_batch([Record(0, NOW_MS, None, b"x" * 100)])

@@ -47,7 +47,9 @@ Handler = Callable[[Context, Any], Answer | Awaitable[Answer]]
 
 
 class Lanes:
-    """What a connection's requests have been found to have in common, for the fast paths."""
+    """The lanes of one connection. A lane is what its requests of one kind have in common: with it, the next such request
+    takes the fast path, past decoding and handler (produce_lane, fetch_lane). All others take the general path.
+    """
 
     __slots__ = ("fetch", "produce")
 
@@ -66,8 +68,8 @@ class Dispatcher:
         self._tasks: set[asyncio.Future[Any]] = set()
         self.quotas: Quotas | None = None
         """None while no quota is set, so that nothing needs to be counted."""
-        self.short_way = True
-        """Whether produce requests may take the fast path (produce_lane), which counts and logs nothing."""
+        self.fast_path = True
+        """Whether produce requests may take their fast path, which counts and logs nothing."""
         self.short_fetches = True
         """The same for fetches (fetch_lane)."""
         self._logs_requests = False
@@ -76,13 +78,13 @@ class Dispatcher:
         """Apply quotas and log levels that have just been set or removed."""
         self.quotas = quotas if quotas.in_use else None
         self._logs_requests = REQUESTS.isEnabledFor(logging.DEBUG)
-        self.short_way = not quotas.of_produce_in_use and not self._logs_requests
+        self.fast_path = not quotas.of_produce_in_use and not self._logs_requests
         self.short_fetches = not quotas.in_use and not self._logs_requests
 
     def on_frames(self, connection: Connection, buffer: memoryview, end: int) -> int:
         """See FrameHandler: produce requests that look like the previous one are served in one go."""
         lanes: Lanes | None = connection.kept
-        if lanes is None or not self.short_way:
+        if lanes is None or not self.fast_path:
             return 0
         plain = lanes.produce.plain(self._partitions.topology)
         return 0 if plain is None else plain.take(connection, buffer, end, ANSWERS_QUEUED_MAX)
@@ -93,7 +95,7 @@ class Dispatcher:
             connection.close(f"a frame of {len(frame)} bytes is too short to be a request")
             return
         key, version, correlation_id = HEAD.unpack_from(frame)
-        if key == PRODUCE_KEY and self.short_way:
+        if key == PRODUCE_KEY and self.fast_path:
             lanes: Lanes = connection.kept or _lanes_of(connection)
             found = lanes.produce.find(frame, version, self._partitions.topology)
             if found is not None and found[0].take(connection, found[1], found[2], correlation_id):
@@ -167,7 +169,7 @@ class Dispatcher:
         finally:
             quotas.charge_time(context, time.perf_counter() - context.begun_s)
             context.begun_s = 0.0
-            # A request that waits for its answer is muted when the answer is there (`_finish_later`).
+            # If the answer comes later, `_finish_later` mutes the connection once the answer is there.
             if context.throttle_ms and not context.connection.closed and not context.connection.is_waiting:
                 self._mute(context)
 

@@ -152,9 +152,9 @@ def _subscription(texts: Mapping[str, str]) -> Subscription:
         return options[name].parse(texts[name]) if name in texts else options[name].default
 
     match: dict[str, re.Pattern[str]] = {}
-    for item in get(client_options.MATCH.name):
-        key, _, pattern = item.partition("=")
-        match[key.strip()] = re.compile(pattern.strip())
+    for condition in get(client_options.MATCH.name):
+        label, _, pattern = condition.partition("=")
+        match[label.strip()] = re.compile(pattern.strip())
     names = tuple(name for name in get(client_options.METRICS.name) if name)
     return Subscription(names, get(client_options.INTERVAL_MS.name), match)
 

@@ -156,9 +156,8 @@ class Controller:
                     raise
         await self._executor.load()
         if not self.image.secret:
-            self.image.secret = (
-                secret  # the node was emptied: a secret that only this broker has is better than none
-            )
+            # The node exists, but somebody has emptied it. A secret that only this broker knows is better than none.
+            self.image.secret = secret
         self.configs.refresh_broker(self.node_id)
         self._levels.apply(self.image.config(loggers.KIND, str(self.node_id)))
 

@@ -459,7 +459,8 @@ class Executor:
             self.image.changes += 1
             now = fresh.brokers.get(broker_id)
             if was is not None and (now is None or now.epoch != was.epoch):
-                await self._settle()  # also when it is back already: it may have lost records
+                # A broker that has restarted since the last look is treated as gone first: it may have lost records.
+                await self._settle()
             if now is not None:
                 self.image.brokers[broker_id] = now
                 self.image.changes += 1

@@ -441,7 +441,8 @@ class CoordinatorRuntime(Generic[C]):
 
     def _sweep(self, make_pieces: Callable[[C, int], Iterator[Any]]) -> Iterator[None]:
         now_ms = self.clock.now_ms()
-        # All generators are created before any of them continues, so what they hide at their start is hidden at once.
+        # `make_pieces` is called for all partitions before any of them makes a step, because it may already change what
+        # clients see: deleted topics, for example, must disappear from all partitions at the same moment.
         begun = [
             (seat, iter(make_pieces(seat.core, now_ms))) for seat in self._seats.values() if seat.is_loaded
         ]

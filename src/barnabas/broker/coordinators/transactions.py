@@ -310,10 +310,10 @@ class Transactions:
                 self._verified[key] = producer.producer_epoch
         return TxnReply(ErrorCode(answer.error_code))
 
-    def _is_verified(self, partition: Partition, producer: Producer) -> bool:
-        """Whether the transaction is open in the partition, or its coordinator has allowed to open it.
-
-        The permission is valid for one batch, and until a marker ends the producer's transaction in the partition.
+    def _take_permission(self, partition: Partition, producer: Producer) -> bool:
+        """Whether the producer may append: its transaction is open in the partition, or the coordinator has allowed to open
+        it. That permission is used up by this call: it is valid for one batch, and until a marker ends the producer's
+        transaction in the partition.
         """
         known = partition.log.core.producers.get(producer.producer_id)
         if known is not None and known.txn_first_offset >= 0 and known.epoch == producer.producer_epoch:
@@ -373,7 +373,7 @@ class Transactions:
                     ErrorCode.INVALID_TXN_STATE, f"no transactional id has producer id {header.producer_id}"
                 )
             # The transaction's coordinator is another broker.
-            if not self._is_verified(partition, Producer(header.producer_id, header.producer_epoch)):
+            if not self._take_permission(partition, Producer(header.producer_id, header.producer_epoch)):
                 raise ApiError(
                     ErrorCode.INVALID_TXN_STATE,
                     f"{partition} was not added to a transaction of producer {header.producer_id} that is under way",
@@ -402,7 +402,7 @@ class Transactions:
             return
         if self.coordinator_elsewhere(transactional_id) is not None:
             partition = self._partitions.get(*where)
-            if partition is not None and not self._is_verified(partition, producer):
+            if partition is not None and not self._take_permission(partition, producer):
                 raise ApiError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE,
                     f"the transaction of {transactional_id!r} has ended meanwhile, or has another coordinator",

@@ -46,7 +46,7 @@ class ConnectionLimits:
         """Apply the current options. Host names among the overrides are resolved in the background."""
         self._per_ip_max = self._config.get(broker_network.MAX_CONNECTIONS_PER_IP)
         text = self._config.get(broker_network.MAX_CONNECTIONS_PER_IP_OVERRIDES)
-        pairs = (item.rpartition(":") for item in text.split(",") if item.strip())
+        pairs = (override.rpartition(":") for override in text.split(",") if override.strip())
         limits = {host.strip(): int(limit) for host, _, limit in pairs}
         self._overrides = {host: limit for host, limit in limits.items() if _is_address(host)}
         names = {host: limit for host, limit in limits.items() if not _is_address(host)}

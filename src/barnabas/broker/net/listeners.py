@@ -167,7 +167,7 @@ class Listeners:
             is_own = self.limits.listener_is_full(listener.name)
             if is_own or self._is_full():
                 if accepted:
-                    return 0  # nobody goes unless somebody waits: then the loop calls again
+                    return 0  # A connection is closed to make room only if a peer waits; if one does, the loop calls again.
                 is_meant = (lambda name, host: name == listener.name) if is_own else everybody
                 if not self._make_room_of_strangers(is_meant):
                     return self._await_room(listener, f"listener {listener.name}" if is_own else "the broker")

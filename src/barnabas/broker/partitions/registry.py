@@ -105,7 +105,7 @@ class Partitions:
     def without_logs(self, image: ClusterImage) -> list[tuple[str, int]]:
         """The partitions that list this broker and others as in sync although it has no log of them."""
         if self.logs.offline_dirs:
-            return []  # they may be there
+            return []  # the missing logs may be in an offline dir
         return [
             (topic.name, index)
             for topic in image.topics.values()

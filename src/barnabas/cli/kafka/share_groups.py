@@ -187,13 +187,14 @@ def print_offsets(name: str, offsets: dict[Key, ShareOffset], verbose: bool) -> 
         return
     heads, widths = ["GROUP", "TOPIC", "PARTITION", "START-OFFSET", "LAG"], [15, 15, 10, 13, 0]
     rows = [
-        [name, key[0], str(key[1]), _text(one.start), _text(one.lag)] for key, one in sorted(offsets.items())
+        [name, key[0], str(key[1]), _text(offset.start), _text(offset.lag)]
+        for key, offset in sorted(offsets.items())
     ]
     if verbose:
         heads.insert(3, "LEADER-EPOCH")
         widths.insert(3, 13)
-        for row, (_, one) in zip(rows, sorted(offsets.items()), strict=True):
-            row.insert(3, str(one.leader_epoch))
+        for row, (_, offset) in zip(rows, sorted(offsets.items()), strict=True):
+            row.insert(3, str(offset.leader_epoch))
     print_table(heads, widths, rows)
 
 
@@ -286,7 +287,7 @@ def plan_reset(admin: Admin, parsed: Parsed, name: str, current: dict[Key, Share
     """The new start of each partition in scope. Raises ToolError, Refused."""
     if "from-file" in parsed:
         return in_log(admin, read_file(Path(parsed.text("from-file")), name, False))
-    known = {key: one.start for key, one in current.items() if one.start is not None}
+    known = {key: offset.start for key, offset in current.items() if offset.start is not None}
     keys = list(current) if "all-topics" in parsed else scope(admin, parsed, known)
     if "to-earliest" in parsed:
         return at_time(admin, keys, EARLIEST)

@@ -32,8 +32,8 @@ def main(arguments: Sequence[str]) -> int:
     admin, group = Admin.connect(parsed), parsed.text("group")
     topics = {name.strip() for name in parsed.text("topic").split(",") if name.strip()}
     committed = {
-        key: one.offset
-        for key, one in committed_offsets(admin, group).items()
+        key: commit.offset
+        for key, commit in committed_offsets(admin, group).items()
         if not topics or key[0] in topics
     }
     ends = end_offsets(admin, committed)

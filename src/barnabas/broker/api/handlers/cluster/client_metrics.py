@@ -14,8 +14,10 @@ from barnabas.wire.messages.client_metrics import (
 
 
 def handle(context: Context, request: ClientMetricsRequest) -> ClientMetricsResponse:
-    found = [_instance(value, request.name_prefix) for value in context.services.telemetry.values.values()]
-    return ClientMetricsResponse(clients=[item for item in found if item.metrics])
+    clients = [
+        _instance(values, request.name_prefix) for values in context.services.telemetry.values.values()
+    ]
+    return ClientMetricsResponse(clients=[client for client in clients if client.metrics])
 
 
 def _instance(values: Values, prefix: str) -> ClientInstance:
