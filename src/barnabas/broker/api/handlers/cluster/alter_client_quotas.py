@@ -16,6 +16,7 @@ from barnabas.wire.messages.alter_client_quotas import (
 
 
 async def handle(context: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    """A result for each entity: it is changed as a whole, or not at all with an error that says why."""
     return AlterClientQuotasResponse(
         entries=[await _alter(context, entry, request.validate_only) for entry in request.entries]
     )

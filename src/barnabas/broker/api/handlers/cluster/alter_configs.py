@@ -16,6 +16,7 @@ from barnabas.wire.messages.alter_configs import (
 
 
 async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """A result for each resource: it is changed as a whole, or not at all with an error that says what is allowed."""
     return AlterConfigsResponse(
         responses=[await _replace(context, resource, request.validate_only) for resource in request.resources]
     )

@@ -20,6 +20,9 @@ from barnabas.wire.messages.alter_replica_log_dirs import (
 
 
 def handle(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    """An error code for each partition: LOG_DIR_NOT_FOUND if the broker has no such dir, REPLICA_NOT_AVAILABLE if the
+    partition is on other brokers only, KAFKA_STORAGE_ERROR if a dir is offline.
+    """
     wanted = {
         TopicPartition(topic.name, index): log_dir.path
         for log_dir in request.dirs

@@ -24,6 +24,7 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 async def handle(
     context: Context, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
+    """All changes of one user are made together or refused together; the results name each user once."""
     changes: list[Change] = [*request.deletions, *request.upsertions]
     by_user: dict[str, list[Change]] = {}
     for change in changes:

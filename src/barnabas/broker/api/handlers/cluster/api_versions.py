@@ -18,6 +18,9 @@ OWN_SOFTWARE = "barnabas"
 
 
 def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """The APIs that are announced to this client's software, and the features; INVALID_REQUEST for a software name or
+    version with characters that Kafka does not allow.
+    """
     if context.version >= SOFTWARE_SENT_FROM:
         name, version = request.client_software_name, request.client_software_version
         if not SOFTWARE_NAME.fullmatch(name) or not SOFTWARE_NAME.fullmatch(version):

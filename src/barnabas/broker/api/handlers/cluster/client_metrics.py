@@ -14,6 +14,9 @@ from barnabas.wire.messages.client_metrics import (
 
 
 def handle(context: Context, request: ClientMetricsRequest) -> ClientMetricsResponse:
+    """The values of each client's last push whose names begin with `name_prefix`; clients without such values are left
+    out.
+    """
     clients = [
         _instance(values, request.name_prefix) for values in context.services.telemetry.values.values()
     ]

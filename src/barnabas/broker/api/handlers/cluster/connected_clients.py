@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def handle(context: Context, request: ConnectedClientsRequest) -> ConnectedClientsResponse:
+    """All open connections with their age and idle time in ms, and how many records were converted for old clients."""
     now_s = context.services.loop.time()
     return ConnectedClientsResponse(
         clients=[_client(connection, now_s) for connection in context.services.listeners.connections],

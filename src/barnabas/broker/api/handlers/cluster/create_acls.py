@@ -29,6 +29,9 @@ from barnabas.wire.messages.create_acls import (
 
 
 async def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
+    """A result for each rule: INVALID_REQUEST for one that makes no sense. The valid ones are stored in one change, so
+    an error while storing them is the result of all of them.
+    """
     results = [AclCreationResult(error_message=None) for _ in request.creations]
     wanted: list[tuple[Resource, Rule]] = []
     for row, result in zip(request.creations, results, strict=True):

@@ -17,6 +17,9 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 async def handle(context: Context, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+    """The new token with its HMAC, which is its password; times are wall time in ms.
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED if the requester may not act for the owner.
+    """
     requester = context.principal
     owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
     if not request.owner_principal_name:

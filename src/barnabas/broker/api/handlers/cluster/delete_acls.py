@@ -20,6 +20,9 @@ Found = list[tuple[Resource, Rule]]
 
 
 async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    """A result for each filter, with the rules that it has removed; one filter that is refused does not stop the
+    others.
+    """
     results = []
     for row in request.filters:
         result = DeleteAclsFilterResult(error_message=None)

@@ -20,6 +20,9 @@ NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
 
 
 def handle(context: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    """The rules, grouped by resource; SECURITY_DISABLED if the broker has no authorizer. Version 0 gets rules for
+    literal names only, because it cannot express others.
+    """
     try:
         require_authorizer(context)
         wanted = filter_of(request)

@@ -18,6 +18,9 @@ BROKERS: Final = 1
 
 
 def handle(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """All brokers, with their addresses on the listener that the client uses; UNSUPPORTED_ENDPOINT_TYPE if it asks for
+    KRaft controllers.
+    """
     services = context.services
     if request.endpoint_type != BROKERS:
         return DescribeClusterResponse(

@@ -16,6 +16,7 @@ from barnabas.wire.messages.describe_delegation_token import (
 
 
 def handle(context: Context, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
+    """The tokens of the named owners, or of all; tokens that the requester may not see are left out without an error."""
     try:
         require_known_peer(context)
         context.services.tokens.require_secret()

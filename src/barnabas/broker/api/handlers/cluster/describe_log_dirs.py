@@ -22,6 +22,9 @@ from barnabas.wire.messages.describe_log_dirs import (
 
 
 def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """A row for each log dir; sizes and disk space are in bytes, `offset_lag` counts records. An offline dir has
+    KAFKA_STORAGE_ERROR and no topics.
+    """
     if not context.allows_cluster(Operation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: set[tuple[str, int]] | None = None

@@ -24,6 +24,7 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 
 
 def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """The quorum of the metadata topic's partition 0; UNKNOWN_TOPIC_OR_PARTITION if the request asks for anything else."""
     asked = [
         (topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions
     ]

@@ -19,6 +19,9 @@ from barnabas.wire.messages.describe_user_scram_credentials import (
 def handle(
     context: Context, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
+    """Mechanisms and iterations of the named users, or of all who have credentials; a user who is named twice gets
+    DUPLICATE_RESOURCE.
+    """
     configs = context.services.image.configs
     if not request.users:
         names = [

@@ -12,6 +12,9 @@ from barnabas.wire.primitives import ZERO_UUID
 
 
 def handle(context: Context, request: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
+    """The subscriptions that match the client, and the interval of its pushes in ms. A client that sends no instance id
+    receives one, which it uses from then on.
+    """
     telemetry = context.services.telemetry
     instance_id = request.client_instance_id
     if instance_id == ZERO_UUID:

@@ -17,6 +17,9 @@ from barnabas.wire.messages.incremental_alter_configs import (
 async def handle(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
+    """A result for each resource: it is changed as a whole or not at all; INVALID_REQUEST if the request names it
+    twice.
+    """
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     responses = []
     for resource in request.resources:

@@ -21,6 +21,7 @@ TYPES_FROM: Final = 1
 
 
 def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    """Names of the resources of the wanted types; UNSUPPORTED_VERSION for a type that does not exist."""
     types = set(request.resource_types) or {int(kind) for kind in Resource}
     if context.version < TYPES_FROM:
         types = {Resource.CLIENT_METRICS}

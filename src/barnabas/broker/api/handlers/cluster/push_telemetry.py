@@ -7,6 +7,10 @@ from barnabas.wire.messages.push_telemetry import PushTelemetryRequest, PushTele
 
 
 async def handle(context: Context, request: PushTelemetryRequest) -> PushTelemetryResponse:
+    """An answer without content. Raises ApiError UNKNOWN_SUBSCRIPTION_ID if the subscriptions have changed,
+    THROTTLING_QUOTA_EXCEEDED for a push that comes too early, TELEMETRY_TOO_LARGE, or INVALID_RECORD for one that
+    cannot be read.
+    """
     telemetry = context.services.telemetry
     telemetry.core.push(
         telemetry.client_of(context.connection, request.client_instance_id),

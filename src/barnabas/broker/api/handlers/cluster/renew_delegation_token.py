@@ -12,6 +12,7 @@ from barnabas.wire.messages.renew_delegation_token import (
 
 
 async def handle(context: Context, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
+    """The new expiry time, wall time in ms, or -1 with an error such as DELEGATION_TOKEN_EXPIRED."""
     try:
         require_known_peer(context)
         expiry_ms = await context.services.tokens.renew(

@@ -11,6 +11,9 @@ NO_LOGIN = "SaslAuthenticate request received on a listener that asks for no log
 
 
 async def handle(context: Context, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    """The mechanism's next token, or SASL_AUTHENTICATION_FAILED. The lifetime of the session is in ms, 0 if it has no
+    end.
+    """
     login: Login | None = context.connection.sasl
     if login is None:
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=NO_LOGIN)

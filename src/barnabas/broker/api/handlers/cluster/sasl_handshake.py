@@ -12,6 +12,7 @@ from barnabas.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHand
 
 
 def handle(context: Context, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    """The mechanisms of the listener, with UNSUPPORTED_SASL_MECHANISM if the wanted one is not among them."""
     login: Login | None = context.connection.sasl
     if login is None:  # a listener without logins
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

@@ -30,6 +30,9 @@ CONSUMER_MEMBER: Final = 1
 
 
 async def handle(context: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+    """A row for each group; TOPIC_AUTHORIZATION_FAILED, and no members, if a member subscribes to a topic that the
+    client may not see.
+    """
     groups, all_allowed = [], request.include_authorized_operations
     for group_id in request.group_ids:
         reply: ConsumerDescribeReply = await context.services.groups.ask(partial(_event, group_id), group_id)

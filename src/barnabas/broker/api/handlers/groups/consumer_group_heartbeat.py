@@ -26,6 +26,9 @@ JOIN_EPOCH: Final = 0
 
 
 async def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    """The member's epoch, the time until its next heartbeat in ms, and its partitions if they have changed;
+    FENCED_MEMBER_EPOCH and UNKNOWN_MEMBER_ID tell a member to join again.
+    """
     if not context.services.features.consumer_groups:
         return ConsumerGroupHeartbeatResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,

@@ -15,6 +15,7 @@ from barnabas.wire.messages.delete_groups import (
 
 
 async def handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    """A result for each group: NON_EMPTY_GROUP if it has members, GROUP_ID_NOT_FOUND if it does not exist."""
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         reply: DeleteReply = await context.services.groups.ask(partial(_event, group_id), group_id)

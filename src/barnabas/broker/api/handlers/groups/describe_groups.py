@@ -20,6 +20,7 @@ UNKNOWN_IS_ERROR_FROM = 6
 
 
 async def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """State and members of each group; assignments are returned as the members' own bytes."""
     groups = []
     for group_id in request.groups:
         reply: DescribeReply = await context.services.groups.ask(partial(_event, group_id), group_id)

@@ -28,6 +28,9 @@ KINDS: Final = {0: "group", 1: "transaction", 2: "share"}
 
 
 async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """The leader of the partition that stores the key; COORDINATOR_NOT_AVAILABLE while it has none, and clients ask
+    again.
+    """
     if context.version >= MANY_FROM:
         found = [await _find(context, request.key_type, key) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)

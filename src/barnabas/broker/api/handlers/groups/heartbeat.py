@@ -8,6 +8,9 @@ from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 async def handle(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+    """An error code: REBALANCE_IN_PROGRESS tells the member to join again, UNKNOWN_MEMBER_ID that it was removed,
+    ILLEGAL_GENERATION that a rebalance has ended without it.
+    """
     reply: HeartbeatReply = await context.services.groups.ask(
         lambda token, now_ms: Heartbeat(
             token=token,

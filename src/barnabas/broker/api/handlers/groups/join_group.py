@@ -17,6 +17,9 @@ SKIP_ASSIGNMENT_FROM = 9
 
 
 async def handle(context: Context, request: JoinGroupRequest) -> JoinGroupResponse:
+    """The answer comes when the rebalance ends, which may take until the rebalance time-out. The leader's answer has
+    all members with their subscriptions, that of others has none.
+    """
     version = context.version
     rebalance_ms = (
         request.rebalance_timeout_ms if version >= REBALANCE_TIMEOUT_FROM else request.session_timeout_ms

@@ -11,6 +11,7 @@ MANY_FROM = 3
 
 
 async def handle(context: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """Since version 3 a result for each member; in older versions one error code, since only one member can leave."""
     if context.version >= MANY_FROM:
         leaving = tuple(
             LeavingMember(member.member_id, member.group_instance_id, member.reason)

@@ -10,6 +10,7 @@ from barnabas.wire.messages.list_groups import ListedGroup, ListGroupsRequest, L
 
 
 async def handle(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
+    """The groups that this broker coordinates; those that the client may not describe are left out without an error."""
     states, types = frozenset(request.states_filter), frozenset(request.types_filter)
     replies: list[ListReply] = await context.services.groups.ask_all(
         lambda token, now_ms: ListGroups(token, now_ms, states, types)

@@ -14,6 +14,9 @@ from barnabas.wire.messages.offset_delete import (
 
 
 async def handle(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """A result for each partition: GROUP_SUBSCRIBED_TO_TOPIC if members still read the topic,
+    UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
+    """
     partitions = context.services.partitions
     known = tuple(
         (topic.name, partition.partition_index)

@@ -32,6 +32,9 @@ TOPIC_IDS_FROM: Final = 10
 
 
 async def handle(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """The committed offsets, -1 where there is none; UNSTABLE_OFFSET_COMMIT if stable offsets are wanted and a
+    transaction has still to decide about one.
+    """
     if context.version >= GROUPS_FROM:
         groups = [await _group(context, asked, request.require_stable) for asked in request.groups]
         return OffsetFetchResponse(groups=groups)

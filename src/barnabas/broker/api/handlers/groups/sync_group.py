@@ -11,6 +11,9 @@ PROTOCOL_FROM = 5
 
 
 async def handle(context: Context, request: SyncGroupRequest) -> SyncGroupResponse:
+    """A member's answer comes once the leader has sent the assignment; REBALANCE_IN_PROGRESS if a rebalance begins
+    before that.
+    """
     if context.version >= PROTOCOL_FROM and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     reply: SyncReply = await context.services.groups.ask(

@@ -25,6 +25,9 @@ HIGH_WATERMARK: Final = -1
 
 
 def handle(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Each partition's new log start offset, which may lie above the wanted one; OFFSET_OUT_OF_RANGE beyond the high
+    watermark, POLICY_VIOLATION if the topic is only compacted.
+    """
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

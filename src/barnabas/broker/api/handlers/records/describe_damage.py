@@ -21,6 +21,9 @@ PLACES_MAX: Final = 10_000
 
 
 async def handle(context: Context, request: DescribeDamageRequest) -> DescribeDamageResponse:
+    """Without a topic, the places that were met since the start. With one, the segments from `base_offset` on are read
+    now, and `next_base_offset` says where to continue, -1 at the end.
+    """
     try:
         if request.topic is None:
             return await _known(context)

@@ -14,6 +14,9 @@ from barnabas.wire.messages.describe_producers import (
 
 
 def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    """A row for each partition; NOT_LEADER_OR_FOLLOWER if another broker leads it. `current_txn_start_offset` is -1
+    without an open transaction.
+    """
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

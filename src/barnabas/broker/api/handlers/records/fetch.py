@@ -44,6 +44,9 @@ SESSION_IDS = (1 << 31) - 1
 
 
 def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+    """Answers at once if there is enough to read, and otherwise after `max_wait_ms` at the latest. An error of the
+    session is the error of the whole answer; every other error is that of one partition.
+    """
     services = context.services
     by_topic_id = context.version >= TOPIC_IDS_FROM
     try:

@@ -19,6 +19,9 @@ FENCED_FROM: Final = 4
 
 
 async def handle(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """Producer id and epoch; PRODUCER_FENCED if a newer producer has taken over the transactional id (before version 4
+    INVALID_PRODUCER_EPOCH).
+    """
     goes_on = request.producer_id != -1
     if request.transactional_id == "" or goes_on != (request.producer_epoch != -1):
         return _refused(ErrorCode.INVALID_REQUEST)

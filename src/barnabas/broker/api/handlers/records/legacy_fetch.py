@@ -36,6 +36,9 @@ class Answer(NamedTuple):
 
 
 async def handle(context: Context, request: FetchRequest) -> FetchResponse:
+    """Answers when `min_bytes` can be read, or after `max_wait_ms`; UNSUPPORTED_VERSION for partitions of topics that
+    do not allow conversion.
+    """
     wanted = [
         FetchPartition(
             topic.topic,

@@ -26,6 +26,7 @@ EARLIEST: Final = -2
 
 
 def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """At most `max_num_offsets` offsets for each partition; NOT_LEADER_OR_FOLLOWER if another broker leads it."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(

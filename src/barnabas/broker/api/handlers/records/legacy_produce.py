@@ -32,6 +32,9 @@ from barnabas.wire.messages.produce import (
 
 
 def handle(context: Context, request: ProduceRequest) -> Awaitable[ProduceResponse | None]:
+    """Answers once the records are acknowledged; None for acks=0. If such a request fails, the connection closes, since
+    nothing else could tell the producer.
+    """
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:

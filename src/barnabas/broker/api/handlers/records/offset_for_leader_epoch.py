@@ -18,6 +18,9 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
 
 
 def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    """A row for each partition, with epoch and offset -1 if the epoch is not known; FENCED_LEADER_EPOCH if the client
+    knows an older leader epoch.
+    """
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -19,6 +19,7 @@ from barnabas.wire.messages.alter_share_group_offsets import (
 
 
 async def handle(context: Context, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
+    """A result for each partition; NON_EMPTY_GROUP for the whole request if the group has members."""
     services, group_id = context.services, request.group_id
     known: defaultdict[UUID, set[int]] = defaultdict(set)
     for topic in request.topics:

@@ -18,6 +18,7 @@ from barnabas.wire.messages.delete_share_group_offsets import (
 async def handle(
     context: Context, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
+    """A result for each topic; NON_EMPTY_GROUP for the whole request if the group has members."""
     groups, group_id = context.services.groups, request.group_id
     found = await describe(context, group_id)
     if found.error:

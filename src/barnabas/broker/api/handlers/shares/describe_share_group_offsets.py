@@ -29,6 +29,9 @@ UNKNOWN: Final = -1
 async def handle(
     context: Context, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
+    """The topics that are named, or all that the group has begun to read; topics that the client may not see have
+    TOPIC_AUTHORIZATION_FAILED if they are named, and are left out otherwise.
+    """
     return DescribeShareGroupOffsetsResponse(
         groups=[await _group(context, asked) for asked in request.groups]
     )

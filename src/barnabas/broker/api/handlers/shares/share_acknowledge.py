@@ -23,6 +23,9 @@ from barnabas.wire.messages.share_acknowledge import (
 def handle(
     context: Context, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse | Awaitable[ShareAcknowledgeResponse]:
+    """Answers once the changes are stored. INVALID_RECORD_STATE for records that the member does not hold, whose lock
+    has expired for example.
+    """
     shares = context.services.shares
     try:
         key = session_key(request)

@@ -61,6 +61,9 @@ MODES: Final = frozenset(AcquireMode)
 def handle(
     context: Context, request: ShareFetchRequest
 ) -> ShareFetchResponse | Awaitable[ShareFetchResponse]:
+    """Acknowledgements are handled first, then records are locked for the member. Without records, the answer comes
+    after `max_wait_ms`; with acknowledgements it does not wait.
+    """
     shares = context.services.shares
     epoch, acks = request.share_session_epoch, acks_of(request.topics)
     try:

@@ -24,6 +24,9 @@ ASSIGNOR: Final = "simple"
 
 
 async def handle(context: Context, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
+    """A row for each group; TOPIC_AUTHORIZATION_FAILED, and no members, if a member subscribes to a topic that the
+    client may not see.
+    """
     groups, all_allowed = [], request.include_authorized_operations
     for group_id in request.group_ids:
         reply = await describe(context, group_id)

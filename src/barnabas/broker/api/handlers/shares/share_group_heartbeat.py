@@ -16,6 +16,9 @@ from barnabas.wire.messages.share_group_heartbeat import (
 
 
 async def handle(context: Context, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
+    """The member's epoch, the time until its next heartbeat in ms, and its partitions if they have changed;
+    FENCED_MEMBER_EPOCH and UNKNOWN_MEMBER_ID tell a member to join again.
+    """
     refused = next(
         (
             name

@@ -19,6 +19,9 @@ from barnabas.wire.schema import Message
 
 
 async def handle(context: Context, request: Message) -> Message:
+    """A result for each share partition: FENCED_LEADER_EPOCH and FENCED_STATE_EPOCH tell a leader that another has
+    replaced it.
+    """
     states = context.services.shares.states
     replies: dict[ShareKey, StateReply] = {}
     asked: dict[ShareKey, asyncio.Future[StateReply]] = {}

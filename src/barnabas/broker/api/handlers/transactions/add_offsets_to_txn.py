@@ -12,6 +12,9 @@ from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, Ad
 
 
 async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | None:
+    """The coordinator's error code. None if the request came late, on a connection that the producer has left, which is
+    closed.
+    """
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     groups = context.services.groups

@@ -35,6 +35,9 @@ Errors = dict[TopicPartition, ErrorCode]
 def handle(
     context: Context, request: AddPartitionsToTxnRequest
 ) -> Awaitable[AddPartitionsToTxnResponse | None]:
+    """If a partition of a client's request is refused, none is added. None if the request came late, on a connection
+    that the producer has left, which is closed.
+    """
     return _many(context, request) if context.version >= MANY_FROM else _one(context, request)
 
 

@@ -18,6 +18,9 @@ from barnabas.wire.messages.describe_transactions import (
 
 
 async def handle(context: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    """A row for each id, TRANSACTIONAL_ID_NOT_FOUND if it was never used. Times are in ms, the start -1 without a
+    transaction; topics that the client may not see are left out.
+    """
     rows: list[TransactionState] = []
 
     def describe() -> Iterator[None]:

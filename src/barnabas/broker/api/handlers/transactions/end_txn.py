@@ -15,6 +15,9 @@ NEW_EPOCH_FROM: Final = 5
 
 
 async def handle(context: Context, request: EndTxnRequest) -> EndTxnResponse | None:
+    """Answers once the decision is stored; the markers are written afterwards. None if the request came late, on a
+    connection that the producer has left, which is closed.
+    """
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     reply = await context.services.transactions.end(

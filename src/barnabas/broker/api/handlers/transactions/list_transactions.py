@@ -25,6 +25,9 @@ STATES: Final = {state.text: state for state in TxnState}
 
 
 async def handle(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    """The ids that match and that the client may describe; COORDINATOR_LOAD_IN_PROGRESS until all partitions are
+    loaded, since an incomplete list would mislead.
+    """
     runtime = context.services.transactions.runtime
     if runtime.is_loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -29,6 +29,9 @@ Errors = dict[tuple[str, int], ErrorCode]
 
 
 async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    """An error code for each partition; UNKNOWN_TOPIC_OR_PARTITION for those that do not exist, while the others are
+    stored.
+    """
     asked = by_topic(request.topics, lambda t: t.name, lambda t: t.partitions, lambda p: p.partition_index)
     partitions = context.services.partitions
     known = tuple(

@@ -31,6 +31,7 @@ Pending = list[tuple[WritableTxnMarkerPartitionResult, Acknowledgement]]
 
 
 async def handle(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    """An error code for each partition, once the markers are acknowledged."""
     pending: Pending = []
     results: list[WritableTxnMarkerResult] = []
 
