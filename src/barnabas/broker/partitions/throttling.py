@@ -53,7 +53,7 @@ class Throttle:
         for (kind, topic), texts in configs.items():
             listed = texts.get(self._replicas_option) if kind == "topics" else None
             if listed:
-                self._topics[topic] = frozenset(item.strip() for item in listed.split(","))
+                self._topics[topic] = frozenset(replica.strip() for replica in listed.split(","))
         self.is_on = self._rate < LONG_MAX and bool(self._topics)
 
     def limits(self, partition: Partition, replica: int) -> bool:

@@ -54,6 +54,9 @@ Unprepared = list[tuple[TopicProduceData, PartitionProduceData, PartitionProduce
 def handle(
     context: Context, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    """A row for each partition, with the base offset or why its records are refused; nothing for acks=0, where a failure
+    closes the connection. A future if records must be prepared, or wait for their acknowledgement.
+    """
     if request.transactional_id is None:
         return _handle(context, request, {}, transactional=False)
     verify_only = context.version < IMPLICIT_FROM

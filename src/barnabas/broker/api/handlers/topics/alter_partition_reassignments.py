@@ -19,6 +19,9 @@ from barnabas.wire.messages.alter_partition_reassignments import (
 async def handle(
     context: Context, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
+    """A result for each partition: INVALID_REPLICA_ASSIGNMENT, or NO_REASSIGNMENT_IN_PROGRESS where a move is to be
+    called off and there is none.
+    """
     moves = [
         Move(
             topic.name,

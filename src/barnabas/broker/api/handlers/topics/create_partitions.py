@@ -20,6 +20,7 @@ QUOTA_ERROR_FROM: Final = 3
 
 
 async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    """A result for each topic, INVALID_REQUEST for one that is named twice; with `validate_only`, nothing changes."""
     named = Counter(topic.name for topic in request.topics)
     results = []
     for topic in once(request.topics, lambda topic: topic.name):

@@ -21,6 +21,7 @@ QUOTA_ERROR_FROM: Final = 6
 
 
 async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """A result for each topic, INVALID_REQUEST for one that is named twice; with `validate_only`, nothing is created."""
     named = Counter(topic.name for topic in request.topics)
     results: list[CreatableTopicResult] = []
     for topic in request.topics:

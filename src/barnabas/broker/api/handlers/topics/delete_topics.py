@@ -22,6 +22,7 @@ QUOTA_ERROR_FROM: Final = 5
 
 
 async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """A result for each topic, by name or by id. Its files go later, in the background."""
     states = request.topics
     if context.version < STATES_FROM:
         states = [DeleteTopicState(name=name) for name in request.topic_names]

@@ -24,6 +24,7 @@ DECIDE: Final = {PREFERRED: decide_preferred_leader, UNCLEAN: decide_unclean_lea
 
 
 async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """A result for each partition; those whose leader is the preferred one already are left out unless they were named."""
     topics = context.services.image.topics
     if request.topic_partitions is None:
         asked = [(name, index) for name in sorted(topics) for index in topics[name].partitions]

@@ -33,7 +33,7 @@ def handle(
             if topic.name in topics
         ]
     return ListPartitionReassignmentsResponse(
-        error_message=None, topics=[item for item in found if item.partitions]
+        error_message=None, topics=[topic for topic in found if topic.partitions]
     )
 
 

@@ -132,6 +132,9 @@ _ANSWERS: Final[WeakKeyDictionary[Services, Answers]] = WeakKeyDictionary()
 def handle(
     context: Context, request: MetadataRequest
 ) -> MetadataResponse | Encoded | Awaitable[MetadataResponse | Encoded]:
+    """All brokers and the topics that were asked for; a topic that does not exist is created first if the client and the
+    options allow it.
+    """
     asked = _asked(context, request)
     services = context.services
     may_create = request.allow_auto_topic_creation or context.version < AUTO_CREATE_SAID_FROM
