@@ -245,7 +245,8 @@ def test_deleted_records_are_done_with(tmp_path: Path) -> None:
                 )
             ]
         )
-        assert delete_records.handle(on.context(), request).topics[0].partitions[0].error_code == 0
+        answer = await delete_records.handle(on.context(), request)
+        assert answer.topics[0].partitions[0].error_code == 0
         assert on.fetch("c", max_records=5) == [(12, 19, 1)]
         assert (await on.offsets())[0] == 12
 
@@ -307,7 +308,7 @@ def test_a_waiting_fetch_notices_room_that_others_make(tmp_path: Path, how: str)
         elif how == "deleted records":
             rows = [DeleteRecordsPartition(partition_index=0, offset=50)]
             asked = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=rows)])
-            delete_records.handle(on.context(), asked)
+            await delete_records.handle(on.context(), asked)
             assert acquired(await waiting) == [(100, 149, 1)]
         else:
             on.broker.services.shares.forget(GROUP, on.topic_id, (0,))

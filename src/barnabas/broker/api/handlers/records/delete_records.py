@@ -5,12 +5,15 @@ The records become unreachable at once; the files are deleted by the next run of
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from typing import Final
 
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.once import by_topic
 from barnabas.cores.cluster_image import INTERNAL_TOPICS
 from barnabas.records.units import Offset
+from barnabas.runtime.pace import in_pieces
 from barnabas.storage.errors import LogDirOffline, OffsetOutOfRange
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.delete_records import (
@@ -24,21 +27,26 @@ from barnabas.wire.messages.delete_records import (
 HIGH_WATERMARK: Final = -1
 
 
-def handle(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+async def handle(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Each partition's new log start offset, which may lie above the wanted one; OFFSET_OUT_OF_RANGE beyond the high
     watermark, POLICY_VIOLATION if the topic is only compacted.
     """
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_delete(context, topic.name, asked) for asked in partitions]
-            )
-            for topic, partitions in by_topic(
-                request.topics, lambda t: t.name, lambda t: t.partitions, lambda p: p.partition_index
-            )
-            if partitions
-        ]
-    )
+    answer = DeleteRecordsResponse(topics=[])
+
+    def delete_all() -> Iterator[None]:
+        for topic, partitions in by_topic(
+            request.topics, lambda t: t.name, lambda t: t.partitions, lambda p: p.partition_index
+        ):
+            if not partitions:
+                continue
+            row = DeleteRecordsTopicResult(name=topic.name, partitions=[])
+            answer.topics.append(row)
+            for asked in partitions:  # each may write a small file
+                row.partitions.append(_delete(context, topic.name, asked))
+                yield
+
+    await in_pieces(asyncio.get_running_loop(), context.services.clock, delete_all())
+    return answer
 
 
 def _delete(context: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
