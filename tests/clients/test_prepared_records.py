@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 
+from barnabas.broker.api.handlers.records import produce as produce_handler
 from barnabas.records.batch import Record, build_batch
 from barnabas.records.compression import Codec
 from barnabas.testing import Broker
@@ -113,3 +114,18 @@ def test_what_is_refused_in_the_thread(raw: Raw, new_topic: Callable[..., str]) 
     unpacked = new_topic(compression_type="uncompressed", max_message_bytes="20000")
     assert answer_to(raw, unpacked, batch(3_000, Codec.GZIP)).error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert answer_to(raw, unpacked, batch(500, Codec.GZIP)).base_offset == 0
+
+
+def test_a_request_for_very_many_partitions_takes_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce_handler, "BATCHES_PER_LOOK", 8)
+    monkeypatch.setattr(produce_handler, "TURN_MS_MAX", -1.0)  # as if every batch took long
+    with Broker() as broker:
+        create_topic(broker.bootstrap, "wide", 50)
+        sending = Raw(broker)  # type: ignore[arg-type]
+        for offset in range(2):
+            answers = produce(sending, "wide", *[batch(1, Codec.NONE)] * 52)
+            assert [row.index for row in answers] == list(range(52))
+            assert [row.base_offset for row in answers] == [offset] * 50 + [-1] * 2
+            assert {row.error_code for row in answers[50:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        sending.sock.close()
+        assert len(Confluent().read_to_end(broker.bootstrap, "wide", 50)) == 100

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.broker.api.context import Context
@@ -23,6 +23,7 @@ from barnabas.broker.api.handlers.records.implicit import (
 from barnabas.broker.api.preparing import Prepared, prepare
 from barnabas.broker.partitions.acknowledgement import Acknowledgement, all_ready
 from barnabas.broker.partitions.batch_checks import NotPrepared, RecordsRefused
+from barnabas.runtime.pace import TURN_MS_MAX, in_pieces
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -42,6 +43,8 @@ ZSTD_FROM = 7
 ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
+BATCHES_PER_LOOK = 32
+"""After how many batches of a request the clock is looked at: writing to thousands of partitions takes more than a turn."""
 ADMIN_CLIENT_ID = "__admin_client"
 """A client with this client id may write to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID)."""
 
@@ -96,7 +99,8 @@ async def _handle_later(
 def _handle(
     context: Context, request: ProduceRequest, refusals: Refusals, *, transactional: bool
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    acks = request.acks
+    acks, clock = request.acks, context.services.clock
+    begun_ms, count, is_late = clock.monotonic_ms(), 0, False
     answer = ProduceResponse(responses=[])
     failed = False
     pending: Pending = []
@@ -106,12 +110,17 @@ def _handle(
             continue
         partitions = []
         for data in batches:
+            count += 1
+            if not count % BATCHES_PER_LOOK:
+                is_late = is_late or clock.monotonic_ms() - begun_ms > TURN_MS_MAX
             if not transactional and transactional_header(data.records) is not None:
                 result = refused(
                     data,
                     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                     "the batch belongs to a transaction; the request names no transactional id",
                 )
+            elif is_late:
+                result = _put_off(topic, data, unprepared)
             else:
                 try:
                     result = _append(context, topic, data, acks, pending, refusals)
@@ -123,7 +132,7 @@ def _handle(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
         )
     if unprepared:
-        return _append_prepared(context, request, answer, pending, unprepared, failed=failed)
+        return _append_prepared(context, request, answer, pending, unprepared, refusals, failed=failed)
     return _answer(context, request, answer, pending, failed=failed)
 
 
@@ -184,20 +193,28 @@ async def _append_prepared(
     answer: ProduceResponse,
     pending: Pending,
     unprepared: Unprepared,
+    refusals: Refusals,
     *,
     failed: bool,
 ) -> ProduceResponse | None:
-    """Append the records that had to be prepared, and answer. Other requests of this connection wait meanwhile, so that a
-    producer's batches stay in order."""
+    """Append the records that had to be prepared, or to wait because the turn was long, and answer. Other requests of this
+    connection wait meanwhile, so that a producer's batches stay in order."""
     found = await asyncio.gather(*(_prepared(context, topic, data) for topic, data, _ in unprepared))
-    for (topic, data, result), prepared in zip(unprepared, found, strict=True):
-        if isinstance(prepared, ApiError):
-            made = _refused_for(context, data, prepared)
-        else:
-            data.records = prepared.records
-            made = _append(context, topic, data, request.acks, pending, {}, prepared)
-        failed = failed or made.error_code != ErrorCode.NONE
-        _replace(answer, result, made)
+    rows = {id(result): result for _, _, result in unprepared}
+
+    def append_all() -> Iterator[None]:
+        for (topic, data, result), prepared in zip(unprepared, found, strict=True):
+            if isinstance(prepared, ApiError):
+                rows[id(result)] = _refused_for(context, data, prepared)
+            else:
+                data.records = prepared.records
+                rows[id(result)] = _append(context, topic, data, request.acks, pending, refusals, prepared)
+            yield
+
+    await in_pieces(asyncio.get_running_loop(), context.services.clock, append_all())
+    for topic_row in answer.responses:
+        topic_row.partition_responses = [rows.get(id(row), row) for row in topic_row.partition_responses]
+    failed = failed or any(row.error_code != ErrorCode.NONE for row in rows.values())
     done = _answer(context, request, answer, pending, failed=failed)
     return done if done is None or isinstance(done, ProduceResponse) else await done
 
@@ -212,13 +229,6 @@ async def _prepared(
         return await prepare(context.services, partition, data.records)
     except ApiError as error:
         return error
-
-
-def _replace(
-    answer: ProduceResponse, before: PartitionProduceResponse, after: PartitionProduceResponse
-) -> None:
-    for topic in answer.responses:
-        topic.partition_responses = [after if row is before else row for row in topic.partition_responses]
 
 
 def _append(
