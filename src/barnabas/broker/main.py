@@ -91,6 +91,14 @@ def _slow_turn_ms() -> float:
         return SLOW_TURN_MS
 
 
+def _say_ready(line: str) -> None:
+    """Print the line that begins with `ready`. A broker whose standard output is closed or full serves all the same."""
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        log.warning("cannot write to standard output", extra={"reason": error.strerror, "line": line})
+
+
 async def _serve(
     config: BrokerConfig, workers: Workers, is_worker: bool, companion: MakeCompanion | None
 ) -> int:
@@ -139,7 +147,7 @@ async def _serve(
         print(f"barnabas: {error}", file=sys.stderr)
         end(1)
     else:
-        print(broker.ready_line(), flush=True)
+        _say_ready(broker.ready_line())
     code = await ended
     if beside is not None:
         await asyncio.to_thread(beside.stop)

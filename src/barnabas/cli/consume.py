@@ -24,7 +24,7 @@ from barnabas.cli import formatting
 from barnabas.cli.absence import STATISTICS, Absence
 from barnabas.cli.codecs import DEFAULT_URL, ReadAs, Undecodable, Url, codecs_of
 from barnabas.cli.connection import Connection, connect, explain
-from barnabas.cli.errors import EXIT_OK, CliError, UsageError
+from barnabas.cli.errors import EXIT_OK, CliError, UsageError, why_of_stream
 from barnabas.cli.offsets import (
     BEGINNING,
     END,
@@ -208,7 +208,7 @@ def write_all(descriptor: int, data: bytes) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise CliError(f"cannot write to standard output: {error.strerror}") from None
+        raise CliError(f"cannot write to standard output: {why_of_stream(error)}") from None
 
 
 def expand(consumer: Any, topics: Sequence[str]) -> list[str]:
@@ -345,6 +345,8 @@ class Plan:
 
     def joins(self) -> bool:
         """Whether to become a member of the group. Raises UsageError for an -o that a member cannot have."""
+        if self.group == "":
+            raise UsageError("-g is '', but must name a group")
         if self.group is None:
             if self.wanted is not None and self.wanted.start is STORED:
                 raise UsageError("-o stored needs the group whose offsets to use: -g GROUP")

@@ -21,6 +21,8 @@ from barnabas.cli.errors import (
     EXIT_USAGE,
     describe_failure,
     discard_output,
+    flush_output,
+    open_closed_streams,
 )
 from barnabas.cli.signals import interrupt_on_signals
 
@@ -112,10 +114,11 @@ def main() -> None:
 
 def end_process(program: str, work: Callable[[], int]) -> NoReturn:
     """Run a whole command and end the process with its exit code; every failure is one line, never a traceback."""
+    open_closed_streams()
     interrupt_on_signals()
     try:
         code = work()
-        sys.stdout.flush()
+        flush_output()
     except BrokenPipeError:
         # The reader went away, e.g. `barnabas topic list | head -1`: that is the normal end of a pipe.
         discard_output()
@@ -127,9 +130,10 @@ def end_process(program: str, work: Callable[[], int]) -> NoReturn:
 
         if MANNER.verbose or {"-v", "--verbose"} & set(sys.argv):
             raise
+        said = describe_failure(error)
         # If writing has failed, the rest of the buffer cannot be written either.
         discard_output()
-        print(f"{program}: {describe_failure(error)}", file=sys.stderr)
+        print(f"{program}: {said}", file=sys.stderr)
         code = EXIT_FAILED
     sys.exit(code)
 

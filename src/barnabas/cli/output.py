@@ -16,6 +16,8 @@ class Manner:
 
     quiet: bool = False
     verbose: bool = False
+    can_be_verbose: bool = False
+    """Whether the command has -v."""
     clear_line: Callable[[], None] = lambda: None
     """Removes the progress line from the terminal before something else is written there."""
 

@@ -11,7 +11,7 @@ from typing import Any, Final, get_type_hints
 
 import typer
 
-from barnabas.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CliError
+from barnabas.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CliError, UsageError
 from barnabas.cli.options import Quiet, Verbose
 from barnabas.cli.output import MANNER
 
@@ -36,14 +36,13 @@ def example(*lines: str) -> str:
 def run_app(app: typer.Typer, program: str, arguments: Sequence[str]) -> int:
     """Run `app` on `arguments`; the exit code. Errors go to standard error as one line."""
     MANNER.quiet = MANNER.verbose = False
+    MANNER.can_be_verbose = True
     command = command_of(app)
     arguments = expand_alias(list(arguments), getattr(command, "commands", {}))
     try:
         result = command.main(args=list(arguments), prog_name=program, standalone_mode=False)
     except CliError as error:
-        grouped = bool(app.registered_groups) or len(app.registered_commands) > 1
-        chosen = [program, *arguments[:1]] if grouped else [program]
-        say_error(" ".join(chosen), str(error))
+        say_error(whole_name(command, program, arguments), str(error))
         return error.exit_code
     except typer.Abort:
         return EXIT_INTERRUPTED
@@ -64,6 +63,17 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str]) -> int:
             say_error(where, f"{said} `{where} --help` shows an example")
         return int(getattr(error, "exit_code", EXIT_FAILED))
     return result if isinstance(result, int) else EXIT_OK
+
+
+def whole_name(command: Any, program: str, arguments: Sequence[str]) -> str:
+    """The name of the subcommand that the arguments choose, with those of the commands it belongs to."""
+    words = [program]
+    for word in arguments:
+        command = getattr(command, "commands", {}).get(word)
+        if command is None:
+            break
+        words.append(word)
+    return " ".join(words)
 
 
 EVERYWHERE: Final = {"quiet": Quiet, "verbose": Verbose}
@@ -92,15 +102,30 @@ def with_manner(command: Callable[..., Any]) -> Callable[..., Any]:
         if name not in declared
     }
 
+    required = {
+        name: argument_name(name, parameter.annotation)
+        for name, parameter in declared.items()
+        if parameter.default is inspect.Parameter.empty
+    }
+
     @functools.wraps(command)
     def run(**given: Any) -> Any:
         MANNER.quiet, MANNER.verbose = given["quiet"], given["verbose"]
+        for name, shown in required.items():
+            if given[name] == "" or (isinstance(given[name], list) and "" in given[name]):
+                raise UsageError(f"{shown} is '', but must not be empty")
         return command(**{name: value for name, value in given.items() if name not in added})
 
     run.__signature__ = signature.replace(parameters=[*declared.values(), *added.values()])  # type: ignore[attr-defined]
     run.__annotations__ = {**hints, **EVERYWHERE}
     run.has_manner = True  # type: ignore[attr-defined]
     return run
+
+
+def argument_name(name: str, annotation: Any) -> str:
+    """What the help calls a parameter: its metavar, or its name in capital letters."""
+    described = (getattr(item, "metavar", None) for item in getattr(annotation, "__metadata__", ()))
+    return next((metavar for metavar in described if metavar), name.upper())
 
 
 ALIASES: Final = {"rm": "delete", "ls": "list", "show": "describe", "new": "create"}

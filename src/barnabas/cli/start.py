@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CliError, discard_output, flush_output
 from barnabas.cli.start_services import add_options, companion_of, registry_option, warnings_of
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ def overrides_from(options: argparse.Namespace) -> dict[str, str]:
             raise ValueError(f"-o {item!r} is not NAME=VALUE, for example -o log.retention.hours=24")
         overrides[name.strip()] = value.strip()
     if options.data is not None:
+        if not options.data.strip():
+            raise ValueError("--data '' names no folder, for example --data /var/lib/barnabas")
         overrides["log.dirs"] = str(Path(options.data).expanduser().absolute())
     protocol = "PLAINTEXT"
     if options.secure is not None:
@@ -219,4 +221,8 @@ def main(arguments: Sequence[str]) -> int:
             f"barnabas start: cannot write --log-file {options.log_file}: {error.strerror}", file=sys.stderr
         )
         return EXIT_FAILED
+    try:
+        flush_output()
+    except CliError:
+        discard_output()  # the line that begins with `ready`; the broker's log says that it could not be written
     return code

@@ -68,8 +68,9 @@ def guarded(name: str, run: Callable[[Sequence[str]], int], arguments: Sequence[
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
+        said = describe_failure(error)
         discard_output()
-        print(f"{name}: {describe_failure(error)}", file=sys.stderr)
+        print(f"{name}: {said}", file=sys.stderr)
     return EXIT_FAILED
 
 
