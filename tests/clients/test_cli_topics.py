@@ -192,3 +192,10 @@ def test_a_double_as_kafka_writes_it(cli: Cli) -> None:
     name = cli.topic(min_cleanable_dirty_ratio="0.00001")
     (row,) = cli.json("config", "describe", "topic", name)
     assert row["value"] == "1.0E-5"
+
+
+def test_options_of_a_broker_that_is_not_there(cli: Cli) -> None:
+    for number in ("77", "abc"):
+        done = cli("config", "set", "broker", number, "log.retention.ms=1000", code=1)
+        assert done.stderr.startswith(f"barnabas config set: The broker '{number}' doesn't exist".encode())
+    assert b"no such topic" in cli("perf", "consume", "nope77", code=1).stderr

@@ -15,13 +15,18 @@ from confluent_kafka import KafkaError, KafkaException
 
 from barnabas.cli import profiles
 from barnabas.cli.errors import CliError, UsageError
-from barnabas.cli.output import MANNER, note
+from barnabas.cli.output import MANNER, count_of, note
 from barnabas.cli.probe import NotKafka, require_kafka
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_PORT: Final = 9092
+PORT_MAX: Final = 65535
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+WHERE_FROM: Final = "-b, BARNABAS_BOOTSTRAP or the profile"
 CONNECT_TIMEOUT_SECONDS: Final = 5.0
 REQUEST_TIMEOUT_SECONDS: Final = 30.0
+LOOK_SECONDS: Final = 3.0
+"""How long a command asks for the reason of a failure."""
 
 BATCH_BYTES: Final = 1_000_000
 RECORD_BYTES_MAX: Final = 64 << 20
@@ -87,9 +92,12 @@ class Connection:
         """A Consumer, as `admin`."""
         from confluent_kafka import Consumer
 
+        config = self.config(defaults)
+        if not config.get("group.id"):  # librdkafka would end the process
+            raise UsageError("group.id is '', but must name a group (-X or the profile)")
         self.require_reachable()
         with configuration_errors():
-            return self._logged_in(Consumer(self.config(defaults)))
+            return self._logged_in(Consumer(config))
 
     def _logged_in(self, client: Any) -> Any:
         """The client once the broker has accepted its login or certificate. Raises CliError at once if it is refused.
@@ -141,6 +149,27 @@ class Connection:
             "batch.size": min(limit_bytes, BATCH_BYTES),
             "message.max.bytes": min(max(8 * limit_bytes, BATCH_BYTES), RECORD_BYTES_MAX),
         }
+
+    def too_few_replicas(self, topic: str) -> str:
+        """Which partition has fewer replicas in sync than min.insync.replicas; empty if none has, or nobody answers."""
+        from confluent_kafka.admin import AdminClient, ConfigResource
+
+        admin = AdminClient(self.config())
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        try:
+            partitions = admin.list_topics(topic, timeout=LOOK_SECONDS).topics[topic].partitions
+            asked = admin.describe_configs([resource], request_timeout=LOOK_SECONDS)
+            least = int(asked[resource].result(LOOK_SECONDS)["min.insync.replicas"].value)
+        except (KafkaException, KeyError, ValueError, TypeError, TimeoutError):
+            return ""
+        for number, part in sorted(partitions.items()):
+            if len(part.isrs) < least:
+                there = count_of(len(part.isrs), "in-sync replica")
+                return (
+                    f"partition {number} of {topic} has {there}, and min.insync.replicas is {least}; "
+                    "start the other brokers, or lower that option"
+                )
+        return ""
 
     def lacks_topic(self, topic: str) -> bool:
         """Whether the cluster says that there is no such topic; this request does not create it."""
@@ -204,12 +233,16 @@ class Connection:
     def addresses(self) -> Iterator[tuple[str, int]]:
         """The bootstrap addresses as host and port. Raises UsageError for one that is neither."""
         for item in self.bootstrap.split(","):
-            address = item.strip().rpartition("://")[2]
+            protocol, _, address = item.strip().rpartition("://")
+            if protocol and protocol.upper() not in PROTOCOLS:
+                raise UsageError(f"{item.strip()!r} is not HOST:PORT, but a URL ({WHERE_FROM})")
             host, colon, port = address.rpartition(":")
             if not colon or address.endswith("]"):
                 host, port = address, str(DEFAULT_PORT)
-            if not host or not port.isdigit() or int(port) > 65535:
-                raise UsageError(f"{item.strip()!r} is not HOST:PORT (-b or BARNABAS_BOOTSTRAP)")
+            if not host or not port.isdecimal():
+                raise UsageError(f"{item.strip()!r} is not HOST:PORT ({WHERE_FROM})")
+            if not 1 <= int(port) <= PORT_MAX:
+                raise UsageError(f"{item.strip()!r}: the port must be from 1 to {PORT_MAX} ({WHERE_FROM})")
             yield host.strip("[]"), int(port)
 
 

@@ -83,7 +83,7 @@ def consume(
     json: AsJson = False,
 ) -> int:
     """Read records from the beginning and report the rate."""
-    from barnabas.cli.consume import CONSUMER
+    from barnabas.cli.consume import CONSUMER, partitions_of
 
     settings = {
         **CONSUMER,
@@ -92,6 +92,7 @@ def consume(
         "enable.partition.eof": False,
     }
     consumer = connect(bootstrap, properties, verbose).consumer(settings)
+    partitions_of(consumer, [topic], [])  # which says so if there is no such topic
     run = ConsumeRun(consumer, topic, count, timeout)
     joining, fetching = run.run()
     consumer.close()

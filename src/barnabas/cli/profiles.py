@@ -60,8 +60,13 @@ def read() -> tuple[str | None, dict[str, Profile]]:
 
 def parse(file: Path, name: str, table: Any) -> Profile:
     """One table of the file. Raises UsageError."""
-    if not isinstance(table, dict) or set(table) - {"bootstrap", "properties"}:
-        raise UsageError(f"{file}: profile {name} may hold bootstrap and properties, nothing else")
+    if not isinstance(table, dict):
+        raise UsageError(f"{file}: the key {name!r} belongs to no profile; write [NAME] above it")
+    unknown = sorted(set(table) - {"bootstrap", "properties"})
+    if unknown:
+        raise UsageError(
+            f"{file}: profile {name} has the key {unknown[0]!r}, but may hold bootstrap and properties only"
+        )
     properties = table.get("properties", {})
     if not isinstance(properties, dict) or not isinstance(table.get("bootstrap", ""), str):
         raise UsageError(

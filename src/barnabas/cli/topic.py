@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from confluent_kafka import KafkaError
@@ -18,6 +18,10 @@ from barnabas.cli.runner import example, new_app, say_missing
 from barnabas.cli.units import topic_settings
 
 app = new_app("Create, list, describe, alter, delete and trim topics.")
+
+PARTITIONS_MAX: Final = 100_000
+REPLICAS_MAX: Final = 10_000
+"""librdkafka refuses more."""
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
 Configs = Annotated[
@@ -38,12 +42,23 @@ Configs = Annotated[
 def create(
     names: Names,
     partitions: Annotated[
-        int | None, typer.Option("-p", "--partitions", min=1, help="Default: the broker's num.partitions.")
+        int | None,
+        typer.Option(
+            "-p",
+            "--partitions",
+            min=1,
+            max=PARTITIONS_MAX,
+            help="Default: the broker's num.partitions.",
+        ),
     ] = None,
     replication_factor: Annotated[
         int | None,
         typer.Option(
-            "-r", "--replication-factor", min=1, help="Default: the broker's default.replication.factor."
+            "-r",
+            "--replication-factor",
+            min=1,
+            max=REPLICAS_MAX,
+            help="Default: the broker's default.replication.factor.",
         ),
     ] = None,
     config: Configs = None,
@@ -200,7 +215,13 @@ def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     partitions: Annotated[
         int | None,
-        typer.Option("-p", "--partitions", min=1, help="The new number of partitions; it can only grow."),
+        typer.Option(
+            "-p",
+            "--partitions",
+            min=1,
+            max=PARTITIONS_MAX,
+            help="The new number of partitions; it can only grow.",
+        ),
     ] = None,
     config: Configs = None,
     unset: Annotated[

@@ -19,6 +19,7 @@ from barnabas.client.errors import ClientError
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 DEFAULT_PORT: Final = 9092
+PORT_MAX: Final = 65535
 
 SECURITY_NAMES: Final = frozenset(
     {
@@ -144,13 +145,15 @@ def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
     """
     addresses = []
     for part in text.split(","):
-        part = part.strip().rpartition("://")[2]  # PLAINTEXT://host:port is accepted as well
-        if not part:
+        protocol, _, address = part.strip().rpartition("://")  # PLAINTEXT://host:port is accepted as well
+        if not address:
             continue
-        match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:]+))(?::(\d{1,5}))?", part)
-        port = int(match[3] or DEFAULT_PORT) if match else 0
-        if match is None or not 0 < port < 65536:
-            raise ClientError(f"{part!r} in bootstrap.servers is not host:port")
+        match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:]+))(?::(\d+))?", address)
+        if match is None or (protocol and protocol.upper() not in PROTOCOLS):
+            raise ClientError(f"{part.strip()!r} in bootstrap.servers is not host:port")
+        port = int(match[3] or DEFAULT_PORT)
+        if not 1 <= port <= PORT_MAX:
+            raise ClientError(f"{address!r} in bootstrap.servers: the port must be from 1 to {PORT_MAX}")
         addresses.append((match[1] or match[2], port))
     if not addresses:
         raise ClientError("bootstrap.servers is empty: name at least one broker as host:port")

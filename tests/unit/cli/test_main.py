@@ -47,6 +47,25 @@ def test_usage_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["produce", ""], "barnabas produce: TOPIC is '', but must not be empty"),
+        (["group", "describe", "a", ""], "barnabas group describe: GROUP is '', but must not be empty"),
+        (["consume", "t", "-g", ""], "barnabas consume: -g is '', but must name a group"),
+        (["consume", "t", "-X", "group.id="], "barnabas consume: group.id is '', but must name a group"),
+        (["topic", "create", "t", "-p", "100001"], "barnabas topic create: Invalid value for '-p'"),
+        (["topic", "create", "t", "-r", "10001"], "barnabas topic create: Invalid value for '-r'"),
+        (["kafka", "foo"], "barnabas kafka: no tool 'foo'"),
+    ],
+)
+def test_a_bad_word_is_named(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(said)
+    assert error.count("\n") == 1
+
+
 def test_nothing_listens(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["topic", "list", "-b", "127.0.0.1:1"]) == 1
     assert capsys.readouterr().err == (
@@ -85,7 +104,8 @@ def test_start_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["-o", "x"], ["-o", "=1"], ["--listen", "host"], ["--listen", "h:70000"], ["--bogus"]]
+    "arguments",
+    [["-o", "x"], ["-o", "=1"], ["--listen", "host"], ["--listen", "h:70000"], ["--bogus"], ["--data", ""]],
 )
 def test_start_refuses(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["start", *arguments]) == 2
@@ -97,8 +117,12 @@ def test_start_refuses(arguments: list[str], capsys: pytest.CaptureFixture[str])
 def test_addresses() -> None:
     connection = Connection("a:1, b ,[::1]:2,PLAINTEXT://c:3")
     assert list(connection.addresses()) == [("a", 1), ("b", 9092), ("::1", 2), ("c", 3)]
-    with pytest.raises(UsageError):
-        list(Connection("a:b").addresses())
+    for wrong in ("a:b", "http://a:1"):
+        with pytest.raises(UsageError, match=f"'{wrong}' is not HOST:PORT"):
+            list(Connection(wrong).addresses())
+    for wrong in ("a:0", "a:65536"):
+        with pytest.raises(UsageError, match=f"'{wrong}': the port must be from 1 to 65535"):
+            list(Connection(wrong).addresses())
 
 
 def test_properties(monkeypatch: pytest.MonkeyPatch) -> None:

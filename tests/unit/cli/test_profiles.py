@@ -70,3 +70,13 @@ def test_no_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert connect(None).bootstrap == "localhost:9092"
     assert main.run(["profile", "list"]) == 0
     assert str(file) in capsys.readouterr().err
+
+
+def test_a_mistake_in_the_file_names_the_key(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text('[a]\nboot = "x"\n')
+    assert main.run(["profile", "list"]) == 2
+    file.write_text('bootstrap = "x"\n')
+    assert main.run(["profile", "list"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"barnabas profile list: {file}: profile a has the key 'boot', but may hold")
+    assert second.startswith(f"barnabas profile list: {file}: the key 'bootstrap' belongs to no profile")

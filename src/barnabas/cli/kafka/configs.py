@@ -189,15 +189,20 @@ def read_configs(admin: Admin, entity: Entity, name: str) -> list[Any]:
         include_synonyms=True,
     )
     if entity.kind in ("brokers", "broker-loggers") and name:
-        if not name.isdigit() or int(name) not in admin.nodes():
-            raise ToolError(f"The broker '{name}' doesn't exist and doesn't have dynamic config.")
-        answer = admin.node(int(name), request, DescribeConfigsResponse)
+        answer = admin.node(broker_id(admin, name), request, DescribeConfigsResponse)
     else:
         answer = admin.any(request, DescribeConfigsResponse)
     (result,) = answer.results
     if result.error_code:
         raise ToolError(java_error(result.error_code, result.error_message))
     return sorted(result.configs or [], key=lambda entry: str(entry.name))
+
+
+def broker_id(admin: Admin, name: str) -> int:
+    """The id of a broker that is there now. Raises ToolError."""
+    if not (name.isascii() and name.isdigit()) or int(name) not in admin.nodes():
+        raise ToolError(f"The broker '{name}' doesn't exist and doesn't have dynamic config.")
+    return int(name)
 
 
 def describe(admin: Admin, entity: Entity, everything: bool) -> None:
@@ -309,7 +314,7 @@ def change(admin: Admin, entity: Entity, add: Mapping[str, str], remove: Sequenc
         ]
     )
     if entity.kind in ("brokers", "broker-loggers") and name:
-        answer = admin.node(int(name), request, IncrementalAlterConfigsResponse)
+        answer = admin.node(broker_id(admin, name), request, IncrementalAlterConfigsResponse)
     else:
         answer = admin.controller(request, IncrementalAlterConfigsResponse)
     for result in answer.responses:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
+from barnabas.cli.errors import EXIT_OK, EXIT_USAGE
 from barnabas.cli.main import end_process
 
 
@@ -208,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"barnabas kafka: no tool {arguments[0]!r}; `barnabas kafka --help` lists them",
                 file=sys.stderr,
             )
-            return EXIT_FAILED
+            return EXIT_USAGE
         return run(name, arguments[1:])
     return run(Path(sys.argv[0]).name.removesuffix(".sh"), sys.argv[1:])
 
