@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from barnabas.config.option import Mark, Mode, OptionTable
@@ -85,16 +87,33 @@ SECURITY_INTER_BROKER_PROTOCOL: Final = IDENTITY.string(
     choices=_PROTOCOLS,
     mark=WORKS,
 )
+
+
+def log_dirs(value: Sequence[str] | None) -> str | None:
+    """What is allowed, if a list of log dirs has an empty entry or names one folder twice; otherwise None."""
+    if not value or not all(value):
+        return "must name folders, none of them empty"
+    seen: dict[str, str] = {}
+    for text in value:
+        real = os.path.realpath(text)
+        if real in seen:
+            return f"Duplicate log directory found: {seen[real]} and {text} are the same folder"
+        seen[real] = text
+    return None
+
+
 LOG_DIR: Final = IDENTITY.strings(
     "log.dir",
     ("/tmp/kafka-logs",),
     "Folder of the log when log.dirs is not set. `barnabas start` sets log.dirs "
     "itself when neither is given.",
+    check=log_dirs,
     mark=WORKS,
 )
 LOG_DIRS: Final = IDENTITY.strings_or_null(
     "log.dirs",
     "Folders that contain partitions; a new partition goes to the folder with the fewest.",
+    check=log_dirs,
     mark=WORKS,
 )
 CORDONED_LOG_DIRS: Final = IDENTITY.strings(

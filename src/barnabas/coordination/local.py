@@ -109,7 +109,10 @@ class LocalStore:
         self._copied_zxid = -1
         if path is not None:
             keep_private(path)
-        self._db = sqlite3.connect(self._name, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            self._db = sqlite3.connect(self._name, timeout=0, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise TreeError(self._name, f"cannot be opened: {error}") from None
         try:
             self._open()
         except sqlite3.OperationalError as error:

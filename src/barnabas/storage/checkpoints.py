@@ -181,6 +181,13 @@ def read_meta(log_dir: str) -> MetaProperties | None:
         values = _read_pairs(path, "=")
     except FileNotFoundError:
         return None
+    for name in ("version", "node.id", "broker.id"):
+        value = values.get(name, "0")
+        if not value.removeprefix("-").isdecimal():
+            raise CorruptCheckpoint(
+                f"{path}: {name} is {value!r}, which is not a number; write the right number there, or name another folder "
+                "in log.dirs"
+            )
     try:
         version = int(values.get("version", "0"))
         if version > META_VERSION_MAX:

@@ -17,6 +17,9 @@ WHAT_HELPS: Final = {
     os.strerror(errno.EDQUOT): "raise the quota of the broker's user",
     os.strerror(errno.EROFS): "mount the file system writable",
     os.strerror(errno.ENOTDIR): "name a folder in log.dirs",
+    os.strerror(errno.ENOENT): "see that the folder is there or can be made, or name another in log.dirs",
+    os.strerror(errno.ENAMETOOLONG): "name a folder in log.dirs",
+    os.strerror(errno.ELOOP): "name a folder in log.dirs",
     os.strerror(errno.EMFILE): "raise the limit of open files",
 }
 
@@ -36,11 +39,13 @@ class LogDirOffline(StorageError):
     Its partitions are offline until the broker is restarted with a healthy dir.
     """
 
-    def __init__(self, log_dir: str | os.PathLike[str], error: OSError | str) -> None:
-        reason = error.strerror or str(error) if isinstance(error, OSError) else error
-        super().__init__(
-            f"log dir {os.fspath(log_dir)} is offline: {reason}; {what_helps(reason)} and start the broker again"
+    def __init__(self, log_dir: str | os.PathLike[str], error: OSError | StorageError | str) -> None:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        # Our own errors say what to do.
+        advice = (
+            "" if isinstance(error, StorageError) else f"; {what_helps(reason)} and start the broker again"
         )
+        super().__init__(f"log dir {os.fspath(log_dir)} is offline: {reason}{advice}")
         self.log_dir = os.fspath(log_dir)
         self.error = error
 

@@ -27,7 +27,7 @@ FOLDER_NAME_MAX: Final = 255
 class LogDir:
     """One log dir."""
 
-    __slots__ = ("checkpointed", "clean", "had_logs", "lock_fd", "meta", "offline", "path")
+    __slots__ = ("checkpointed", "clean", "failure", "had_logs", "lock_fd", "meta", "offline", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -36,6 +36,8 @@ class LogDir:
         self.had_logs = False
         self.meta: MetaProperties | None = None
         self.offline: str | None = None
+        self.failure: BaseException | str | None = None
+        """What `offline` is the text of."""
         self.checkpointed: dict[str, dict[TopicPartition, int]] = {}
 
     def file(self, name: str) -> str:
@@ -44,7 +46,10 @@ class LogDir:
 
     def lock(self) -> None:
         """Lock the dir for this process, and read its owner. Raises LogDirLocked, CorruptCheckpoint, OSError."""
-        os.makedirs(self.path, exist_ok=True)
+        try:
+            os.makedirs(self.path, exist_ok=True)
+        except FileExistsError:  # and it is no folder
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.path) from None
         fd = os.open(self.file(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             # The same kind of lock that Java uses, so that Kafka and Barnabas brokers exclude each other.

@@ -134,7 +134,8 @@ class LogManager:
     def _require_online(self) -> None:
         if all(log_dir.offline is not None for log_dir in self._dirs):
             first = self._dirs[0]
-            raise LogDirOffline(first.path, first.offline or "unusable")
+            own = first.failure if isinstance(first.failure, CorruptCheckpoint) else None
+            raise LogDirOffline(first.path, own or first.offline or "unusable")
 
     def _check_metas(self) -> None:
         metas = [
@@ -463,6 +464,7 @@ class LogManager:
         return []
 
     def _give_up(self, directory: LogDir, error: BaseException | str) -> list[TopicPartition]:
+        directory.failure = error
         directory.offline = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         self.moving.dir_failed(directory.path)
         lost = [name for name, opened in list(self._logs.items()) if opened.log_dir == directory.path]

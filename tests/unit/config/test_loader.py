@@ -186,6 +186,18 @@ def test_retention_chain(static: dict[str, str], expected: int) -> None:
     assert config.topic_default("retention.ms") == expected
 
 
+def test_log_dirs_are_named_once_and_have_names(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    for name in ("log.dir", "log.dirs"):
+        for second in ("a", "a/", "link", "b/../a"):
+            with pytest.raises(ConfigError, match=f"{name}: Duplicate log directory found"):
+                BrokerConfig({name: f"{tmp_path}/a,{tmp_path}/{second}"})
+        for text in ("", ",/a", "/a,,/b"):
+            with pytest.raises(ConfigError, match=f"{name}: must name folders, none of them empty"):
+                BrokerConfig({name: text})
+
+
 def test_other_chains() -> None:
     assert BrokerConfig().segment_ms == 604_800_000
     assert BrokerConfig({"log.roll.hours": "1"}).topic_default("segment.ms") == 3_600_000

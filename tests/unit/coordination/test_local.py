@@ -172,3 +172,10 @@ def test_what_is_replaced_is_overwritten(tmp_path: Path) -> None:
         assert store._thread.submit(store._db.execute, "PRAGMA secure_delete").result().fetchone() == (1,)
     finally:
         store.close()
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "znodes.sqlite"
+    path.mkdir()
+    with pytest.raises(TreeError, match=r"znodes\.sqlite: cannot be opened"):
+        LocalStore(path)

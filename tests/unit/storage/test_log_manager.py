@@ -390,8 +390,32 @@ def test_an_unreadable_transaction_index_costs_the_request_and_not_the_dir(tmp_p
         (errno.ENOSPC, "make room on the disk"),
         (errno.EROFS, "mount the file system writable"),
         (errno.EIO, "repair the disk"),
+        (errno.ENOENT, "see that the folder is there or can be made, or name another in log.dirs"),
     ],
 )
 def test_an_offline_dir_says_what_helps(number: int, advice: str) -> None:
     error = OSError(number, os.strerror(number))
     assert f"{os.strerror(number)}; {advice} and start" in str(LogDirOffline("/data", error))
+
+
+@pytest.mark.parametrize(
+    ("meta", "said"),
+    [
+        (None, "Not a directory; name a folder in log.dirs and start the broker again"),
+        ("version=2\n", "Start the newer release on this folder, or name another in log.dirs"),
+        (
+            "node.id=x\n",
+            "node.id is 'x', which is not a number; write the right number there, or name another folder",
+        ),
+    ],
+)
+def test_the_reason_why_the_only_dir_cannot_be_used(tmp_path: Path, meta: str | None, said: str) -> None:
+    path = tmp_path / "log"
+    if meta is None:
+        path.write_text("a file")
+    else:
+        path.mkdir()
+        (path / "meta.properties").write_text(meta)
+    with pytest.raises(LogDirOffline, match=said) as raised:
+        LogManager([path], lambda _topic: LogConfig()).lock()
+    assert "repair" not in str(raised.value)
