@@ -249,3 +249,46 @@ def test_the_broker_names_a_wrong_protocol(own_broker: Callable[..., Any]) -> No
             assert connected.recv(1) == b""
     eventually(lambda: "this is a TLS handshake" in broker.log_path.read_text(), "the log names TLS")
     assert "this is an HTTP request" in broker.log_path.read_text()
+
+
+def test_consume_without_a_standard_output(cli: Cli) -> None:
+    topic = cli.topic()
+    cli("produce", topic, stdin=b"one\n")
+    command = f"{' '.join(cli.command('consume', topic, '-e'))} >&-"
+    done = subprocess.run(
+        ["bash", "-c", command], env=cli.environment(), capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == b"barnabas consume: cannot write to standard output: it is closed\n"
+
+
+def test_a_producer_whose_broker_is_away_says_so_and_what_a_signal_does(
+    own_broker: Callable[..., Any],
+) -> None:
+    broker = own_broker()
+    cli = Cli(broker.bootstrap)
+    cli("topic", "create", "t")
+    process = cli.start("produce", "t", stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    fed(process).write(b"one\n")
+    fed(process).flush()
+    eventually(lambda: cli.out("consume", "t", "-e") == b"one\n", "the first record")
+    time.sleep(1.5)  # as for consume: librdkafka has counted the connection by then
+    broker.stop()
+    fed(process).write(b"two\n")
+    fed(process).flush()
+    assert process.stderr.readline() == f"broker {broker.bootstrap} is away; waiting for it\n".encode()
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr.readline().startswith(
+        b"waiting for the acknowledgement of 1 record; another Ctrl-C"
+    )
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert b"1 record not delivered: interrupted" in told
+
+
+def test_a_producer_says_that_too_few_replicas_are_in_sync(cli: Cli) -> None:
+    topic = cli.topic(min_insync_replicas="2")
+    told = cli("produce", topic, "-X", "message.timeout.ms=1500", stdin=b"one\n", code=3).stderr
+    assert b"has 1 in-sync replica, and min.insync.replicas is 2" in told

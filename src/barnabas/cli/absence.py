@@ -1,4 +1,4 @@
-"""Notices when the brokers that a consumer reads from go away and come back, from librdkafka's own statistics."""
+"""Notices when the brokers that a client reads from or writes to go away and come back, from librdkafka's own statistics."""
 
 from __future__ import annotations
 
@@ -18,11 +18,23 @@ UP: Final = "UP"
 
 
 Key = tuple[str, int]
+Waiting = Callable[[dict[str, Any]], bool]
+"""Whether a partition, as the statistics describe it, waits for its broker."""
+
+
+def is_read(part: dict[str, Any]) -> bool:
+    """Whether a consumer reads the partition."""
+    return bool(part["fetch_state"] != "none")
+
+
+def has_records(part: dict[str, Any]) -> bool:
+    """Whether a producer has records for the partition that are not acknowledged."""
+    return bool(part["msgq_cnt"] or part["xmit_msgq_cnt"] or part["msgs_inflight"])
 
 
 @dataclass(slots=True)
 class Absence:
-    """`on_statistics` is librdkafka's `stats_cb`. Prints one line when a broker that is read from goes away, and one
+    """`on_statistics` is librdkafka's `stats_cb`. Prints one line when a broker that is waited for goes away, and one
     when it is back.
 
     A partition counts once it has been served, since nothing is away at the start. A broker must be missing from two
@@ -31,6 +43,7 @@ class Absence:
 
     say: Callable[[str], None] = note
     clock: Callable[[], float] = time.monotonic
+    is_waiting: Waiting = is_read
     _served_by: dict[Key, str] = field(default_factory=dict)
     """The address of the broker that served each partition last."""
     _missed: dict[str, float] = field(default_factory=dict)
@@ -43,11 +56,11 @@ class Absence:
         statistics = json.loads(text)
         up = addresses_up(statistics)
         lost: set[str] = set()
-        for key, leader in partitions_read(statistics):
-            address = up.get(leader)
+        for key, part in partitions_of(statistics):
+            address = up.get(part["leader"])
             if address is not None:
                 self._served_by[key] = address
-            elif key in self._served_by:
+            elif key in self._served_by and (self.is_waiting(part) or self._served_by[key] in self._said):
                 lost.add(self._served_by[key])
         now = self.clock()
         for address in sorted(lost - self._said.keys()):
@@ -75,9 +88,9 @@ def addresses_up(statistics: dict[str, Any]) -> dict[int, str]:
     return found
 
 
-def partitions_read(statistics: dict[str, Any]) -> Iterator[tuple[Key, int]]:
-    """The partitions that are being read, each with the number of its leader, or -1."""
+def partitions_of(statistics: dict[str, Any]) -> Iterator[tuple[Key, dict[str, Any]]]:
+    """The partitions of the topics in use."""
     for name, topic in statistics["topics"].items():
         for part in topic["partitions"].values():
-            if part["partition"] >= 0 and part["fetch_state"] != "none":
-                yield (name, part["partition"]), part["leader"]
+            if part["partition"] >= 0:
+                yield (name, part["partition"]), part

@@ -6,9 +6,7 @@ call back; records that were passed on, did not fail and are no longer queued we
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
 import os
 import stat
 import sys
@@ -21,15 +19,17 @@ from typing import Annotated, Any, BinaryIO, Final
 import typer
 from confluent_kafka import KafkaError, KafkaException
 
-from barnabas.cli.codecs import DEFAULT_URL, Codecs, Refused, Url, WriteAs, codecs_of
+from barnabas.cli.absence import STATISTICS, Absence, has_records
+from barnabas.cli.codecs import DEFAULT_URL, Refused, Url, WriteAs, codecs_of
 from barnabas.cli.connection import BATCH_BYTES, Connection, connect, explain
-from barnabas.cli.errors import EXIT_NOT_DELIVERED, EXIT_OK, CliError, UsageError
+from barnabas.cli.errors import EXIT_NOT_DELIVERED, EXIT_OK, CliError, UsageError, why_input_fails
 from barnabas.cli.formatting import unescape
 from barnabas.cli.lines import chunks, split
 from barnabas.cli.options import AsJson, Bootstrap, Properties, Quiet, Verbose
 from barnabas.cli.outbox import Outbox, Stage
-from barnabas.cli.output import count_of, print_json, size_text, summarize
+from barnabas.cli.output import count_of, note, print_json, size_text, summarize
 from barnabas.cli.progress import Progress
+from barnabas.cli.record_shape import Record, Shape, parse_headers
 from barnabas.cli.runner import example, new_app
 from barnabas.cli.signals import ending
 
@@ -38,6 +38,7 @@ app = new_app("Send lines of standard input or of files to a topic.")
 BATCH_RECORDS: Final = 10_000
 POLL_SECONDS: Final = 0.5
 NUDGES: Final = 10
+INTERRUPTED: Final = "interrupted"
 NUDGE_SECONDS: Final = 0.02
 TOPIC_PATIENCE_SECONDS: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART: 1.0, KafkaError.LEADER_NOT_AVAILABLE: 5.0}
 """How long to wait for a topic: a new one has no leader yet, and an unknown one may never be created."""
@@ -57,21 +58,6 @@ PRODUCER: Final = {
     "partitioner": "murmur2_random",
 }
 
-Headers = list[tuple[str, bytes | None]]
-
-
-@dataclass(slots=True)
-class Record:
-    """One record to send; None leaves the choice to the partitioner or the clock."""
-
-    value: bytes | None
-    key: bytes | None = None
-    headers: Headers = field(default_factory=list)
-    partition: int | None = None
-    timestamp_ms: int | None = None
-    topic: str | None = None
-    """A topic other than the run's: that of dead letters."""
-
 
 @dataclass(slots=True)
 class Sender:
@@ -85,9 +71,13 @@ class Sender:
     sent_bytes: int = 0
     failed: int = 0
     first_error: str = ""
+    has_timed_out: bool = False
+    """Whether a record was not acknowledged in time; librdkafka does not tell why."""
     dead_letters: int = 0
     first_dead_letter: str = ""
     stopped: bool = False
+    has_said: bool = False
+    """Whether the user knows what a stop waits for, and how to end the waiting."""
     outbox: Outbox = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,6 +89,7 @@ class Sender:
             self.first_dead_letter += f" (it did not arrive: {explain(error)})"
             return
         self.failed += 1
+        self.has_timed_out = self.has_timed_out or error.code() == KafkaError._MSG_TIMED_OUT
         self.sent_bytes -= len(record.value or b"") + len(record.key or b"")
         self.first_error = self.first_error or explain(error)
 
@@ -107,26 +98,59 @@ class Sender:
         batch when its queue is full, so sending the tail again keeps the order.
         """
         stage = self.outbox.stage
+        self.sent += len(records)
+        waiting = records
+        try:
+            while waiting:
+                waiting = self._hand_over_batch(stage, waiting)
+                self.outbox.poll(0.05 if waiting else 0)
+                if waiting:
+                    self.say_what_is_waited_for(len(waiting))
+        except KeyboardInterrupt:
+            self._note_interrupted(waiting)
+            raise
+
+    def _hand_over_batch(self, stage: Stage, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Give records to librdkafka; returns those that its queue has no room for."""
 
         def delivered(error: KafkaError | None, message: Any) -> None:
             if error is not None:
                 record = Record(message.value(), message.key(), partition=self.partition_of(message))
                 self.outbox.failed(error, stage, record)
 
-        self.sent += len(records)
-        waiting = records
-        while waiting:
-            stage.producer.produce_batch(self.topic, waiting, partition=self.partition, on_delivery=delivered)
-            refused = [record for record in waiting if "_error" in record]
-            waiting = []
-            for record in refused:
-                error = record.pop("_error")
-                if is_queue_full(error):
-                    waiting.append(record)
-                else:
-                    partition = None if self.partition < 0 else self.partition
-                    self.outbox.failed(error, stage, Record(**record, partition=partition))
-            self.outbox.poll(0.05 if waiting else 0)
+        stage.producer.produce_batch(self.topic, records, partition=self.partition, on_delivery=delivered)
+        waiting = []
+        for record in [record for record in records if "_error" in record]:
+            error = record.pop("_error")
+            if is_queue_full(error):
+                waiting.append(record)
+            else:
+                partition = None if self.partition < 0 else self.partition
+                self.outbox.failed(error, stage, Record(**record, partition=partition))
+        return waiting
+
+    def _note_interrupted(self, records: list[dict[str, Any]]) -> None:
+        """Count records that librdkafka has not got, so that they do not count as delivered."""
+        self.failed += len(records)
+        self.sent_bytes -= sum(
+            len(record["value"] or b"") + len(record.get("key") or b"") for record in records
+        )
+        self.first_error = self.first_error or INTERRUPTED
+
+    def say_what_is_waited_for(self, more: int = 0) -> None:
+        """After the first signal that asks to end, say once what the command still does, and how to stop it.
+
+        more: records that were read, but not given to librdkafka yet.
+        """
+        if self.stopped and not self.has_said:
+            self.has_said = True
+            waiting = count_of(len(self.outbox) + more, "record")
+            note(f"waiting for the acknowledgement of {waiting}; another Ctrl-C or SIGTERM gives up")
+
+    def give_up(self) -> None:
+        """Drop all records that are not acknowledged."""
+        self.first_error = self.first_error or INTERRUPTED
+        self.outbox.purge()
 
     def partition_of(self, message: Any) -> int | None:
         """The partition that a record which failed was meant for; None leaves it to the partitioner."""
@@ -137,7 +161,11 @@ class Sender:
         """Send one record, with headers, partition and time if it has them."""
         self.sent += 1
         self.sent_bytes += len(record.value or b"") + len(record.key or b"")
-        self.hand_over(self.outbox.stage, record)
+        try:
+            self.hand_over(self.outbox.stage, record)
+        except KeyboardInterrupt:
+            self._note_interrupted([{"value": record.value, "key": record.key}])
+            raise
 
     def send_dead_letter(self, refused: Refused, where: str) -> None:
         """Send a record that a rule refuses, unchanged, to the topic that the rule names, and count it."""
@@ -166,6 +194,7 @@ class Sender:
                 stage.producer.produce(record.topic or self.topic, **arguments)
             except BufferError:
                 stage.producer.poll(0.05)
+                self.say_what_is_waited_for(1)
             except KafkaException as error:
                 self.outbox.failed(error.args[0], stage, record)
                 return
@@ -175,17 +204,20 @@ class Sender:
     def finish(self, watching: Callable[[], None]) -> None:
         """Wait until everything is acknowledged or has failed; a second Ctrl-C gives up. watching: called now and then."""
         try:
+            began = time.monotonic()
             for _ in range(NUDGES):
                 if not self.outbox.flush(NUDGE_SECONDS):
                     return
+                if time.monotonic() - began > POLL_SECONDS:
+                    self.say_what_is_waited_for()
                 hasten_producer_id(self.outbox.producer, self.topic)
             while self.outbox.flush(POLL_SECONDS):
+                self.say_what_is_waited_for()
                 watching()
         except KafkaException as error:  # librdkafka gives up
             raise CliError(f"cannot produce to {self.topic}: {explain(error.args[0])}") from None
         except KeyboardInterrupt:
-            self.first_error = self.first_error or "interrupted"
-            self.outbox.purge()
+            self.give_up()
 
 
 def hasten_producer_id(producer: Any, topic: str) -> None:
@@ -201,108 +233,6 @@ def hasten_producer_id(producer: Any, topic: str) -> None:
 def is_queue_full(error: Any) -> bool:
     """Whether a record of a batch was refused only because librdkafka's queue is full."""
     return isinstance(error, KafkaError) and error.code() == KafkaError._QUEUE_FULL
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How one line becomes a record."""
-
-    key_separator: bytes | None
-    fixed_key: bytes | None
-    headers: Headers
-    partition: int | None
-    empty_is_null: bool
-    is_json: bool
-    codecs: Codecs | None = None
-
-    def is_plain(self) -> bool:
-        """Whether the batch call, which knows no headers, can be used."""
-        return not self.headers and not self.is_json and self.codecs is None
-
-    def batch(self, lines: list[bytes]) -> list[dict[str, Any]]:
-        """The lines as arguments of produce_batch."""
-        if self.key_separator is None and not self.empty_is_null:
-            if self.fixed_key is None:
-                return [{"value": line} for line in lines]
-            return [{"value": line, "key": self.fixed_key} for line in lines]
-        made = []
-        for line in lines:
-            record = self.record(line)
-            arguments: dict[str, Any] = {"value": record.value}
-            if record.key is not None:
-                arguments["key"] = record.key
-            made.append(arguments)
-        return made
-
-    def record(self, line: bytes) -> Record:
-        """One line as a record. Raises CliError for JSON that cannot be read, or does not suit its schema."""
-        made = self._plain_record(line)
-        if self.codecs is not None:
-            key, value = made.key, made.value
-            try:
-                made.key = self.codecs.encoded("key", key)
-                made.value = self.codecs.encoded("value", value)
-            except Refused as error:
-                error.key, error.value = key, value
-                error.headers[:0] = made.headers
-                raise
-        return made
-
-    def _plain_record(self, line: bytes) -> Record:
-        if self.is_json:
-            return record_of_json(line, self)
-        key, value = self.fixed_key, line
-        if self.key_separator is not None:
-            before, found, after = line.partition(self.key_separator)
-            if found:
-                key, value = before, after
-        if not self.empty_is_null:
-            return Record(value, key, self.headers, self.partition)
-        return Record(value or None, key or None, self.headers, self.partition)
-
-
-def record_of_json(line: bytes, shape: Shape) -> Record:
-    """One envelope as `consume -J` writes it (`value` is taken for `payload`). Raises CliError."""
-    try:
-        read = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise CliError(f"column {error.colno}: {error.msg}; -J needs one JSON object per line") from None
-    except ValueError as error:
-        raise CliError(f"{error}; -J needs one JSON object per line") from None
-    if not isinstance(read, dict):
-        raise CliError(f"-J needs one JSON object per line, not {line[:60].decode(errors='replace')}")
-    name = next((name for name in ("payload", "value") if read.keys() & {name, f"{name}_base64"}), None)
-    if name is None:
-        raise CliError(
-            "neither `value` nor `payload`; write null for a record without a value, or leave out -J"
-        )
-    try:
-        return Record(
-            json_bytes(read, name),
-            json_bytes(read, "key") if shape.fixed_key is None else shape.fixed_key,
-            [*json_headers(read.get("headers") or []), *shape.headers],
-            shape.partition,
-            read.get("ts"),
-        )
-    except (ValueError, TypeError, AttributeError) as error:
-        raise CliError(f"not an envelope as `consume -J` writes it: {error}") from None
-
-
-def json_headers(found: Any) -> Headers:
-    """Headers of an envelope: a flat list of names and values, or an object. Raises ValueError, TypeError."""
-    pairs = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
-    return [(str(name), None if value is None else str(value).encode()) for name, value in pairs]
-
-
-def json_bytes(read: dict[str, Any], name: str) -> bytes | None:
-    """A field of an envelope as bytes: text, base64, or any other JSON value as compact JSON."""
-    encoded = read.get(f"{name}_base64")
-    if encoded is not None:
-        return base64.b64decode(encoded)
-    value = read.get(name)
-    if value is None:
-        return None
-    return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
 
 
 def require_topic(producer: Any, topic: str) -> None:
@@ -401,6 +331,9 @@ def open_files(names: list[str]) -> list[BinaryIO]:
     """The files to read, all opened before anything is sent. Raises CliError."""
     opened: list[BinaryIO] = []
     for name in names or ["-"]:
+        why = why_input_fails() if name == "-" else None
+        if why is not None:
+            raise CliError(f"cannot read standard input: {why}; name a file, or write into a pipe")
         try:
             # Not closed before the process ends: each is read to its end.
             source = sys.stdin.buffer if name == "-" else Path(name).open("rb")  # noqa: SIM115
@@ -408,14 +341,6 @@ def open_files(names: list[str]) -> list[BinaryIO]:
         except OSError as error:
             raise CliError(f"cannot read {name}: {error.strerror}") from None
     return opened
-
-
-def parse_headers(items: list[str]) -> Headers:
-    """-H name=value; a name without `=` has a null value."""
-    return [
-        (name, value.encode("utf-8", "surrogateescape") if equals else None)
-        for name, equals, value in (item.partition("=") for item in items)
-    ]
 
 
 KeySeparator = Annotated[
@@ -511,6 +436,8 @@ def produce(
     require_topic(connection.producer({}), topic)
     if is_new:
         summarize(f"the topic {topic} was not there; the broker has made it")
+    if not quiet:
+        settings |= {**STATISTICS, "stats_cb": Absence(is_waiting=has_records).on_statistics}
     sender = Sender(connection, topic, settings, -1 if partition is None else partition)
     began = time.monotonic()
     refused = ""
@@ -525,7 +452,8 @@ def produce(
         try:
             ship(sources, sender, shape, ending_bytes, count, watch)
         except KeyboardInterrupt:
-            pass
+            if sender.has_said:
+                sender.give_up()
         except CliError as error:
             # Records that were read before are sent; the summary and the exit code report the rest.
             refused = str(error)
@@ -552,8 +480,10 @@ def conclude(sender: Sender, seconds: float, refused: str, quiet: bool, json: bo
             f"in {seconds:.2f} s, {rate:,.0f} records/s"
         )
     if sender.failed:
+        why = sender.connection.too_few_replicas(sender.topic) if sender.has_timed_out else ""
         raise CliError(
-            f"{count_of(sender.failed, 'record')} not delivered: {sender.first_error}", EXIT_NOT_DELIVERED
+            f"{count_of(sender.failed, 'record')} not delivered: {why or sender.first_error}",
+            EXIT_NOT_DELIVERED,
         )
     if refused:
         raise CliError(refused)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from barnabas.cli import formatting
 from barnabas.cli.errors import CliError, UsageError
 from barnabas.cli.lines import split
-from barnabas.cli.produce import Record, Shape, parse_headers
+from barnabas.cli.record_shape import Record, Shape, parse_headers
 
 
 class Message:

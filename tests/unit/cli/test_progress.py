@@ -9,7 +9,7 @@ import time
 import pytest
 
 from barnabas.cli import output, progress
-from barnabas.cli.absence import Absence
+from barnabas.cli.absence import Absence, has_records
 from barnabas.cli.progress import CLEAR, Progress, time_left_text
 
 
@@ -70,13 +70,14 @@ def test_time_left(seconds: float, text: str) -> None:
     assert time_left_text(seconds) == text
 
 
-def statistics(leader: int, **states: str) -> str:
+def statistics(leader: int, unacknowledged: int = 0, **states: str) -> str:
     brokers = {
         f"host{name[1:]}:9092/{name[1:]}": {"nodename": f"host{name[1:]}:9092", "state": state}
         for name, state in states.items()
     }
     bootstrap = {"host1:9092/bootstrap": {"nodename": "host1:9092", "state": "UP"}}
     part = {"partition": 0, "leader": leader, "fetch_state": "active"}
+    part |= {"msgq_cnt": unacknowledged, "xmit_msgq_cnt": 0, "msgs_inflight": 0}
     return json.dumps({"brokers": brokers | bootstrap, "topics": {"orders": {"partitions": {"0": part}}}})
 
 
@@ -123,3 +124,14 @@ def test_a_broker_of_which_nothing_is_read_may_stay_away() -> None:
     for text in (statistics(1, b1="UP", b2="UP"), *[statistics(1, b1="UP", b2="DOWN")] * 3):
         absence.on_statistics(text)
     assert said == []
+
+
+def test_a_producer_waits_for_a_broker_only_with_records() -> None:
+    said: list[str] = []
+    absence = Absence(said.append, lambda: 0.0, has_records)
+    for text in (statistics(1, b1="UP"), *[statistics(1, b1="DOWN")] * 3):
+        absence.on_statistics(text)
+    assert said == []  # the broker may have closed a connection that nobody used
+    for text in (*[statistics(1, 5, b1="DOWN")] * 3, statistics(1, 0, b1="DOWN"), statistics(1, 0, b1="UP")):
+        absence.on_statistics(text)
+    assert said == ["broker host1:9092 is away; waiting for it", "broker host1:9092 is back after 0 s"]
