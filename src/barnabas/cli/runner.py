@@ -123,9 +123,15 @@ def with_manner(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def argument_name(name: str, annotation: Any) -> str:
-    """What the help calls a parameter: its metavar, or its name in capital letters."""
-    described = (getattr(item, "metavar", None) for item in getattr(annotation, "__metadata__", ()))
-    return next((metavar for metavar in described if metavar), name.upper())
+    """What the help calls a parameter: the option, or the argument's metavar."""
+    for item in getattr(annotation, "__metadata__", ()):
+        # typer takes the first name in Annotated for the default.
+        names = (getattr(item, "default", None), *(getattr(item, "param_decls", None) or ()))
+        options = [shown for shown in names if isinstance(shown, str) and shown.startswith("--")]
+        found = options[0] if options else getattr(item, "metavar", None)
+        if found:
+            return str(found)
+    return name.upper()
 
 
 ALIASES: Final = {"rm": "delete", "ls": "list", "show": "describe", "new": "create"}

@@ -52,6 +52,10 @@ def test_usage_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["produce", ""], "barnabas produce: TOPIC is '', but must not be empty"),
         (["group", "describe", "a", ""], "barnabas group describe: GROUP is '', but must not be empty"),
+        (
+            ["topic", "trim", "t", "--before", ""],
+            "barnabas topic trim: --before is '', but must not be empty",
+        ),
         (["consume", "t", "-g", ""], "barnabas consume: -g is '', but must name a group"),
         (["consume", "t", "-X", "group.id="], "barnabas consume: group.id is '', but must name a group"),
         (["topic", "create", "t", "-p", "100001"], "barnabas topic create: Invalid value for '-p'"),

@@ -66,7 +66,7 @@ def test_meta_properties_of_both_eras(tmp_path: Path) -> None:
     assert checkpoints.read_meta(str(tmp_path)) == meta
     assert "node.id=3" in path.read_text().splitlines()
     path.write_text("version=1\nnode.id=three\n")
-    with pytest.raises(CorruptCheckpoint, match="repair or remove"):
+    with pytest.raises(CorruptCheckpoint, match=r"node\.id is 'three', which is not a number"):
         checkpoints.read_meta(str(tmp_path))
 
 
