@@ -54,7 +54,9 @@ def new_topic(broker: BrokerProcess, partitions: int = 1, **config: str) -> str:
     return name
 
 
-def produce(raw: Raw, topic: str, *batches: bytes, client_id: str = "raw") -> list[PartitionProduceResponse]:
+def produce(
+    raw: Raw, topic: str, *batches: bytes, client_id: str = "raw", version: int = VERSION
+) -> list[PartitionProduceResponse]:
     """The answers to one batch for each partition, from 0 on."""
     request = ProduceRequest(
         acks=-1,
@@ -68,7 +70,7 @@ def produce(raw: Raw, topic: str, *batches: bytes, client_id: str = "raw") -> li
             )
         ],
     )
-    answer = raw.ask(request, ProduceResponse, VERSION, client_id)
+    answer = raw.ask(request, ProduceResponse, version, client_id)
     assert isinstance(answer, ProduceResponse)
     return answer.responses[0].partition_responses
 

@@ -116,6 +116,17 @@ def test_what_is_refused_in_the_thread(raw: Raw, new_topic: Callable[..., str]) 
     assert answer_to(raw, unpacked, batch(500, Codec.GZIP)).base_offset == 0
 
 
+def test_a_producer_that_knows_no_zstd_writes_to_a_topic_of_zstd(
+    raw: Raw, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(compression_type="zstd")
+    for offset, data in ((0, batch(1, Codec.GZIP)), (1, batch(3_000, Codec.GZIP))):
+        (answer,) = produce(raw, topic, data, version=6)
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, offset)
+    (answer,) = produce(raw, topic, batch(1, Codec.ZSTD), version=6)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
 def test_a_request_for_very_many_partitions_takes_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(produce_handler, "BATCHES_PER_LOOK", 8)
     monkeypatch.setattr(produce_handler, "TURN_MS_MAX", -1.0)  # as if every batch took long

@@ -339,7 +339,7 @@ class Partition(PartitionState):
             records = alone(records, size_bytes)
         if acks_all and self._replicas.count < config.min_insync_replicas:
             raise self._too_few_replicas(ErrorCode.NOT_ENOUGH_REPLICAS)
-        if attributes & CODEC_MASK == ZSTD and not zstd_allowed:
+        if attributes & CODEC_MASK == ZSTD and not zstd_allowed and converted_for is None:
             raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer")
         if not config.is_plain and converted_for is not config:
             if not schemas_checked and config.checks_schemas:
