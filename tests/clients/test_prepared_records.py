@@ -10,8 +10,10 @@ import pytest
 from confluent_kafka import Producer
 
 from barnabas.broker.api.handlers.records import produce as produce_handler
+from barnabas.broker.partitions.batch_checks import QUICK_BYTES_MAX
 from barnabas.records.batch import Record, build_batch
 from barnabas.records.compression import Codec
+from barnabas.records.walk import NAMED_MAX
 from barnabas.testing import Broker
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.produce import PartitionProduceResponse
@@ -106,7 +108,7 @@ def test_what_is_refused_in_the_thread(raw: Raw, new_topic: Callable[..., str]) 
     compacted = new_topic(cleanup_policy="compact", compression_type="lz4")
     refused = answer_to(raw, compacted, batch(3_000, Codec.GZIP, key=None))
     assert refused.error_code == ErrorCode.INVALID_RECORD
-    assert [row.batch_index for row in refused.record_errors] == list(range(3_000))
+    assert [row.batch_index for row in refused.record_errors] == list(range(NAMED_MAX))
     assert answer_to(raw, compacted, batch(3_000, Codec.GZIP)).base_offset == 0
     damaged = bytearray(batch(3_000, Codec.NONE))
     damaged[22] |= Codec.ZSTD  # says zstd, and is not
@@ -114,6 +116,44 @@ def test_what_is_refused_in_the_thread(raw: Raw, new_topic: Callable[..., str]) 
     unpacked = new_topic(compression_type="uncompressed", max_message_bytes="20000")
     assert answer_to(raw, unpacked, batch(3_000, Codec.GZIP)).error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert answer_to(raw, unpacked, batch(500, Codec.GZIP)).base_offset == 0
+
+
+@pytest.mark.parametrize("config", [{"cleanup_policy": "compact"}, {"compression_type": "lz4"}, {}], ids=str)
+def test_a_small_batch_that_unpacks_to_very_much_holds_up_nobody(config: dict[str, str]) -> None:
+    """A kilobyte of zstd unpacks to 32 MB. The last topic looks into the batch only because of its time."""
+    now_ms = int(time.time() * 1000) + (0 if config else 10 * 3_600_000)
+    data = build_batch([Record(0, now_ms, b"key", bytes(32 << 20))], codec=Codec.ZSTD)
+    assert len(data) < QUICK_BYTES_MAX
+    wanted = ErrorCode.NONE if config else ErrorCode.INVALID_TIMESTAMP
+    with Broker() as broker:
+        create_topic(
+            broker.bootstrap, "small", 1, {key.replace("_", "."): text for key, text in config.items()}
+        )
+        sending = Raw(broker)  # type: ignore[arg-type]
+        with measured(broker) as turns:
+            for _ in range(3):  # the fast path leaves them to the thread as well
+                assert answer_to(sending, "small", data).error_code == wanted
+        sending.sock.close()
+        assert turns.count > 10
+        assert turns.longest_cpu_ms < TURN_CPU_MS_MAX
+
+
+@pytest.mark.parametrize("config", [{"compression_type": "gzip"}, {}], ids=str)
+def test_a_second_batch_is_refused_wherever_it_is_met(
+    monkeypatch: pytest.MonkeyPatch, raw: Raw, new_topic: Callable[..., str], config: dict[str, str]
+) -> None:
+    topic, two = new_topic(**config), batch(300, Codec.NONE) * 2
+    assert answer_to(raw, topic, two).error_code == ErrorCode.INVALID_RECORD
+    monkeypatch.setattr(produce_handler, "BATCHES_PER_LOOK", 1)
+    monkeypatch.setattr(produce_handler, "TURN_MS_MAX", -1.0)  # as if every batch took long
+    with Broker() as broker:
+        create_topic(
+            broker.bootstrap, "late", 1, {key.replace("_", "."): text for key, text in config.items()}
+        )
+        sending = Raw(broker)  # type: ignore[arg-type]
+        assert answer_to(sending, "late", two).error_code == ErrorCode.INVALID_RECORD
+        assert answer_to(sending, "late", batch(1, Codec.NONE)).base_offset == 0
+        sending.sock.close()
 
 
 def test_a_producer_that_knows_no_zstd_writes_to_a_topic_of_zstd(

@@ -65,6 +65,9 @@ from barnabas.records.batch_header import (
     BatchHeader as BatchHeader,
 )
 from barnabas.records.batch_header import (
+    BatchTooLarge as BatchTooLarge,
+)
+from barnabas.records.batch_header import (
     CorruptBatch as CorruptBatch,
 )
 from barnabas.records.batch_header import (
@@ -79,6 +82,7 @@ from barnabas.records.compression import (
     Buffer,
     Codec,
     CompressionError,
+    OverLimit,
     compress,
     decompress,
 )
@@ -167,7 +171,8 @@ def records_block(
     try:
         return decompress(header.codec, block, limit_bytes)
     except CompressionError as error:
-        raise CorruptBatch(f"the batch at offset {header.base_offset}: {error}") from error
+        kind = BatchTooLarge if isinstance(error, OverLimit) else CorruptBatch
+        raise kind(f"the batch at offset {header.base_offset}: {error}") from error
 
 
 def records_of(

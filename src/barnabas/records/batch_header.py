@@ -46,6 +46,10 @@ class CorruptBatch(Exception):
     """The bytes are not a whole and intact batch."""
 
 
+class BatchTooLarge(CorruptBatch):
+    """The records decompress to more bytes than the caller allows."""
+
+
 class BatchHeader(NamedTuple):
     """The header's fields in their order on the wire."""
 

@@ -51,6 +51,10 @@ class CompressionError(Exception):
     """The compressed bytes are damaged, or decompress to more than the limit."""
 
 
+class OverLimit(CompressionError):
+    """The compressed bytes decompress to more than the limit."""
+
+
 def _cramjam() -> ModuleType:
     import cramjam
 
@@ -93,7 +97,7 @@ def decompress(codec: Codec, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTE
     """
     if codec == Codec.NONE:
         if len(data) > limit_bytes:
-            raise CompressionError(f"{len(data)} bytes are over the bound of {limit_bytes}")
+            raise OverLimit(f"{len(data)} bytes are over the bound of {limit_bytes}")
         return bytes(data)
     if codec == Codec.GZIP:
         return _decompress_gzip(data, limit_bytes)
@@ -170,7 +174,7 @@ def _snappy_block(cramjam: ModuleType, view: memoryview, limit_bytes: int) -> by
     try:
         size = cramjam.snappy.decompress_raw_len(view)
         if size > limit_bytes:
-            raise CompressionError(f"snappy: unfolds to {size} bytes, over the bound of {limit_bytes}")
+            raise OverLimit(f"snappy: unfolds to {size} bytes, over the bound of {limit_bytes}")
         return bytes(cramjam.snappy.decompress_raw(view))
     except cramjam.DecompressionError as error:
         raise CompressionError(f"snappy: {error}") from error
@@ -189,7 +193,7 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
         except zlib.error as error:
             raise CompressionError(f"gzip: {error}") from error
         if len(part) > left:
-            raise CompressionError(f"gzip: unfolds to more than the bound of {limit_bytes} bytes")
+            raise OverLimit(f"gzip: unfolds to more than the bound of {limit_bytes} bytes")
         if not unpacker.eof:
             raise CompressionError("gzip: the stream is cut off")
         parts.append(part)
@@ -209,7 +213,7 @@ def _decompress_growing(
     name = unpack_into.__module__ or "lz4"
     room = size if size is not None else max(4096, _first_guess_ratio * len(data))
     if size is not None and size > limit_bytes:
-        raise CompressionError(f"{name}: unfolds to {size} bytes, over the bound of {limit_bytes}")
+        raise OverLimit(f"{name}: unfolds to {size} bytes, over the bound of {limit_bytes}")
     room = min(room, limit_bytes)
     while True:
         out = bytearray(room)
@@ -219,7 +223,7 @@ def _decompress_growing(
             if "whole buffer" not in str(error):
                 raise CompressionError(f"{name}: {error}") from error
             if room >= limit_bytes:
-                raise CompressionError(f"{name}: unfolds to over the bound of {limit_bytes}") from error
+                raise OverLimit(f"{name}: unfolds to over the bound of {limit_bytes}") from error
             room = min(room * 8, limit_bytes)
             continue
         return bytes(memoryview(out)[:used])

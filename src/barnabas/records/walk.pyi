@@ -2,9 +2,11 @@ from collections.abc import Set as AbstractSet
 
 from barnabas.records.compression import Buffer
 
+NAMED_MAX: int
+
 def faults(
-    block: Buffer, count: int, base_timestamp: int, keyed: bool, oldest_ms: int
-) -> tuple[list[int], list[int]]: ...
+    block: Buffer, count: int, base_timestamp: int, keyed: bool, oldest_ms: int, newest_ms: int
+) -> tuple[list[int], list[int], list[int]]: ...
 def first_at_or_after(
     block: Buffer, count: int, base_timestamp: int, base_offset: int, timestamp: int, from_offset: int
 ) -> tuple[int, int] | None: ...

@@ -54,31 +54,61 @@ cdef bint read_record(const uint8_t* data, Py_ssize_t* at, Py_ssize_t size, Fiel
     return at[0] == end
 
 
+cdef enum:
+    NAMES = 1000
+
+NAMED_MAX = NAMES
+"""`faults` names at most this many records of a kind: a client could send a batch of millions."""
+
+cdef struct Numbers:
+    Py_ssize_t count
+    Py_ssize_t[NAMES] at
+
+
+cdef void note(Numbers* numbers, Py_ssize_t number) noexcept nogil:
+    if numbers.count < NAMES:
+        numbers.at[numbers.count] = number
+        numbers.count += 1
+
+
 def faults(
     const uint8_t[::1] block, Py_ssize_t count, int64_t base_timestamp, bint keyed, int64_t oldest_ms,
+    int64_t newest_ms,
 ):
-    """(numbers of the records without a key, numbers of those older than `oldest_ms`) of a batch of `count` records.
+    """(numbers of the records without a key, of those older than `oldest_ms`, of those newer than `newest_ms`) of a batch
+    of `count` records; at most NAMED_MAX of each.
 
-    keyed: whether to look at keys. oldest_ms: if negative, nothing is too old; records without a time never are. Raises
-    CorruptBatch.
+    keyed: whether to look at keys. oldest_ms: if negative, nothing is too old; records without a time never are. Other
+    threads run meanwhile. Raises CorruptBatch.
     """
-    cdef Py_ssize_t at = 0, size = block.shape[0], number
+    cdef Py_ssize_t at = 0, size = block.shape[0], number = 0
     cdef const uint8_t* data = &block[0] if size else NULL
     cdef Fields fields
     cdef int64_t timestamp
-    keyless = []
-    old = []
-    for number in range(count):
-        if not read_record(data, &at, size, &fields):
-            raise CorruptBatch(f"record {number} of {count} does not fit its length")
-        if keyed and not fields.has_key:
-            keyless.append(number)
-        timestamp = base_timestamp + fields.timestamp_delta
-        if 0 <= timestamp < oldest_ms:
-            old.append(number)
+    cdef Numbers keyless, old, new
+    keyless.count = old.count = new.count = 0
+    with nogil:
+        for number in range(count):
+            if not read_record(data, &at, size, &fields):
+                break
+            if keyed and not fields.has_key:
+                note(&keyless, number)
+            timestamp = base_timestamp + fields.timestamp_delta
+            if 0 <= timestamp < oldest_ms:
+                note(&old, number)
+            if timestamp > newest_ms:
+                note(&new, number)
+        else:
+            number = count
+    if number < count:
+        raise CorruptBatch(f"record {number} of {count} does not fit its length")
     if at != size:
         raise CorruptBatch(f"{size - at} bytes lie behind the last of {count} records")
-    return keyless, old
+    return list_of(&keyless), list_of(&old), list_of(&new)
+
+
+cdef list list_of(Numbers* numbers):
+    return [numbers.at[index] for index in range(numbers.count)]
 
 
 def first_at_or_after(

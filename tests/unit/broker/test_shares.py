@@ -11,6 +11,7 @@ import pytest
 from barnabas.broker.api.handlers.groups import find_coordinator
 from barnabas.broker.api.handlers.records import delete_records
 from barnabas.broker.coordinators.shares.fetching import ShareReading
+from barnabas.cores.group.share.state import ShareKey
 from barnabas.cores.znode_layout import uuid_text
 from barnabas.records.control import build_marker
 from barnabas.wire.errors import ErrorCode
@@ -315,5 +316,25 @@ def test_a_waiting_fetch_notices_room_that_others_make(tmp_path: Path, how: str)
             state_epoch = on.broker.services.shares.states.find(on.key).state_epoch
             await on.broker.services.shares.begin_state(on.key, state_epoch + 1, 200)
             assert acquired(await waiting) == [(200, 299, 1)]
+
+    run(tmp_path, scenario)
+
+
+def test_new_options_while_a_woken_fetch_opens_another_queue(tmp_path: Path) -> None:
+    async def scenario(on: Stage) -> None:
+        await on.broker.services.controller.create_topic("u", 1, 1, {}, {})
+        shares, other = on.broker.services.shares, on.broker.services.image.topics["u"].topic_id
+
+        class Waiting:
+            def wake(self) -> None:
+                opened.append(shares.open(GROUP, other, 0))
+
+        opened: list[object] = []
+        await shares.begin_state(ShareKey(GROUP, other, 0), 1)
+        shares.open(*on.key).waiters[Waiting()] = None
+        await on.option("share.partition.max.record.locks", "100")
+        assert opened
+        assert shares.options_of(GROUP).limits.partition_max_record_locks == 100
+        shares.open(*on.key).waiters.clear()
 
     run(tmp_path, scenario)

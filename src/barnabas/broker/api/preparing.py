@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker.partitions.batch_checks import checked, converted, takes_long
+from barnabas.broker.partitions.batch_checks import checked, converted, must_convert
+from barnabas.records.batch import CODEC_MASK
 
 if TYPE_CHECKING:
     from barnabas.broker.api.services import Services
@@ -17,24 +18,25 @@ if TYPE_CHECKING:
     from barnabas.storage.config import LogConfig
 
 UNFOLDED_BYTES: Final = 1 << 20
-"""What a packed batch is taken to be worth, so that a thread unpacks it."""
+"""What a packed batch is taken to be worth, so that a thread unpacks it: a few bytes may unpack to many megabytes."""
 
 
 class Prepared(NamedTuple):
-    """A batch that can be appended. converted_for: the options for which it was made; None if that is still to be done."""
+    """A batch that can be appended. converted_for: the options for which it was made."""
 
     records: memoryview
-    converted_for: LogConfig | None
+    converted_for: LogConfig
 
 
 async def prepare(services: Services, partition: Partition, records: memoryview) -> Prepared:
     """Make a batch ready for `Partition.append`. records: must not be borrowed, and may be changed. Raises ApiError."""
     config = partition.config
-    header, _ = checked(records, partition.topic, config)
+    header, records = checked(records, partition.topic, config)
     if config.checks_schemas:
         await services.schema_checks.check(partition, records)
-    if not takes_long(header, config):
-        return Prepared(records, None)
     now_ms = services.clock.now_ms()
+    if not must_convert(header, config, now_ms):
+        return Prepared(records, config)
+    size_bytes = UNFOLDED_BYTES if header.attributes & CODEC_MASK else len(records)
     work = partial(converted, records, header, partition.topic, config, now_ms)
-    return Prepared(await services.conversions.run(UNFOLDED_BYTES, work), config)
+    return Prepared(await services.conversions.run(size_bytes, work), config)

@@ -23,7 +23,7 @@ from barnabas.broker.partitions.batch_checks import RecordsRefused
 from barnabas.client.urls import Address
 from barnabas.config import broker_schemas
 from barnabas.records.batch import CODEC_MASK, CorruptBatch, check_batch, records_block
-from barnabas.records.walk import records_naming, schemas_named
+from barnabas.records.walk import NAMED_MAX, records_naming, schemas_named
 from barnabas.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -46,11 +46,9 @@ FRESH_MS: Final = 300_000
 KEPT_MAX: Final = 10_000
 ASKING_MAX: Final = 1_000
 THREADS: Final = 4
-NAMED_MAX: Final = 1_000
+SCHEMAS_MAX: Final = 1_000
 BAD_MAX: Final = 20
 """At most this many wrong schemas of one batch are searched for in its records."""
-REFUSED_MAX: Final = 200
-"""At most this many records of one batch are named in the error; the whole batch is refused in any case."""
 UNFOLDED_BYTES: Final = 1 << 20
 DEFAULT_CONTEXT: Final = "."
 
@@ -154,15 +152,15 @@ class SchemaChecks:
 
             def numbers(rule: Rule = rule, bad: set[int | bytes | None] = bad) -> list[int]:
                 block = records_block(records, 0, header)
-                return records_naming(block, header.record_count, rule.part == "key", bad)[:REFUSED_MAX]
+                return records_naming(block, header.record_count, rule.part == "key", bad)[:NAMED_MAX]
 
             raise _refusal(rule, bad, await self._conversions.run(size_bytes, numbers))
 
     async def _strangers(self, rule: Rule, found: set[int | bytes | None]) -> set[int | bytes | None]:
         """The references that are not schemas of the rule's subject. Raises ApiError."""
-        if len(found) > NAMED_MAX:
+        if len(found) > SCHEMAS_MAX:
             raise ApiError(
-                ErrorCode.INVALID_RECORD, f"the batch names {len(found)} schemas; {NAMED_MAX} are looked up"
+                ErrorCode.INVALID_RECORD, f"the batch names {len(found)} schemas; {SCHEMAS_MAX} are looked up"
             )
         bad: set[int | bytes | None] = set()
         # One after the other: a batch with a thousand unknown ids does not delay all others.

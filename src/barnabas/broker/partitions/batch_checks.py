@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.partitions.odd_batches import numbers_above, refusal_of
+from barnabas.broker.partitions.odd_batches import alone, refusal_of
 from barnabas.config.option import LONG_MAX
 from barnabas.records.batch import (
     CODEC_MASK,
@@ -18,8 +18,8 @@ from barnabas.records.batch import (
     recompress,
     records_block,
 )
-from barnabas.records.batch_header import RECORD_BYTES_MIN
-from barnabas.records.compression import Codec
+from barnabas.records.batch_header import RECORD_BYTES_MIN, BatchTooLarge
+from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Codec
 from barnabas.records.walk import faults
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -35,14 +35,15 @@ CODECS: Final = {
 }
 CODEC_MAX: Final = int(Codec.ZSTD)
 QUICK_BYTES_MAX: Final = 2 << 10
-"""Batches up to this size are unpacked and packed again at once; larger ones may take the loop more than a millisecond."""
+QUICK_UNPACKED_BYTES_MAX: Final = 32 << 10
+"""Batches up to these sizes are unpacked and packed again at once; larger ones may take the loop more than a millisecond."""
 
 
 class RecordsRefused(ApiError):
     """A batch is refused because of some of its records."""
 
     def __init__(self, code: ErrorCode, message: str, numbers: list[int]) -> None:
-        """numbers: the positions of these records in the batch, counted from 0."""
+        """numbers: the positions of these records in the batch, counted from 0; of very many, only the first."""
         super().__init__(code, message)
         self.numbers = numbers
 
@@ -88,6 +89,8 @@ def checked(records: memoryview | None, topic: str, config: LogConfig) -> tuple[
             ErrorCode.INVALID_RECORD,
             f"the batch says {record_count} records; its {header.size_bytes} bytes cannot hold so many",
         )
+    if header.size_bytes != len(records):
+        records = alone(records, header.size_bytes)
     return header, records
 
 
@@ -109,27 +112,49 @@ def require_fits_segment(size_bytes: int, topic: str, config: LogConfig) -> None
         )
 
 
-def takes_long(header: BatchHeader, config: LogConfig) -> bool:
-    """Whether `converted` may hold up the loop: a few kilobytes may unpack to many megabytes."""
-    packed, wanted = header.attributes & CODEC_MASK, CODECS.get(config.compression_type)
-    is_repacked = wanted is not None and packed != wanted
+def must_convert(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether `converted` has something to do: the batch must be packed again, or its records must be looked into."""
+    wanted = CODECS.get(config.compression_type)
     return (
-        is_repacked or bool(packed and _looks_into_records(config))
-    ) and header.size_bytes > QUICK_BYTES_MAX
+        (wanted is not None and header.attributes & CODEC_MASK != wanted)
+        or _looks_into_records(config)
+        or is_too_far_ahead(header, config, now_ms)
+    )
 
 
 def converted(
-    records: memoryview, header: BatchHeader, topic: str, config: LogConfig, now_ms: int
+    records: memoryview,
+    header: BatchHeader,
+    topic: str,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    may_take_long: bool = True,
 ) -> memoryview:
-    """The batch in the topic's codec, its records as the topic's options demand them (with keys, not too old). May run in a
-    thread. Raises ApiError."""
+    """The batch in the topic's codec, its records as the topic's options demand them (with keys, of a suitable time).
+    Otherwise as it is. May run in a thread. Raises ApiError.
+
+    may_take_long: if not, NotPrepared is raised for a batch that is large, or unpacks to many bytes.
+    """
+    if not must_convert(header, config, now_ms):
+        return records
+    packed_with, codec = header.attributes & CODEC_MASK, CODECS.get(config.compression_type)
+    must_pack = codec is not None and packed_with != codec
+    limit_bytes = DEFAULT_LIMIT_BYTES
+    # To walk over a megabyte that is not packed takes a millisecond.
+    if not may_take_long and (packed_with or must_pack):
+        limit_bytes = QUICK_UNPACKED_BYTES_MAX
+        if header.size_bytes > QUICK_BYTES_MAX:
+            raise NotPrepared(topic)
     try:
-        _check_records(records, header, config, now_ms)
-        codec = CODECS.get(config.compression_type)
-        if codec is None or header.attributes & CODEC_MASK == codec:
+        _check_records(records, header, config, now_ms, limit_bytes)
+        if not must_pack:
             return records
-        packed = memoryview(bytearray(recompress(records, 0, codec, config.level_of(codec))))
+        assert codec is not None
+        packed = memoryview(bytearray(recompress(records, 0, codec, config.level_of(codec), limit_bytes)))
     except CorruptBatch as error:
+        if isinstance(error, BatchTooLarge) and not may_take_long:
+            raise NotPrepared(topic) from None
         raise ApiError(
             ErrorCode.INVALID_RECORD, f"the records of the batch cannot be read: {error}"
         ) from error
@@ -137,18 +162,18 @@ def converted(
     return packed
 
 
-def stamped(
-    records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
-) -> tuple[BatchHeader, int]:
-    """(header, time) of a converted batch, which gets the broker's time here if the topic wants that; else `time` is -1.
-    Raises ApiError."""
+def stamped(records: memoryview, config: LogConfig, now_ms: int) -> tuple[BatchHeader, int]:
+    """(header, time) of a converted batch, which gets the broker's time here if the topic wants that; else `time` is -1."""
     append_time_ms = -1
     if config.log_append_time:
         append_time_ms = now_ms
         patch_max_timestamp(records, 0, TimestampType.LOG_APPEND_TIME, now_ms)
-    elif header.max_timestamp - now_ms > config.timestamp_after_max_ms:
-        raise too_far_ahead(records, check_batch(records), config, now_ms)
     return check_batch(records), append_time_ms
+
+
+def is_too_far_ahead(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether the newest record has a time that is later than the topic allows."""
+    return not config.log_append_time and header.max_timestamp - now_ms > config.timestamp_after_max_ms
 
 
 def _looks_into_records(config: LogConfig) -> bool:
@@ -157,15 +182,21 @@ def _looks_into_records(config: LogConfig) -> bool:
     return config.compact or (not config.log_append_time and config.timestamp_before_max_ms < LONG_MAX)
 
 
-def _check_records(records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+def _check_records(
+    records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, limit_bytes: int
+) -> None:
     """Check what the options demand of single records. Raises RecordsRefused, CorruptBatch. Only if there is such an option,
     the batch is unpacked and its records are walked over."""
-    if not _looks_into_records(config):
+    is_ahead = is_too_far_ahead(header, config, now_ms)
+    if not is_ahead and not _looks_into_records(config):
         return
     # Negative when there is no limit: nothing is older.
     oldest_ms = -1 if config.log_append_time else now_ms - config.timestamp_before_max_ms
-    block = records_block(records, 0, header)
-    keyless, old = faults(block, header.record_count, header.base_timestamp, config.compact, oldest_ms)
+    newest_ms = now_ms + config.timestamp_after_max_ms if is_ahead else LONG_MAX
+    block = records_block(records, 0, header, limit_bytes)
+    keyless, old, new = faults(
+        block, header.record_count, header.base_timestamp, config.compact, oldest_ms, newest_ms
+    )
     if keyless:
         raise RecordsRefused(
             ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key", keyless
@@ -177,14 +208,10 @@ def _check_records(records: memoryview, header: BatchHeader, config: LogConfig, 
             f"{config.timestamp_before_max_ms}",
             old,
         )
-
-
-def too_far_ahead(records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> RecordsRefused:
-    """The error for a batch with a timestamp that is later than the topic allows."""
-    allowed_ms = config.timestamp_after_max_ms
-    return RecordsRefused(
-        ErrorCode.INVALID_TIMESTAMP,
-        f"a timestamp lies {header.max_timestamp - now_ms} ms ahead of the broker's clock; "
-        f"message.timestamp.after.max.ms allows {allowed_ms}",
-        numbers_above(records, header, now_ms + allowed_ms),
-    )
+    if is_ahead:
+        raise RecordsRefused(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"a timestamp lies {header.max_timestamp - now_ms} ms ahead of the broker's clock; "
+            f"message.timestamp.after.max.ms allows {config.timestamp_after_max_ms}",
+            new,
+        )

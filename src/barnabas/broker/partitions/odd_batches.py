@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from barnabas.records.batch import LOG_OVERHEAD, MAGIC_POS, BatchHeader, CorruptBatch, records_of
+from barnabas.records.batch import LOG_OVERHEAD, MAGIC_POS, CorruptBatch
 from barnabas.wire.errors import ApiError, ErrorCode
 
 LENGTH: Final = struct.Struct(">i")
@@ -40,18 +40,6 @@ def alone(records: memoryview, size_bytes: int) -> memoryview:
     raise ApiError(
         ErrorCode.INVALID_RECORD, "a produce request holds exactly one record batch for a partition"
     )
-
-
-def numbers_above(records: memoryview, header: BatchHeader, newest_ms: int) -> list[int]:
-    """The positions in the batch of the records with a timestamp above `newest_ms`; empty if it cannot be unpacked."""
-    try:
-        return [
-            number
-            for number, record in enumerate(records_of(records, 0, header))
-            if record.timestamp > newest_ms
-        ]
-    except CorruptBatch:
-        return []
 
 
 def _is_whole(records: memoryview) -> bool:

@@ -20,10 +20,7 @@ from barnabas.broker.partitions.batch_checks import (
     converted,
     require_fits_segment,
     stamped,
-    takes_long,
-    too_far_ahead,
 )
-from barnabas.broker.partitions.odd_batches import alone
 from barnabas.broker.partitions.plain_append import PartitionState
 from barnabas.cores.cluster_image import PartitionImage
 from barnabas.cores.epochs import EpochEnd
@@ -32,7 +29,6 @@ from barnabas.cores.partition import Origin
 from barnabas.cores.replication import InSyncReplicas
 from barnabas.records.batch import (
     CODEC_MASK,
-    LOG_OVERHEAD,
     TRANSACTIONAL_BIT,
     BatchHeader,
     CorruptBatch,
@@ -334,31 +330,23 @@ class Partition(PartitionState):
         core, config = self.log.core, self.log.config
         header, records = checked(records, self.topic, config)
         attributes = header.attributes
-        size_bytes = header.batch_length + LOG_OVERHEAD
-        if size_bytes != len(records):
-            records = alone(records, size_bytes)
         if acks_all and self._replicas.count < config.min_insync_replicas:
             raise self._too_few_replicas(ErrorCode.NOT_ENOUGH_REPLICAS)
         if attributes & CODEC_MASK == ZSTD and not zstd_allowed and converted_for is None:
             raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer")
-        if not config.is_plain and converted_for is not config:
-            if not schemas_checked and config.checks_schemas:
-                raise NotPrepared(self.topic)
-            if not may_take_long and takes_long(header, config):
-                raise NotPrepared(self.topic)
+        if not schemas_checked and config.checks_schemas and converted_for is not config:
+            raise NotPrepared(self.topic)
         seen = core.decide_append(header)
         if seen is not None:
             return self._promise(seen.first_offset, seen.first_offset + header.record_count, -1, acks_all)
-        if attributes & TRANSACTIONAL_BIT and self._surroundings.check_transaction(self, header):
-            core.decide_append(header, must_start_at_zero=True)
         now_ms = self._surroundings.clock.now_ms()
         append_time_ms = -1
+        if converted_for is not config:
+            records = converted(records, header, self.topic, config, now_ms, may_take_long=may_take_long)
+        if attributes & TRANSACTIONAL_BIT and self._surroundings.check_transaction(self, header):
+            core.decide_append(header, must_start_at_zero=True)
         if not config.is_plain:
-            if converted_for is not config:
-                records = converted(records, header, self.topic, config, now_ms)
-            header, append_time_ms = stamped(records, header, config, now_ms)
-        elif header.max_timestamp - now_ms > config.timestamp_after_max_ms:
-            raise too_far_ahead(records, header, config, now_ms)
+            header, append_time_ms = stamped(records, config, now_ms)
         base_offset = self._write(records, header, now_ms)
         return self._promise(base_offset, core.log_end_offset, append_time_ms, acks_all)
 

@@ -236,7 +236,9 @@ class Shares:
         changed = [entity] if kind == "groups" else list(self._options)
         for group_id in changed:
             self._options.pop(group_id, None)
-            for queue in self._queues.get(group_id, {}).values():
+            for queue in list(
+                self._queues.get(group_id, {}).values()
+            ):  # fetches that it wakes may open others
                 queue.configure(self.options_of(group_id))
                 self._dead_letters.prepare(queue.options)
 

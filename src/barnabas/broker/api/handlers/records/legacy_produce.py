@@ -20,6 +20,7 @@ from barnabas.broker.api.handlers.records.produce import (
     find_partition,
     refused,
 )
+from barnabas.broker.api.preparing import prepare
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.produce import (
     PartitionProduceData,
@@ -80,15 +81,17 @@ async def _append(
     batches, records = await conversions.run(len(message_set), lambda: batches_of(message_set, max_bytes))
     # Looked up again: the partition may have gone while the thread converted.
     partition = find_partition(context, topic, data.index)
-    if partition.config.checks_schemas:
-        for batch in batches:
-            await context.services.schema_checks.check(partition, memoryview(batch))
-        partition = find_partition(context, topic, data.index)
+    prepared = [await prepare(context.services, partition, memoryview(bytearray(batch))) for batch in batches]
+    partition = find_partition(context, topic, data.index)
     appended = [
         partition.append(
-            memoryview(bytearray(batch)), acks_all=acks == ACKS_ALL, zstd_allowed=True, schemas_checked=True
+            batch.records,
+            acks_all=acks == ACKS_ALL,
+            zstd_allowed=True,
+            schemas_checked=True,
+            converted_for=batch.converted_for,
         )
-        for batch in batches
+        for batch in prepared
     ]
     who = Converting.by(context.client_id, context.connection.client_software, "up")
     conversions.count(who, records, sum(map(len, batches)))
