@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -57,13 +58,14 @@ def tree_opener(config: BrokerConfig, machine: Machine) -> tuple[OpenTree, float
     async def local() -> ZnodeTree:
         # Nothing is served yet, so blocking the loop is acceptable here.
         path = Path(config.log_dirs[0]) / TREE_FILE
+        _require_folder(path.parent)
         _require_not_lost(path, config)
         try:
             tree = LocalTree.open(path, machine.clock.now_ms, machine.new_pool)
         except TreeInUse:
             raise
         except TreeError as error:
-            raise TreeError(error.path, f"{error.reason}; {_how_to_restore(config)}") from error
+            raise TreeError(error.path, f"{error.reason}; {_what_to_do(path, config)}") from error
         if serve:
             await _serve(tree, Path(serve))
         return tree
@@ -115,6 +117,16 @@ def _meta_of(log_dir: Path) -> MetaProperties | None:
         return None
 
 
+def _require_folder(first: Path) -> None:
+    """Raises TreeError when the first log dir cannot hold the tree's file."""
+    if not first.is_dir() or not os.access(first, os.R_OK | os.W_OK | os.X_OK):
+        reason = "no folder that the broker may read and write" if first.exists() else "cannot be created"
+        raise TreeError(
+            str(first),
+            f"{reason}; the first folder of log.dirs holds the metadata: make it usable, or name another one first",
+        )
+
+
 def _require_not_lost(path: Path, config: BrokerConfig) -> None:
     """Raises TreeError when the log dirs have been used but the tree's file is gone: a new tree would have no topics."""
     if path.exists():
@@ -126,6 +138,12 @@ def _require_not_lost(path: Path, config: BrokerConfig) -> None:
                 str(path),
                 f"is missing, though {log_dir} holds the records of cluster {meta.cluster_id}; {_how_to_restore(config)}",
             )
+
+
+def _what_to_do(path: Path, config: BrokerConfig) -> str:
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        return "let the broker read and write the file"
+    return _how_to_restore(config)
 
 
 def _how_to_restore(config: BrokerConfig) -> str:
