@@ -12,8 +12,28 @@ TURN_MS_MAX: Final = 5.0
 """How long the pieces of one turn may take together; only the last one may exceed it."""
 
 
+class Pace:
+    """Makes room for other work between the steps of a long coroutine:
+
+    pace = Pace(clock)
+    for group in groups:
+        await pace.rest()
+        ...
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._turn_ends_ms = clock.monotonic_ms() + TURN_MS_MAX
+
+    async def rest(self) -> None:
+        """Continue in a later turn of the loop if this one has been long."""
+        if self._clock.monotonic_ms() >= self._turn_ends_ms:
+            await asyncio.sleep(0)
+            self._turn_ends_ms = self._clock.monotonic_ms() + TURN_MS_MAX
+
+
 def in_pieces(
-    loop: asyncio.AbstractEventLoop, clock: Clock, pieces: Iterator[object], turn_ms_max: float = TURN_MS_MAX
+    loop: asyncio.AbstractEventLoop, clock: Clock, pieces: Iterator[object]
 ) -> asyncio.Future[None]:
     """Run a generator to its end: as much as one turn allows now, the rest in later turns. The future gets its exception.
 
@@ -27,7 +47,7 @@ def in_pieces(
         begun_ms = clock.monotonic_ms()
         try:
             for _ in pieces:
-                if clock.monotonic_ms() - begun_ms >= turn_ms_max:
+                if clock.monotonic_ms() - begun_ms >= TURN_MS_MAX:
                     loop.call_soon(go_on)
                     return
         except Exception as error:

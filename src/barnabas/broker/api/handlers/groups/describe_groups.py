@@ -8,6 +8,7 @@ from typing import Any
 from barnabas.broker.api.context import Context
 from barnabas.cores.acl import ResourceType
 from barnabas.cores.group.events import DescribeGroup, DescribeReply
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.describe_groups import (
     DescribedGroup,
@@ -21,13 +22,14 @@ UNKNOWN_IS_ERROR_FROM = 6
 
 async def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """State and members of each group; assignments are returned as the members' own bytes."""
-    groups = []
+    pace, groups = Pace(context.services.clock), []
     for group_id in request.groups:
         reply: DescribeReply = await context.services.groups.ask(partial(_event, group_id), group_id)
         described = _described(reply, context.version)
         if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
             described.authorized_operations = context.operations(ResourceType.GROUP, group_id)
         groups.append(described)
+        await pace.rest()
     return DescribeGroupsResponse(groups=groups)
 
 

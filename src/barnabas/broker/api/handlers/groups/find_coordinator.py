@@ -13,6 +13,7 @@ from barnabas.broker.api.endpoints import Endpoint
 from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 from barnabas.cores.acl import Operation, ResourceType
 from barnabas.records.partitioner import partition_for_name
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.find_coordinator import (
     Coordinator,
@@ -32,7 +33,10 @@ async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoord
     again.
     """
     if context.version >= MANY_FROM:
-        found = [await _find(context, request.key_type, key) for key in request.coordinator_keys]
+        pace, found = Pace(context.services.clock), []
+        for key in request.coordinator_keys:
+            found.append(await _find(context, request.key_type, key))
+            await pace.rest()
         return FindCoordinatorResponse(coordinators=found)
     coordinator = await _find(context, request.key_type, request.key)
     return FindCoordinatorResponse(

@@ -12,6 +12,7 @@ from typing import Final
 from barnabas.broker.api.context import Context
 from barnabas.cores.acl import Operation, ResourceType
 from barnabas.cores.group.events import FetchedOffset, FetchOffsets, FetchReply
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -36,7 +37,10 @@ async def handle(context: Context, request: OffsetFetchRequest) -> OffsetFetchRe
     transaction has still to decide about one.
     """
     if context.version >= GROUPS_FROM:
-        groups = [await _group(context, asked, request.require_stable) for asked in request.groups]
+        pace, groups = Pace(context.services.clock), []
+        for asked in request.groups:
+            groups.append(await _group(context, asked, request.require_stable))
+            await pace.rest()
         return OffsetFetchResponse(groups=groups)
     return await _single(context, request)
 

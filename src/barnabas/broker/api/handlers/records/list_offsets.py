@@ -7,13 +7,16 @@ legacy_list_offsets.py handles version 0.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Iterator
 from typing import Final
 
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.once import by_topic
 from barnabas.broker.partitions.partition import Partition
 from barnabas.records.units import Offset
+from barnabas.runtime.pace import in_pieces
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -35,34 +38,54 @@ NOWHERE: Final = (-1, -1)
 SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
-def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """A partition that is named twice is an error, as in Kafka, because each row may ask for another time."""
+def handle(
+    context: Context, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    """A partition that is named twice is an error, as in Kafka, because each row may ask for another time.
+
+    Thousands of partitions, or searches by time on the disk, take many turns.
+    """
+    answer = ListOffsetsResponse(topics=[])
+    looking = in_pieces(
+        asyncio.get_running_loop(), context.services.clock, _look_up_all(context, request, answer)
+    )
+    if not looking.done():
+        return _answered(looking, answer)
+    looking.result()
+    return answer
+
+
+async def _answered(looking: asyncio.Future[None], answer: ListOffsetsResponse) -> ListOffsetsResponse:
+    await looking
+    return answer
+
+
+def _look_up_all(
+    context: Context, request: ListOffsetsRequest, answer: ListOffsetsResponse
+) -> Iterator[None]:
     named = Counter(
         (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
     )
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _answer(context, topic.name, asked, request.isolation_level == READ_COMMITTED)
-                    if named[topic.name, asked.partition_index] == 1
-                    else ListOffsetsPartitionResponse(
-                        partition_index=asked.partition_index,
-                        error_code=ErrorCode.INVALID_REQUEST,
-                        timestamp=-1,
-                        offset=-1,
-                        leader_epoch=-1,
-                    )
-                    for asked in partitions
-                ],
-            )
-            for topic, partitions in by_topic(
-                request.topics, lambda t: t.name, lambda t: t.partitions, lambda p: p.partition_index
-            )
-            if partitions
-        ]
-    )
+    for topic, partitions in by_topic(
+        request.topics, lambda t: t.name, lambda t: t.partitions, lambda p: p.partition_index
+    ):
+        if not partitions:
+            continue
+        rows: list[ListOffsetsPartitionResponse] = []
+        answer.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
+        for asked in partitions:
+            if named[topic.name, asked.partition_index] == 1:
+                row = _answer(context, topic.name, asked, request.isolation_level == READ_COMMITTED)
+            else:
+                row = ListOffsetsPartitionResponse(
+                    partition_index=asked.partition_index,
+                    error_code=ErrorCode.INVALID_REQUEST,
+                    timestamp=-1,
+                    offset=-1,
+                    leader_epoch=-1,
+                )
+            rows.append(row)
+            yield
 
 
 def _answer(

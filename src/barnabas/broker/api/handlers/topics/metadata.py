@@ -38,7 +38,8 @@ NULL_MEANS_ALL_FROM: Final = 1
 AUTO_CREATE_SAID_FROM: Final = 4
 IDS_ALONE_FROM: Final = 12
 ANSWERS_KEPT_MAX: Final = 8
-LARGE_ANSWER_PARTITIONS: Final = 1_000
+LARGE_ANSWER_ROWS: Final = 1_000
+"""An answer with more rows (partitions, and topics that do not exist) is made in a thread."""
 CREATION_WAIT_S: Final = 2.0
 OPERATIONS_UNKNOWN: Final = -(1 << 31)
 
@@ -57,7 +58,7 @@ class Key(NamedTuple):
 
 
 class Answers:
-    """Caches encoded answers about all topics, and about topics with thousands of partitions.
+    """Caches encoded answers about all topics, and about thousands of partitions or names.
 
     With 10,000 partitions an answer takes 20 ms or more to make, so it is made in a thread and not on the loop. The last few
     answers are kept while nothing changes. With an authorizer, each principal at each address has separate answers;
@@ -93,7 +94,7 @@ class Answers:
             answer = _answer(context, request, asked, {})
             return Encoded(answer.API_KEY, answer.encode(key.version))
 
-        if _partitions_asked(services, asked) <= LARGE_ANSWER_PARTITIONS:
+        if _rows_asked(services, asked) <= LARGE_ANSWER_ROWS:
             return self._keep(key, make())
         return self._made_in_thread(key, make, services)
 
@@ -118,12 +119,12 @@ class Answers:
         return answer
 
 
-def _partitions_asked(services: Services, asked: list[MetadataRequestTopic] | None) -> int:
+def _rows_asked(services: Services, asked: list[MetadataRequestTopic] | None) -> int:
     image = services.image
     if asked is None:
         return sum(len(topic.partitions) for topic in image.topics.values())
     found = (image.topics.get(topic.name or "") or image.by_id.get(topic.topic_id) for topic in asked)
-    return sum(len(topic.partitions) for topic in found if topic is not None)
+    return sum(1 if topic is None else len(topic.partitions) for topic in found)
 
 
 _ANSWERS: Final[WeakKeyDictionary[Services, Answers]] = WeakKeyDictionary()
@@ -147,9 +148,7 @@ def handle(
         if absent:
             return _create_and_answer(context, request, asked, absent)
     # With quotas, the answer contains the client's throttle time and cannot be shared.
-    if not services.quotas.in_use and (
-        asked is None or _partitions_asked(services, asked) > LARGE_ANSWER_PARTITIONS
-    ):
+    if not services.quotas.in_use and (asked is None or _rows_asked(services, asked) > LARGE_ANSWER_ROWS):
         return _ANSWERS.setdefault(services, Answers()).get(context, request, asked)
     return _answer(context, request, asked, {})
 
