@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 import time
 from collections.abc import Callable, Iterator
 
@@ -11,11 +12,17 @@ from confluent_kafka import Producer
 
 from barnabas.broker.api.handlers.records import produce as produce_handler
 from barnabas.broker.partitions.batch_checks import QUICK_BYTES_MAX
-from barnabas.records.batch import Record, build_batch
+from barnabas.records.batch import HEADER_BYTES, LOG_OVERHEAD, Record, build_batch
 from barnabas.records.compression import Codec
 from barnabas.records.walk import NAMED_MAX
 from barnabas.testing import Broker
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from barnabas.wire.messages.produce import PartitionProduceResponse
 from tests.clients.drivers import Confluent
 from tests.clients.test_door import produce, sealed
@@ -27,6 +34,7 @@ from tests.support.turns import measured
 TURN_CPU_MS_MAX = 250
 """Far above the goal of 20 ms, far below the seconds that it was: caches of a busy machine make any code slower."""
 RECORDS = 2_000
+EMPTY_ZSTD_FRAME = bytes.fromhex("28b52ffd2000010000")
 _numbers = itertools.count()
 
 
@@ -136,6 +144,22 @@ def test_a_small_batch_that_unpacks_to_very_much_holds_up_nobody(config: dict[st
         sending.sock.close()
         assert turns.count > 10
         assert turns.longest_cpu_ms < TURN_CPU_MS_MAX
+
+
+@pytest.mark.parametrize("config", [{"cleanup_policy": "compact"}, {"compression_type": "gzip"}, {}], ids=str)
+def test_zstd_that_begins_with_an_empty_frame_is_read(
+    broker: BrokerProcess, raw: Raw, new_topic: Callable[..., str], config: dict[str, str]
+) -> None:
+    """Frames may follow each other; what the first one declares is not the size of the batch."""
+    topic, data = new_topic(**config), bytearray(batch(3, Codec.ZSTD))
+    data[HEADER_BYTES:HEADER_BYTES] = EMPTY_ZSTD_FRAME
+    struct.pack_into(">i", data, 8, len(data) - LOG_OVERHEAD)
+    assert answer_to(raw, topic, sealed(data)).error_code == ErrorCode.NONE
+    partition = ListOffsetsPartition(partition_index=0, timestamp=1_000)
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
+    found = raw.ask(request, ListOffsetsResponse, 7)
+    assert found.topics[0].partitions[0].offset == 0
+    assert len(Confluent().read_to_end(broker.bootstrap, topic)) == 3
 
 
 @pytest.mark.parametrize("config", [{"compression_type": "gzip"}, {}], ids=str)

@@ -35,6 +35,9 @@ _INT32 = struct.Struct(">i")
 _UINT32_LE = struct.Struct("<I")
 _LZ4_STORED_BIT: Final = 1 << 31
 _first_guess_ratio: Final = 6
+ROOM_BYTES_MIN: Final = 4096
+GZIP_FED_BYTES: Final = 1 << 16
+"""How many bytes gzip gets at once. What follows a member is copied each time: a megabyte can hold 50,000 members."""
 
 
 class Codec(IntEnum):
@@ -183,22 +186,23 @@ def _snappy_block(cramjam: ModuleType, view: memoryview, limit_bytes: int) -> by
 def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
     import zlib
 
+    view, at, left = memoryview(data), 0, limit_bytes
     parts = []
-    rest: bytes | Buffer = data
-    left = limit_bytes
-    while rest:
+    while at < len(view):
         unpacker = zlib.decompressobj(31)
-        try:
-            part = unpacker.decompress(rest, left + 1)
-        except zlib.error as error:
-            raise CompressionError(f"gzip: {error}") from error
-        if len(part) > left:
-            raise OverLimit(f"gzip: unfolds to more than the bound of {limit_bytes} bytes")
-        if not unpacker.eof:
-            raise CompressionError("gzip: the stream is cut off")
-        parts.append(part)
-        left -= len(part)
-        rest = unpacker.unused_data
+        while not unpacker.eof:
+            if at == len(view):
+                raise CompressionError("gzip: the stream is cut off")
+            fed = view[at : at + GZIP_FED_BYTES]
+            try:
+                part = unpacker.decompress(fed, left + 1)
+            except zlib.error as error:
+                raise CompressionError(f"gzip: {error}") from error
+            if len(part) > left:
+                raise OverLimit(f"gzip: unfolds to more than the bound of {limit_bytes} bytes")
+            parts.append(part)
+            left -= len(part)
+            at += len(fed) - len(unpacker.unused_data)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -211,10 +215,10 @@ def _decompress_growing(
 ) -> bytes:
     """Decompress into a buffer of the declared size, or of a guessed size that grows up to the limit."""
     name = unpack_into.__module__ or "lz4"
-    room = size if size is not None else max(4096, _first_guess_ratio * len(data))
     if size is not None and size > limit_bytes:
         raise OverLimit(f"{name}: unfolds to {size} bytes, over the bound of {limit_bytes}")
-    room = min(room, limit_bytes)
+    # A frame may declare 0 bytes, and another one may follow it.
+    room = min(max(ROOM_BYTES_MIN, _first_guess_ratio * len(data) if size is None else size), limit_bytes)
     while True:
         out = bytearray(room)
         try:

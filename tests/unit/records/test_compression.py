@@ -85,6 +85,39 @@ def test_zstd_without_a_declared_size_is_read() -> None:
     assert decompress(Codec.ZSTD, bytes(stream.finish())) == TEXT * 40
 
 
+@pytest.mark.parametrize(
+    ("codec", "empty"),
+    [
+        (Codec.GZIP, gzip.compress(b"", mtime=0)),
+        (Codec.LZ4, bytes(cramjam.lz4.compress(b""))),
+        (Codec.ZSTD, bytes.fromhex("28b52ffd2000010000")),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_empty_frames_are_read_over(codec: Codec, empty: bytes) -> None:
+    """A frame that declares 0 bytes says nothing about the ones behind it."""
+    assert decompress(codec, empty) == decompress(codec, empty * 3) == b""
+    packed = compress(codec, TEXT)
+    assert decompress(codec, empty + packed) == decompress(codec, packed + empty) == TEXT
+    assert decompress(codec, empty * 9_000 + packed) == TEXT
+    for cut in (1, 4):
+        with pytest.raises(CompressionError):
+            decompress(codec, empty + packed[:-cut])
+
+
+@given(st.sampled_from([codec for codec in Codec if codec]), st.data())
+@settings(max_examples=300, deadline=None)
+def test_reading_ends_whatever_is_read(codec: Codec, data: st.DataObject) -> None:
+    packed = bytearray(compress(codec, data.draw(st.sampled_from([b"", b"a", TEXT]))))
+    for _ in range(data.draw(st.integers(0, 3))):
+        packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
+    packed += data.draw(st.sampled_from([b"", bytes(packed), b"\0\0\0"]))
+    try:
+        assert len(decompress(codec, packed, 1 << 15)) <= 1 << 15
+    except CompressionError:
+        pass
+
+
 def test_levels_are_taken() -> None:
     for codec, level in ((Codec.GZIP, 1), (Codec.LZ4, 12), (Codec.ZSTD, 19)):
         assert decompress(codec, compress(codec, TEXT, level)) == TEXT
