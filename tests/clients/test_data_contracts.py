@@ -330,7 +330,7 @@ def test_a_rule_that_cannot_be_read_is_not_registered(
     subject = f"s-{uuid.uuid4().hex[:8]}-value"
     bad = Schema(ORDER, "AVRO", [], None, rule_set(RULES["unreadable"]))
     assert call(registry.url, "PUT", f"/config/{subject}", {"validateRules": True})[0] == 200
-    with pytest.raises(SchemaRegistryError, match=r"rule 'rule 0': 'message. ==' is not CEL") as found:
+    with pytest.raises(SchemaRegistryError, match=r"rule 'rule 0': 'message. ==' is not valid CEL") as found:
         schemas.register_schema(subject, bad)
     assert found.value.error_code == 42210
     schemas.register_schema(subject, Schema(ORDER, "AVRO", [], None, rule_set(RULES["mail"])))

@@ -1,6 +1,6 @@
-"""A schema registry that keeps its data in the topic `_schemas`, in Confluent's format and with Confluent's HTTP API.
+"""A schema registry with Confluent's HTTP API, which stores its data in the topic `_schemas` in Confluent's format.
 
-Pure: `subjects`, `model`, `records`, `state`, `requests`, `decisions`, `formats/` (Avro, JSON Schema, Protobuf: reading,
-writing, comparing). Around them: `store` (the topic), `election` (one writer at a time), `service` (reads here, writes
-at the writer), `api` (HTTP), `main` (the process).
+Pure modules: `subjects`, `model`, `records`, `state`, `requests`, `decisions`, `formats/` (Avro, JSON Schema, Protobuf:
+parsing, printing, comparing). The others: `store` (the topic), `election` (one writer at a time), `service` (answers
+reads and forwards changes to the writer), `api` (HTTP), `main` (the process).
 """

@@ -1,4 +1,4 @@
-"""Whether a new version suits the versions before it, by level; reasons as people read them. Pure."""
+"""Whether a new version is compatible with earlier ones at a level, and if not, the reasons in readable form. Pure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def reasons(
     *,
     all_of_them: bool = False,
 ) -> list[str]:
-    """Why `new` must not follow these versions (in order); empty when it may.
+    """Why `new` is not compatible with earlier versions; empty if it is compatible.
 
-    all_of_them: every version counts whatever the level says, as where one was named. The newest is compared first,
-    and the first version that does not suit ends it.
+    earlier: in order of version; the newest is compared first, and only the first incompatible one is reported.
+    all_of_them: compare with every version even if the level is not transitive, as when the request names a version.
     """
     if level is Level.NONE or not earlier:
         return []
@@ -74,7 +74,7 @@ def _about(version: Version, level: Level) -> list[str]:
 
 
 def in_group(versions: Sequence[Version], content: Content, config: Config) -> list[Version]:
-    """The versions that the new one must suit: all, or those of its compatibility group."""
+    """The versions with which the new one must be compatible: all, or those of its compatibility group."""
     name = config.compatibility_group
     if not name:
         return list(versions)

@@ -1,4 +1,4 @@
-"""What `validateRules` and `validateFields` ask of a new schema: rules that can be read, names that are free. Pure."""
+"""The checks that `validateRules` and `validateFields` demand: valid rules, and no reserved names of fields. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from barnabas.registry.model import JSON, PROTOBUF, Config, Content
 from barnabas.registry.requests import RULE_LISTS
 
 RESERVED: Final = "confluent:reserved"
-"""A property of the metadata: names of top-level fields that the schema must not have, with commas."""
+"""A metadata property: names, separated by commas, that top-level fields of the schema must not have."""
 INTERNAL: Final = "$$"
 
 
 def check_rules(content: Content, config: Config) -> None:
-    """Raises RegistryError 42210 for a rule whose expression cannot be read, where the settings want that looked at."""
+    """Raises RegistryError 42210 for a rule with an invalid expression, if the settings demand this check."""
     if not config.validate_rules:
         return
     for part in RULE_LISTS:
@@ -32,7 +32,7 @@ def check_rules(content: Content, config: Config) -> None:
 
 
 def check_fields(parsed: Parsed, content: Content, config: Config) -> None:
-    """Raises InvalidSchema for a field with a name that registries keep to themselves."""
+    """Raises InvalidSchema for a field whose name is reserved for registries, if the settings demand this check."""
     if not config.validate_fields:
         return
     for name in _field_names(parsed, content):
@@ -43,7 +43,7 @@ def check_fields(parsed: Parsed, content: Content, config: Config) -> None:
 def reserved_problems(
     parsed: Parsed, content: Content, previous: Content | None, config: Config
 ) -> Iterator[str]:
-    """What is wrong with the schema's reserved names, as reasons of incompatibility."""
+    """Violations of the rules for reserved names, as reasons of incompatibility, if the settings demand this check."""
     if not config.validate_fields:
         return
     reserved = _reserved(content)
@@ -55,7 +55,7 @@ def reserved_problems(
     for name in sorted(_reserved(previous) - reserved) if previous is not None else ():
         yield (
             "{errorType:'RESERVED_FIELD_REMOVED', description:'the name '"
-            f"{name}' is reserved by the version before and not by this one', "
+            f"{name}' is reserved by the previous version, but not by this one', "
             f"additionalInfo:'keep it in the property {RESERVED}'}}"
         )
 
@@ -66,7 +66,7 @@ def _reserved(content: Content) -> set[str]:
 
 
 def _field_names(parsed: Any, content: Content) -> list[str]:
-    """Of the outermost record, object or message."""
+    """Names of the fields of the outermost record, object or message."""
     if content.type == PROTOBUF:
         return [field.name for message in parsed.held.message_type[:1] for field in message.field]
     tree = json.loads(content.text)

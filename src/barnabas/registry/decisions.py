@@ -1,6 +1,6 @@
-"""What a change of the registry comes to: the records to append and the answer, or a refusal. Pure.
+"""Decides what a change of the registry results in: records to append and a response, or an error. Pure.
 
-Each function reads the state and changes nothing; the records take effect when they are replayed from the log.
+Each function reads the state and changes nothing; the records take effect when they are replayed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.registry.formats.base import Parsed
 from barnabas.registry.formats.reading import Library
 from barnabas.registry.merging import with_inherited
 from barnabas.registry.model import Config, Content, Level, Mode, Reference, Version
-from barnabas.registry.queries import find_version, live_versions, same_as
+from barnabas.registry.queries import find_version, has_live_versions, same_as
 from barnabas.registry.records import Entry
 from barnabas.registry.requests import Wanted
 from barnabas.registry.state import State
@@ -30,14 +30,14 @@ REMEMBERED_MAX: Final = 1_000
 
 
 class Decision(NamedTuple):
-    """entries: what to append, together or not at all; none where nothing changes. reply: the answer as JSON."""
+    """entries: records to append, all or none of them; empty if nothing changes. reply: the response as JSON."""
 
     entries: tuple[Entry, ...]
     reply: Any
 
 
 def registered(version: Version) -> dict[str, Any]:
-    """The answer to a registration."""
+    """The response to a registration."""
     return {"id": version.id, "version": version.version, "guid": version.guid}
 
 
@@ -47,11 +47,11 @@ def registered(version: Version) -> dict[str, Any]:
 def prepare(
     state: State, library: Library, subject: Subject, wanted: Wanted, *, normalize: bool
 ) -> tuple[Content, Parsed]:
-    """The content as it would be stored, and the schema as read. Raises InvalidSchema."""
+    """The content that would be stored, and the parsed schema. Raises RegistryError, which may be InvalidSchema."""
     config = state.config(subject)
     given = wanted.content
     references = library.resolve_latest(given.references, subject.context)
-    # Each content costs a hash: one is made only where something differs.
+    # Creating a Content computes a hash, so one is created only if something differs.
     alone = given
     if references != given.references or given.metadata is not None or given.rules is not None:
         alone = replace(given, references=references, metadata=None, rules=None)
@@ -72,9 +72,9 @@ def _plain_content(kind: str, text: str, references: tuple[Reference, ...]) -> C
 def existing(
     state: State, library: Library, subject: Subject, wanted: Wanted, *, normalize: bool
 ) -> Version | None:
-    """The version that a registration would answer with without a change; None where it has to be decided.
+    """The version that a registration would return without a change; None if it has to be decided.
 
-    Needs no writer: every instance may answer so.
+    Needs no writer: every instance may use it for its response. Raises RegistryError.
     """
     if wanted.id or wanted.version or wanted.tags_to_add or wanted.tags_to_remove:
         return None
@@ -95,7 +95,7 @@ def decide_register(
     normalize: bool = False,
     force: bool = False,
 ) -> Decision:
-    """A new version of a subject. Raises RegistryError."""
+    """Register a schema as a new version, unless the subject has it already. Raises RegistryError."""
     importing = _check_register_mode(state, subject, wanted)
     config = state.config(subject)
     live = state.versions(subject)
@@ -103,7 +103,7 @@ def decide_register(
         wanted = replace(wanted, content=with_tags(wanted, library, subject))
     content, parsed = prepare(state, library, subject, wanted, normalize=normalize)
     content = with_inherited(content, live[-1].content if live else None, config)
-    # A change of tags is for the newest version, even if an earlier version already has these tags.
+    # A change of tags applies to the newest version, even if an earlier version already has these tags.
     looked_at = live[-1:] if wanted.tags_to_add or wanted.tags_to_remove else live
     same = next((v for v in reversed(looked_at) if v.content == content), None)
     if same is not None and wanted.id in (0, same.id) and wanted.version in (0, same.version):
@@ -145,8 +145,8 @@ def _check_register_mode(state: State, subject: Subject, wanted: Wanted) -> bool
     if wanted.id:
         raise RegistryError(
             Code.NOT_PERMITTED,
-            f"Subject {subject} is not in import mode: an `id` of your own needs PUT /mode/{subject} "
-            '{"mode": "IMPORT"} first',
+            f"Subject {subject} is not in import mode: to choose an `id`, first send PUT /mode/{subject} "
+            '{"mode": "IMPORT"}',
         )
     return False
 
@@ -170,14 +170,14 @@ def _new_version(state: State, subject: Subject, wanted: Wanted, content: Conten
     if held is not None and held.content != content:
         raise RegistryError(
             Code.ID_MISMATCH,
-            f"Overwrite new schema with id {schema_id} is not permitted: it stands for another schema",
+            f"Overwrite new schema with id {schema_id} is not permitted: the id belongs to another schema",
         )
     versions = state.versions(subject, deleted=True)
     number = wanted.version or (versions[-1].version + 1 if versions else 1)
     there = next((v for v in versions if v.version == number), None)
     if there is not None and (there.content != content or not there.deleted):
         raise RegistryError(
-            Code.ID_MISMATCH, f"Version {number} of subject {subject} exists already with id {there.id}"
+            Code.ID_MISMATCH, f"Version {number} of subject {subject} already exists with id {there.id}"
         )
     return Version(subject, number, schema_id, content, held.guid if held else content.guid)
 
@@ -192,7 +192,7 @@ def decide_check(
     normalize: bool = False,
     verbose: bool = False,
 ) -> dict[str, Any]:
-    """Would this suit version `number` (None: those that the subject's level names)? Raises RegistryError."""
+    """Check compatibility with version `number`; None: with those that the level demands. Raises RegistryError."""
     config = state.config(subject)
     level = config.compatibility or Level.BACKWARD
     if number is None:
@@ -222,7 +222,7 @@ def decide_check(
 
 
 def decide_delete_subject(state: State, subject: Subject, *, permanent: bool) -> Decision:
-    """All versions of a subject; for good only once they are deleted softly. Raises RegistryError."""
+    """Delete all versions of a subject; permanently only after a soft deletion. Raises RegistryError."""
     _require_writable(state, subject)
     everything = state.versions(subject, deleted=True)
     if not everything:
@@ -251,7 +251,7 @@ def decide_delete_subject(state: State, subject: Subject, *, permanent: bool) ->
 
 
 def decide_delete_version(state: State, subject: Subject, number: int, *, permanent: bool) -> Decision:
-    """One version. Raises RegistryError."""
+    """Delete one version; permanently only after a soft deletion. Raises RegistryError."""
     _require_writable(state, subject)
     version = find_version(state, subject, number, deleted=True)
     if permanent and not version.deleted:
@@ -298,7 +298,7 @@ def _without_settings(state: State, subject: Subject) -> list[Entry]:
 
 
 def decide_config(state: State, scope: Subject, config: Config, body: dict[str, Any]) -> Decision:
-    """New settings of a scope; what the request does not name stays. Raises RegistryError."""
+    """Change settings of a scope; those that the request does not name stay as they are. Raises RegistryError."""
     _require_writable(state, scope)
     merged = config.over(state.configs.get(scope, Config()))
     merged = replace(merged, alias=config.alias or getattr(state.configs.get(scope), "alias", None))
@@ -306,7 +306,7 @@ def decide_config(state: State, scope: Subject, config: Config, body: dict[str, 
 
 
 def decide_delete_config(state: State, scope: Subject) -> Decision:
-    """A scope falls back to the wider one. Raises RegistryError."""
+    """Delete the settings of a scope, which then inherits those of the wider one. Raises RegistryError."""
     _require_writable(state, scope)
     held = state.configs.get(scope)
     if held is None:
@@ -319,15 +319,17 @@ def decide_delete_config(state: State, scope: Subject) -> Decision:
 
 
 def decide_mode(state: State, scope: Subject, mode: Mode, *, force: bool) -> Decision:
-    """A new mode of a scope. Raises RegistryError."""
+    """Set the mode of a scope; IMPORT needs `force` if it contains live subjects. Raises RegistryError."""
     if mode is Mode.IMPORT and not force and state.mode(scope) is not Mode.IMPORT:
         there = [
-            subject for subject in state.subjects if live_versions(state, subject) and _covers(scope, subject)
+            subject
+            for subject in state.subjects
+            if has_live_versions(state, subject) and _covers(scope, subject)
         ]
         if there:
             raise RegistryError(
                 Code.NOT_PERMITTED,
-                f"Cannot import since found existing subjects: {there[0]}; `force=true` imports beside them",
+                f"Cannot import since found existing subjects: {there[0]}; use `force=true` to import nevertheless",
             )
     return Decision((records.mode_entry(scope, mode),), {"mode": mode.value})
 
@@ -339,7 +341,10 @@ def _covers(scope: Subject, subject: Subject) -> bool:
 
 
 def decide_delete_mode(state: State, scope: Subject, *, recursive: bool = False) -> Decision:
-    """A scope falls back to the wider one; recursive: the scopes inside it as well. Raises RegistryError."""
+    """Delete the mode of a scope, which then inherits the wider one's. recursive: also the modes of its subjects.
+
+    Raises RegistryError.
+    """
     held = state.modes.get(scope)
     if held is None and not recursive:
         if scope != GLOBAL:
@@ -355,12 +360,12 @@ def decide_delete_mode(state: State, scope: Subject, *, recursive: bool = False)
 
 
 def decide_delete_context(state: State, name: str) -> Decision:
-    """A context without subjects. Raises RegistryError."""
+    """Delete a context, which must not have subjects. Raises RegistryError."""
     if name == DEFAULT_CONTEXT or name not in state.context_names():
         raise RegistryError(Code.SUBJECT_NOT_FOUND, f"Context '{name}' not found")
     if any(subject.context == name for subject in state.subjects):
         raise RegistryError(
-            Code.CONTEXT_NOT_EMPTY, f"Context '{name}' is not empty: delete its subjects for good first"
+            Code.CONTEXT_NOT_EMPTY, f"Context '{name}' is not empty: delete its subjects permanently first"
         )
     entries = [records.context_entry(name, gone=True)]
     entries += _without_settings(state, Subject(name, ""))

@@ -1,8 +1,8 @@
-"""One writer at a time: the instances are members of a consumer group of the protocol type `sr`.
+"""Elects one writer: the instances are members of a consumer group of the protocol type `sr`.
 
-The group's coordinator names one member its leader, which chooses the writer and tells all of them by the group's
-assignment. Member data and assignment are Confluent's JSON, so that instances of both kinds find each other.
-A writer that is paused and comes back late is stopped by its epoch (`store.Writer`), not by this.
+The group's coordinator appoints one member as leader, which chooses the writer and announces it in the assignments.
+Member metadata and assignments are Confluent's JSON, so that instances of both registries can be in one group.
+A writer that was paused and resumes too late is fenced by its producer epoch (`store.Writer`), not by the election.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REBALANCE_TIMEOUT_MS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Where an instance answers. writing: it is the writer already, and stays it while it can."""
+    """The address of an instance. eligible: it may become the writer. writing: it is the writer, and may remain it."""
 
     host: str
     port: int
@@ -49,12 +49,12 @@ class Identity:
 
     @property
     def url(self) -> str:
-        """The address for other instances."""
+        """The URL at which other instances reach this one."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
     def as_json(self) -> dict[str, Any]:
-        """As Confluent's instances write it, and whether it is writing."""
+        """The member metadata of Confluent's instances, plus `writing`."""
         return {
             "version": 1,
             "host": self.host,
@@ -66,7 +66,7 @@ class Identity:
 
 
 def read_identity(raw: bytes | memoryview) -> Identity:
-    """Raises ValueError."""
+    """Parse member metadata. Raises ValueError, KeyError, TypeError."""
     held = json.loads(bytes(raw))
     return Identity(
         str(held["host"]),
@@ -78,7 +78,7 @@ def read_identity(raw: bytes | memoryview) -> Identity:
 
 
 def choose(members: Sequence[tuple[str, Identity]]) -> dict[str, Any]:
-    """The assignment: who writes. Whoever writes already goes on; else the smallest member id."""
+    """The assignment, which names the writer: the current one, else the eligible member with the smallest id."""
     urls = [identity.url for _, identity in members]
     if len(set(urls)) != len(urls):
         return {"error": DUPLICATE_URLS, "version": 1, "master": None, "master_identity": None}
@@ -91,14 +91,14 @@ def choose(members: Sequence[tuple[str, Identity]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """writer: its address, None when there is none. own: it is this instance."""
+    """The result of an election. writer: its URL; None if there is none. own: the writer is this instance."""
 
     writer: str | None
     own: bool
 
 
 class Election:
-    """A member of the group, in a thread. decided: called in that thread at each outcome."""
+    """A member of the group, with a thread of its own. decided: called in that thread with each outcome."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Election:
         *,
         session_timeout_ms: int = 10_000,
     ) -> None:
-        # A join is answered when all members have joined again: as long as the rebalance may take.
+        # The response to a join waits until all members have rejoined: up to the rebalance timeout.
         self._client_options = replace(client, request_timeout_s=REBALANCE_TIMEOUT_MS / 1000 + 30)
         self.group = group
         self.identity = identity
@@ -122,11 +122,11 @@ class Election:
         self._thread = threading.Thread(target=self._run, name="registry election", daemon=True)
 
     def start(self) -> None:
-        """Join the group."""
+        """Start the thread, which joins the group."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave the group, so that another one takes over at once. Blocks for some seconds at most."""
+        """Leave the group, so that another instance can take over at once. Blocks for up to 10 seconds."""
         self._stopping.set()
         self._thread.join(10)
 
@@ -195,7 +195,7 @@ class Election:
         raise BrokerError(code, f"{doing} {self.group}")
 
     def _sync(self, members: Sequence[JoinGroupResponseMember]) -> bool:
-        """Whether the assignment came; False when the group is forming anew."""
+        """Whether the assignment was received; False if the group is rebalancing again."""
         assignments = []
         if members:
             known = []
@@ -204,7 +204,7 @@ class Election:
                     known.append((member.member_id, read_identity(member.metadata)))
                 except (ValueError, KeyError, TypeError) as error:
                     log.warning(
-                        "member is no registry", extra={"member": member.member_id, "reason": str(error)}
+                        "member is not a registry", extra={"member": member.member_id, "reason": str(error)}
                     )
             told = json.dumps(choose(known)).encode()
             assignments = [
@@ -231,7 +231,7 @@ class Election:
     def _decide(self, assignment: dict[str, Any]) -> None:
         if assignment.get("error") == DUPLICATE_URLS:
             log.error(
-                "two instances say that they have the same address; give each its own with --advertise",
+                "two instances advertise the same address; give each its own with --advertise",
                 extra={"url": self.identity.url, "group": self.group},
             )
         writer = assignment.get("master")
@@ -243,7 +243,7 @@ class Election:
         self.decided(Outcome(url, own))
 
     def _heartbeat(self) -> bool:
-        """Whether the group goes on as it is."""
+        """Send a heartbeat; False if the group is rebalancing."""
         answer = self._call(
             HeartbeatRequest(group_id=self.group, generation_id=self._generation, member_id=self._member_id),
             HeartbeatResponse,
@@ -268,6 +268,6 @@ class Election:
                 request = LeaveGroupRequest(group_id=self.group, members=members)
             connection.call(request, LeaveGroupResponse)
         except ClientError as error:
-            log.warning("the group could not be left", extra={"group": self.group, "reason": str(error)})
+            log.warning("cannot leave the group", extra={"group": self.group, "reason": str(error)})
         finally:
             self._forget_client()

@@ -1,4 +1,4 @@
-"""Refusals of the registry: HTTP status, Confluent's error code, one sentence. Pure."""
+"""Errors of the registry: an HTTP status, Confluent's error code and a message of one sentence. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Code(IntEnum):
 
 
 class RegistryError(Exception):
-    """A request is refused. The message says what was wrong with what, and what to do."""
+    """A request is rejected. The message states what is wrong and what to do."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = int(code)
@@ -50,7 +50,7 @@ class RegistryError(Exception):
 
 
 class InvalidSchema(RegistryError):
-    """A schema cannot be read; the message names the place in it."""
+    """A schema is invalid; the message names the place in it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Code.INVALID_SCHEMA, message)

@@ -1,7 +1,7 @@
-"""Expressions in data contracts: CEL with the functions of Confluent's serializers. Pure, except for the CEL variable `now`.
+"""Expressions in data contracts: CEL with the functions of Confluent's serializers. Pure except for the variable `now`.
 
-Needs the extra `rules`: cel-python, and confluent-kafka's own functions and conversions, so that a rule means the same
-here as there.
+Needs the extra `rules`: cel-python, and confluent-kafka for its functions and conversions, so that rules have the same
+results as in Confluent's clients.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ DEPTH_MAX: Final = 200
 KEPT_MAX: Final = 2_000
 TEXT_MAX: Final = 4_000
 COMPREHENSIONS_MAX: Final = 3
-"""How deeply they may be nested: the run time grows exponentially with the depth."""
+"""How deeply comprehensions may be nested: the run time grows exponentially with the depth."""
 COMPREHENSIONS: Final = frozenset({"all", "exists", "exists_one", "map", "filter", "min"})
 
 STEPS_MAX: Final = 20_000
-"""How many expressions and elements of lists one rule may evaluate for one record: one to three seconds."""
+"""How many expressions and list elements one rule may evaluate for one record, which takes one to three seconds."""
 LONG: Final = ("_in_", "_==_", "_!=_", "_+_", "contains", "startsWith", "endsWith", "matches")
-"""CEL's own functions that take as long as their arguments are."""
+"""CEL's own functions whose run time grows with the length of their arguments."""
 PIECE: Final = re.compile(
     r"""(?<!\w)(?:[rR][bB]?|[bB][rR])(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*"|'[^'\n]*')
     |\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'
@@ -36,7 +36,7 @@ PIECE: Final = re.compile(
     |.""",
     re.X | re.S,
 )
-"""A string literal or a comment of CEL, which may hold semicolons, or one other character."""
+"""A string literal or a comment of CEL, which may contain semicolons, or one other character."""
 
 Expression = Callable[[Mapping[str, Any]], Any]
 
@@ -54,7 +54,7 @@ _steps: ContextVar[list[int] | None] = ContextVar("steps", default=None)
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """What is evaluated inside takes STEPS_MAX steps at most, together."""
+    """Limit all evaluations inside to STEPS_MAX steps together; beyond, they raise BadExpression."""
     token = _steps.set([STEPS_MAX])
     try:
         yield
@@ -63,7 +63,7 @@ def bounded() -> Iterator[None]:
 
 
 def _step(count: int = 1) -> None:
-    """Raises _Spent."""
+    """Count steps. Raises _Spent if none are left."""
     left = _steps.get()
     if left is not None:
         left[0] -= count
@@ -72,10 +72,10 @@ def _step(count: int = 1) -> None:
 
 
 def split_guard(text: str) -> tuple[str, str]:
-    """The guard before the first semicolon that is not part of a literal, and what is behind it."""
-    for found in PIECE.finditer(text):
-        if found["end"]:
-            return text[: found.start()], text[found.end() :]
+    """The guard before the first semicolon outside literals and comments (empty if none), and the rest."""
+    for piece in PIECE.finditer(text):
+        if piece["end"]:
+            return text[: piece.start()], text[piece.end() :]
     return "", text
 
 
@@ -87,7 +87,7 @@ class RulesMissing(InvalidSchema):
 
 
 class _Cel:
-    """The parts of the packages that are used."""
+    """The parts of cel-python and confluent-kafka that this module uses."""
 
     def __init__(self) -> None:
         try:
@@ -116,7 +116,7 @@ class _Cel:
 
 
 def _counting(runner: Any) -> Any:
-    """A runner of celpy that counts its steps: it clones the variables for an expression and for each element of a list."""
+    """A runner of celpy that counts steps: celpy clones the variables for each expression and each list element."""
     from celpy.evaluation import Activation
 
     class Counted(Activation):  # type: ignore[misc]
@@ -142,9 +142,9 @@ def _charged(work: Callable[..., Any]) -> Callable[..., Any]:
     def run(*arguments: Any) -> Any:
         _step(
             sum(
-                len(given) >> (5 if isinstance(given, (list, dict)) else 12)
-                for given in arguments
-                if isinstance(given, (str, bytes, list, dict))
+                len(value) >> (5 if isinstance(value, (list, dict)) else 12)
+                for value in arguments
+                if isinstance(value, (str, bytes, list, dict))
             )
         )
         return work(*arguments)
@@ -153,7 +153,7 @@ def _charged(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _product(left: Any, right: Any) -> Any:
-    """CEL multiplies numbers; in Python a text times a number is a text of any length."""
+    """CEL multiplies numbers only; in Python, a string times a number is a string of any length."""
     if isinstance(left, (str, bytes, list)) or isinstance(right, (str, bytes, list)):
         raise TypeError("no such overload")
     return left * right
@@ -167,7 +167,7 @@ def cel() -> _Cel:
 
 @lru_cache(KEPT_MAX)
 def compiled(text: str) -> Expression:
-    """The compiled expression. Raises BadExpression if it is not CEL, RulesMissing."""
+    """Compile an expression. Raises BadExpression if it is not valid CEL, RulesMissing."""
     found = cel()
     _require_short(text)
     try:
@@ -177,7 +177,7 @@ def compiled(text: str) -> Expression:
     except BadExpression:
         raise
     except Exception as error:  # the parser may raise anything
-        raise BadExpression(f"{text.strip()!r} is not CEL: {_first_line(error)}") from error
+        raise BadExpression(f"{text.strip()!r} is not valid CEL: {_first_line(error)}") from error
 
     def evaluate(arguments: Mapping[str, Any]) -> Any:
         given = dict(arguments)
@@ -186,7 +186,7 @@ def compiled(text: str) -> Expression:
         try:
             made = program.evaluate(given)
         except Exception as error:  # functions may raise anything
-            raise BadExpression(f"{text.strip()!r} has no value: {_first_line(error)}") from error
+            raise BadExpression(f"{text.strip()!r} cannot be evaluated: {_first_line(error)}") from error
         return plain(made)
 
     return evaluate
@@ -210,18 +210,18 @@ def check(kind: str, text: str) -> None:
         try:
             jsonata.Jsonata(text)
         except Exception as error:  # it may raise anything
-            raise BadExpression(f"{text.strip()!r} is not JSONata: {_first_line(error)}") from error
+            raise BadExpression(f"{text.strip()!r} is not valid JSONata: {_first_line(error)}") from error
 
 
 def _require_short(text: str) -> None:
     if len(text) > TEXT_MAX:
         raise BadExpression(
-            f"an expression has up to {TEXT_MAX} characters, {text[:60]!r}... has {len(text)}"
+            f"an expression may have up to {TEXT_MAX} characters, {text[:60]!r}... has {len(text)}"
         )
 
 
 def _require_bounded(tree: Any, text: str) -> None:
-    """Raises BadExpression for nested comprehensions, with which a short text may take forever."""
+    """Raises BadExpression for deeply nested comprehensions, with which a short expression may run forever."""
     waiting = [(tree, 0)]
     while waiting:
         node, depth = waiting.pop()
@@ -232,8 +232,8 @@ def _require_bounded(tree: Any, text: str) -> None:
             depth += name in COMPREHENSIONS
             if depth > COMPREHENSIONS_MAX:
                 raise BadExpression(
-                    f"{text.strip()[:200]!r} has more than {COMPREHENSIONS_MAX} of {', '.join(sorted(COMPREHENSIONS))} "
-                    "in one another"
+                    f"{text.strip()[:200]!r} nests more than {COMPREHENSIONS_MAX} of "
+                    f"{', '.join(sorted(COMPREHENSIONS))} in each other"
                 )
         waiting.extend((child, depth) for child in node.children if hasattr(child, "children"))
 
@@ -246,43 +246,47 @@ def argument(value: Any) -> Any:
     except (
         Exception
     ) as error:  # a number beyond 64 bits, a time beyond the year 9999, a value nested too deeply
-        raise BadExpression(f"the value is nothing to CEL: {_first_line(error)}") from error
+        raise BadExpression(f"the value cannot be converted to CEL: {_first_line(error)}") from error
 
 
 def field_argument(value: Any, native: Any) -> Any:
-    """As `argument`, for a field. native: the Protobuf field of the value. Raises BadExpression, RulesMissing."""
+    """Like `argument`, for a field. native: the Protobuf field of the value. Raises BadExpression, RulesMissing."""
     convert = cel().field_to_cel
     try:
         return convert(_Native(native), value)
     except Exception as error:  # as in `argument`
-        raise BadExpression(f"the value is nothing to CEL: {_first_line(error)}") from error
+        raise BadExpression(f"the value cannot be converted to CEL: {_first_line(error)}") from error
 
 
 def protobuf_result(value: Any, message: Any) -> Any:
-    """A message of the type of `message` from the map that an expression returned. Raises BadExpression."""
+    """Convert the map that an expression returned to a message of the type of `message`. Raises BadExpression."""
     try:
         return cel().to_message(value, message)
     except Exception as error:  # it may raise anything
-        raise BadExpression(f"its result is no {message.DESCRIPTOR.name}: {_first_line(error)}") from error
+        raise BadExpression(
+            f"its result is not of type {message.DESCRIPTOR.name}: {_first_line(error)}"
+        ) from error
 
 
 def protobuf_leaf(value: Any, native: Any) -> Any:
-    """A Timestamp or Decimal from what an expression gave. native: the field that it is for. Raises BadExpression."""
+    """Convert an expression's result to a Timestamp or Decimal. native: the field it is for. Raises BadExpression."""
     try:
         return cel().to_leaf(None, native, value)
     except Exception as error:  # as in `protobuf_result`
-        raise BadExpression(f"its result is no {native.message_type.name}: {_first_line(error)}") from error
+        raise BadExpression(
+            f"its result is not of type {native.message_type.name}: {_first_line(error)}"
+        ) from error
 
 
 class _Native:
-    """The only part of its context that the conversion uses."""
+    """Replaces the context that the conversion expects, of which it uses only this attribute."""
 
     def __init__(self, field_descriptor: Any) -> None:
         self.field_descriptor = field_descriptor
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """The result of an expression, without CEL's own types. Raises BadExpression."""
+    """Convert the result of an expression from CEL's types to Python's. Raises BadExpression."""
     types = cel().types
     if depth > DEPTH_MAX:
         raise BadExpression(f"the value is nested more than {DEPTH_MAX} levels deep")

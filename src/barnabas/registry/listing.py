@@ -1,4 +1,4 @@
-"""Lists and single versions as the API shows them. Pure."""
+"""Lists of subjects and versions, and versions as JSON, for the API. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def version_json(version: Version) -> dict[str, Any]:
 
 
 def matching(state: State, prefix: str) -> list[Subject]:
-    """Subjects whose name begins so, in order. `:*:` in front means in every context."""
+    """Subjects whose names begin with `prefix`, in order. A prefix after `:*:` applies to every context."""
     if prefix.startswith(WILDCARD):
         rest = prefix[len(WILDCARD) :]
         found = [subject for subject in state.subjects if subject.name.startswith(rest)]
@@ -39,7 +39,7 @@ def matching(state: State, prefix: str) -> list[Subject]:
 
 
 def subject_names(state: State, prefix: str, *, deleted: bool, deleted_only: bool) -> list[str]:
-    """Names of subjects: those with live versions, those without any, or both."""
+    """Names of subjects with live versions. deleted: also those without any; deleted_only: only those."""
     names = []
     for subject in matching(state, prefix):
         live = any(not version.deleted for version in state.subjects[subject].by_number.values())
@@ -51,7 +51,7 @@ def subject_names(state: State, prefix: str, *, deleted: bool, deleted_only: boo
 def all_versions(
     state: State, prefix: str, *, deleted: bool, latest_only: bool, rule_type: str
 ) -> list[Version]:
-    """Versions of the subjects with this prefix, in order of subject and version."""
+    """Versions of the subjects with this prefix, in order. rule_type: if not empty, only those with such a rule."""
     found = []
     for subject in matching(state, prefix):
         versions = state.versions(subject, deleted=deleted)
@@ -67,7 +67,7 @@ def _has_rule(content: Content, rule_type: str) -> bool:
 
 
 def tags_of(content: Content, wanted: list[str]) -> list[dict[str, Any]]:
-    """Tags in a content's metadata, by path: those that are wanted, or all for `*`."""
+    """The wanted tags in a content's metadata, by path; `*` selects all."""
     made = []
     for path, tags in ((content.metadata or {}).get("tags") or {}).items():
         found = [tag for tag in tags if ALL_TAGS in wanted or tag in wanted]

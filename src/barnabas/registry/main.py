@@ -10,7 +10,7 @@ from barnabas.registry.service import Registry, RegistryOptions
 
 
 def make_server(options: RegistryOptions, http: HttpOptions) -> HttpServer:
-    """A server that is not started yet. To be made in the event loop that it will run in."""
+    """A server that has not been started. Must be created in the event loop in which it will run."""
     registry: list[Registry] = []
 
     def build() -> Service:

@@ -1,4 +1,4 @@
-"""Metadata and rules of a new version: its own or its forerunner's, between a scope's defaults and overrides. Pure."""
+"""Merges the metadata and rules of a request or the previous version with a scope's defaults and overrides. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Held = Mapping[str, Any] | None
 
 
 def with_inherited(content: Content, previous: Content | None, config: Config) -> Content:
-    """The content that is stored. What the request leaves out comes from the version before."""
+    """The content to store. Metadata or rules that the request omits are taken from the previous version."""
     metadata = content.metadata or (previous.metadata if previous else None)
     rules = content.rules or (previous.rules if previous else None)
     metadata = merge_metadata(merge_metadata(config.default_metadata, metadata), config.override_metadata)
@@ -23,7 +23,7 @@ def with_inherited(content: Content, previous: Content | None, config: Config) -
 
 
 def merge_metadata(weaker: Held, stronger: Held) -> Held:
-    """Properties of the stronger one win; tags and sensitive names are added up."""
+    """Merge metadata: properties of `stronger` win; tags and names of sensitive properties are united."""
     if not weaker or not stronger:
         return stronger or weaker or None
     tags: dict[str, list[str]] = {path: list(names) for path, names in (weaker.get("tags") or {}).items()}
@@ -42,7 +42,7 @@ def merge_metadata(weaker: Held, stronger: Held) -> Held:
 
 
 def merge_rules(weaker: Held, stronger: Held) -> Held:
-    """A rule of the stronger one takes the place of the rule of its name."""
+    """Merge rule sets: a rule of `stronger` replaces the rule of the same name in `weaker`."""
     if not weaker or not stronger:
         return stronger or weaker or None
     made: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What the registry keeps: schemas, versions, settings. Plain immutable data. Pure."""
+"""The registry's data: schemas, versions and settings, as immutable values. Pure."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class Level(StrEnum):
 
     @property
     def transitive(self) -> bool:
-        """Whether all versions count, or only the newest."""
+        """Whether a new schema is compared with all versions, not only with the newest."""
         return self.value.endswith("_TRANSITIVE")
 
     @property
     def backward(self) -> bool:
-        """Whether the new schema must read what was written with older ones."""
+        """Whether the new schema must be able to read data written with older ones."""
         return self.value.startswith(("BACKWARD", "FULL"))
 
     @property
     def forward(self) -> bool:
-        """Whether older schemas must read what is written with the new one."""
+        """Whether older schemas must be able to read data written with the new one."""
         return self.value.startswith(("FORWARD", "FULL"))
 
 
 class Mode(StrEnum):
-    """What may be done with a subject."""
+    """Which operations a subject, a context or the whole registry permits."""
 
     READWRITE = "READWRITE"
     READONLY = "READONLY"
@@ -57,20 +57,20 @@ class Mode(StrEnum):
 
 
 class Reference(NamedTuple):
-    """name: as the schema names what it refers to (a type, a URL, a file)."""
+    """A reference to another schema. name: what the schema calls it (a type, a URL or a file)."""
 
     name: str
     subject: str
     version: int
 
     def as_json(self) -> dict[str, Json]:
-        """As requests and records hold it."""
+        """The form that requests and records use."""
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What an id stands for: a schema with what belongs to it. Equal contents have equal fingerprints."""
+    """What an id identifies: a schema, its references, metadata and rules. Equal contents have equal fingerprints."""
 
     type: str
     text: str
@@ -90,11 +90,11 @@ class Content:
 
     @property
     def guid(self) -> str:
-        """The same for the same content in every registry of this kind."""
+        """Derived from the content, so every registry of this kind assigns the same one."""
         return str(uuid.UUID(bytes=self.fingerprint[:16]))
 
     def as_json(self) -> dict[str, Json]:
-        """The fields that requests, answers and records share; AVRO is not named."""
+        """The fields that requests, responses and records share; `schemaType` is omitted for Avro."""
         made: dict[str, Json] = {}
         if self.type != AVRO:
             made["schemaType"] = self.type
@@ -110,7 +110,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a subject. guid: as the record says, else the content's own."""
+    """One version of a subject. guid: the one in its record, or the content's own if the record has none."""
 
     subject: Subject
     version: int
@@ -122,7 +122,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Settings of a subject, a context or all. None: as the wider scope says."""
+    """Settings of a subject, a context or the whole registry. None: inherited from the wider scope."""
 
     alias: str | None = None
     normalize: bool | None = None
@@ -138,7 +138,7 @@ class Config:
     override_rules: Mapping[str, Json] | None = None
 
     def over(self, wider: Config) -> Config:
-        """These settings, and where they say nothing, the wider ones; an alias is not inherited."""
+        """These settings, with unset ones taken from `wider`; an alias is not inherited."""
         merged = {}
         for part in fields(self):
             own = getattr(self, part.name)

@@ -1,4 +1,4 @@
-"""Look-ups that several requests share: they read the state and refuse what is not there. Pure."""
+"""Look-ups that several requests share; they raise an error for what the state does not contain. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from barnabas.registry.state import Identified, State
 from barnabas.registry.subjects import DEFAULT_CONTEXT, Subject, parse_subject
 
 
-def live_versions(state: State, subject: Subject) -> bool:
+def has_live_versions(state: State, subject: Subject) -> bool:
     """Whether a subject has a version that is not deleted."""
     held = state.subjects.get(subject)
     return held is not None and any(not version.deleted for version in held.by_number.values())
 
 
 def require_versions(state: State, subject: Subject, *, deleted: bool = False) -> list[Version]:
-    """The versions of a subject, in order. Raises RegistryError 40401 when there are none."""
+    """The versions of a subject, in order. deleted: include soft-deleted ones. Raises RegistryError 40401 if none."""
     found = state.versions(subject, deleted=deleted)
     if not found:
         raise RegistryError(Code.SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
@@ -26,7 +26,7 @@ def require_versions(state: State, subject: Subject, *, deleted: bool = False) -
 
 
 def find_version(state: State, subject: Subject, number: int, *, deleted: bool = False) -> Version:
-    """One version, or the newest. Raises RegistryError 40401 or 40402."""
+    """One version, or for LATEST the newest. Raises RegistryError 40401 or 40402."""
     found = require_versions(state, subject, deleted=deleted)
     if number == LATEST:
         live = [version for version in found if not version.deleted]
@@ -38,10 +38,10 @@ def find_version(state: State, subject: Subject, number: int, *, deleted: bool =
 
 
 def find_id(state: State, schema_id: int, scope: str | None) -> tuple[str, Identified]:
-    """What an id stands for, and its context. scope: a subject (or `:.context:`) that says where to look.
+    """The context in which an id is found, and its content. scope: a subject or `:.context:` that says where to look.
 
-    An unqualified subject that lives in another context only is found there, as Confluent's registry does.
-    Raises RegistryError 40403.
+    If an unqualified subject does not have the id in the default context, the other contexts are searched for a subject
+    of this name that has it, as in Confluent's registry. Raises RegistryError 40403.
     """
     subject = parse_subject(scope or "")
     held = state.identified(subject.context, schema_id)
@@ -62,7 +62,7 @@ def _has(held: Identified, subject: Subject) -> bool:
 
 
 def same_as(versions: Sequence[Version], content: Content) -> Version | None:
-    """The newest of these versions with this schema. Metadata and rules count only where the content names them."""
+    """The newest of these versions with this schema. Metadata and rules are compared only if `content` has them."""
     for version in reversed(versions):
         held = version.content
         if (

@@ -1,7 +1,7 @@
 """The records of the topic `_schemas`, in Confluent's format: keys and values are JSON. Pure.
 
-The topic is compacted by its keys' bytes, so keys are written exactly as Confluent's registry writes them: no spaces,
-names in this order. A key that another program wrote differently is kept as it was (`State.raw_keys`).
+The topic is compacted by the bytes of its keys, so keys are encoded exactly as in Confluent's registry: without spaces,
+names in the same order. If another program encoded a key differently, its bytes are reused (`State.raw_keys`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TOPIC: Final = "_schemas"
 
 
 class Key(NamedTuple):
-    """kind: Confluent's keytype. subject: None where the kind has none. version: 0 where it has none."""
+    """kind: Confluent's keytype. subject: for CONTEXT, the context; None if the key has none. version: 0 if none."""
 
     kind: str
     subject: str | None = None
@@ -36,7 +36,7 @@ class Key(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One record: value None is a tombstone."""
+    """One record. value: None for a tombstone."""
 
     key: Key
     value: Mapping[str, Any] | None
@@ -55,7 +55,7 @@ def _dump(value: Any) -> bytes:
 
 
 def decode(key: bytes | None, value: bytes | None) -> Entry:
-    """Raises BadRecord."""
+    """Parse the key and value of a record. Raises BadRecord."""
     try:
         fields = json.loads(key or b"")
         kind = str(fields["keytype"])
@@ -85,7 +85,7 @@ def schema_entry(version: Version) -> Entry:
 
 
 def _without_nulls(given: Any) -> Any:
-    """Metadata or rules as requests leave them: other registries write null and empty lists for what is not there."""
+    """Metadata or rules without the nulls and empty lists that other registries write for absent parts."""
     if isinstance(given, dict):
         made = {name: _without_nulls(value) for name, value in given.items()}
         return {name: value for name, value in made.items() if value not in (None, [], {})} or None
@@ -93,7 +93,7 @@ def _without_nulls(given: Any) -> Any:
 
 
 def read_version(value: Mapping[str, Any]) -> Version:
-    """Raises BadRecord."""
+    """Parse the value of a SCHEMA record. Raises BadRecord."""
     try:
         content = Content(
             str(value.get("schemaType") or AVRO),
@@ -106,7 +106,7 @@ def read_version(value: Mapping[str, Any]) -> Version:
             _without_nulls(value.get("ruleSet")),
         )
         if content.type not in TYPES:
-            raise BadRecord(f"schemaType {content.type!r} is not known")
+            raise BadRecord(f"schemaType {content.type!r} is unknown")
         return Version(
             parse_subject(str(value["subject"])),
             int(value["version"]),
@@ -133,23 +133,24 @@ CONFIG_NAMES: Final = {
     "defaultRuleSet": "default_rules",
     "overrideRuleSet": "override_rules",
 }
-"""Names in records and answers. Requests to change say `compatibility` for `compatibilityLevel`."""
+"""Names in records and responses, and their fields. Requests that change settings have `compatibility` for
+`compatibilityLevel`."""
 
 
 def config_json(config: Config) -> dict[str, Any]:
-    """What is set of these settings."""
+    """The settings that are set, by their names in records and responses."""
     found = ((name, getattr(config, field)) for name, field in CONFIG_NAMES.items())
     return {name: value for name, value in found if value is not None}
 
 
 def config_entry(scope: Subject, config: Config | None) -> Entry:
-    """The record of the settings of a scope; None takes them away."""
+    """The record that changes the settings of a scope. None: deletes them."""
     value = None if config is None else {"subject": scope.key, **config_json(config)}
     return Entry(Key("CONFIG", scope.key), value)
 
 
 def read_config(value: Mapping[str, Any]) -> Config:
-    """Raises BadRecord."""
+    """Parse the value of a CONFIG record. Raises BadRecord."""
     held = {field: value[name] for name, field in CONFIG_NAMES.items() if value.get(name) is not None}
     try:
         if "compatibility" in held:
@@ -160,35 +161,35 @@ def read_config(value: Mapping[str, Any]) -> Config:
 
 
 def mode_entry(scope: Subject, mode: Mode | None) -> Entry:
-    """The record of the mode of a scope; None takes it away."""
+    """The record that changes the mode of a scope. None: deletes it."""
     value = None if mode is None else {"subject": scope.key, "mode": mode.value}
     return Entry(Key("MODE", scope.key), value)
 
 
 def delete_subject_entry(subject: Subject, version: int) -> Entry:
-    """Soft deletion of a subject's versions up to this one."""
+    """The record that soft-deletes a subject's versions up to this one."""
     return Entry(Key("DELETE_SUBJECT", str(subject)), {"subject": str(subject), "version": version})
 
 
 def tombstone(subject: Subject, version: int) -> Entry:
-    """Deletes a version for good."""
+    """The record that deletes a version permanently."""
     return Entry(Key("SCHEMA", str(subject), version), None)
 
 
 def context_entry(context: str, *, gone: bool = False) -> Entry:
-    """A context that came to be, or is deleted."""
+    """The record that creates a context. gone: the one that deletes it."""
     return Entry(Key("CONTEXT", context), None if gone else {"tenant": "default", "context": context})
 
 
 def noop_entry(ids_given: Mapping[str, int]) -> Entry:
-    """A record that changes nothing: a new writer appends it to know that it has read all before it.
+    """A record that changes no schema: once a new writer has read it back, it has read everything before it.
 
-    Its value, which other registries do not read, holds the highest id given in each context: once a schema is
-    deleted for good and the topic compacted, no other record knows that its id was given.
+    Its value, which other registries ignore, holds the highest id assigned in each context: after a schema has been
+    deleted permanently and the topic compacted, no other record shows that its id was assigned.
     """
     return Entry(Key("NOOP"), {"idsGiven": dict(ids_given)})
 
 
 def scope_of(subject: str | None) -> Subject:
-    """The scope that a CONFIG or MODE key names."""
+    """The scope that a CONFIG or MODE key names. None: the whole registry."""
     return GLOBAL if subject is None else parse_subject(subject)

@@ -1,4 +1,4 @@
-"""What requests hold, checked: bodies as JSON to the model. Pure."""
+"""Parses and checks what requests contain: bodies of JSON become values of the model. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RULE_LISTS: Final = ("migrationRules", "domainRules", "encodingRules")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A schema of a request. id, version: only where schemas are imported, otherwise 0."""
+    """The schema in a request. id, version: 0 if the request leaves them to the registry."""
 
     content: Content
     id: int = 0
@@ -27,10 +27,10 @@ class Wanted:
 
 
 def read_wanted(body: Mapping[str, Any]) -> Wanted:
-    """The body of a registration, a look-up or a check. Raises RegistryError."""
+    """Parse the body of a registration, a look-up or a compatibility check. Raises RegistryError."""
     text = body.get("schema")
     if not isinstance(text, str) or not text.strip():
-        raise _invalid("`schema` is missing: a schema as a text (JSON in quotes, or .proto)")
+        raise _invalid("`schema` is missing: it must be a string that contains JSON or a .proto file")
     kind = body.get("schemaType") or AVRO
     if kind not in TYPES:
         raise _invalid(f"schemaType {kind!r} is not one of {', '.join(TYPES)}")
@@ -71,57 +71,57 @@ def _references(given: Any) -> tuple[Reference, ...]:
     made = []
     for index, row in enumerate(given):
         if not isinstance(row, dict):
-            raise _invalid(f"references/{index} is not an object of name, subject, version")
+            raise _invalid(f"references/{index} is not an object with name, subject and version")
         name, subject, version = row.get("name"), row.get("subject"), row.get("version")
         if not isinstance(name, str) or not isinstance(subject, str) or not name or not subject:
-            raise _invalid(f"references/{index}: name and subject are texts")
+            raise _invalid(f"references/{index}: name and subject must be non-empty strings")
         if not isinstance(version, int) or isinstance(version, bool) or not (version == -1 or version > 0):
             raise _invalid(
-                f"references/{index}: version {version!r} is not a number from 1 on, or -1 for the latest"
+                f"references/{index}: version {version!r} is neither a positive number nor -1 for the latest"
             )
         made.append(Reference(name, subject, version))
     names = [reference.name for reference in made]
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise _invalid(f"reference {twice!r} stands twice")
+        raise _invalid(f"`references` contains the name {twice!r} more than once")
     return tuple(made)
 
 
 def read_metadata(given: Any, where: str) -> dict[str, Any] | None:
-    """tags by path, properties, names of sensitive properties. Raises RegistryError."""
+    """Check metadata: tags by path, properties, names of sensitive ones. where: for messages. Raises RegistryError."""
     if not given:
         return None
     if not isinstance(given, dict):
-        raise _invalid(f"{where} is not an object of tags, properties, sensitive")
+        raise _invalid(f"{where} is not an object with tags, properties or sensitive")
     made: dict[str, Any] = {}
     tags = given.get("tags")
     if tags:
-        if not isinstance(tags, dict) or not all(_texts(values) for values in tags.values()):
-            raise _invalid(f"{where}/tags is not an object of lists of texts")
+        if not isinstance(tags, dict) or not all(_is_string_list(values) for values in tags.values()):
+            raise _invalid(f"{where}/tags is not an object whose values are lists of strings")
         made["tags"] = {path: sorted(set(values)) for path, values in sorted(tags.items())}
     properties = given.get("properties")
     if properties:
         if not isinstance(properties, dict) or not all(isinstance(v, str) for v in properties.values()):
-            raise _invalid(f"{where}/properties is not an object of texts")
+            raise _invalid(f"{where}/properties is not an object whose values are strings")
         made["properties"] = dict(sorted(properties.items()))
     sensitive = given.get("sensitive")
     if sensitive:
-        if not _texts(sensitive):
-            raise _invalid(f"{where}/sensitive is not a list of names of properties")
+        if not _is_string_list(sensitive):
+            raise _invalid(f"{where}/sensitive is not a list of property names")
         made["sensitive"] = sorted(set(sensitive))
     return made or None
 
 
-def _texts(given: Any) -> bool:
+def _is_string_list(given: Any) -> bool:
     return isinstance(given, list) and all(isinstance(value, str) for value in given)
 
 
 def read_rules(given: Any, where: str) -> dict[str, Any] | None:
-    """migrationRules and domainRules; each rule has a name of its own. Raises RegistryError 42210."""
+    """Check a rule set; the names of rules must be unique within each list. Raises RegistryError 42210."""
     if not given:
         return None
     if not isinstance(given, dict):
-        raise _bad_rule(f"{where} is not an object of {', '.join(RULE_LISTS)}")
+        raise _bad_rule(f"{where} is not an object with {', '.join(RULE_LISTS)}")
     made: dict[str, Any] = {}
     for part in RULE_LISTS:
         rows = given.get(part)
@@ -133,7 +133,7 @@ def read_rules(given: Any, where: str) -> dict[str, Any] | None:
         for index, rule in enumerate(rows):
             _check_rule(rule, f"{where}/{part}/{index}")
             if rule["name"] in seen:
-                raise _bad_rule(f"{where}/{part}/{index}: rule {rule['name']!r} stands twice")
+                raise _bad_rule(f"{where}/{part}/{index}: rule {rule['name']!r} exists already in this list")
             seen.add(rule["name"])
         made[part] = [
             {name: value for name, value in rule.items() if value not in (None, [], {})} for rule in rows
@@ -141,7 +141,7 @@ def read_rules(given: Any, where: str) -> dict[str, Any] | None:
     where_run = given.get("enableAt")
     if made and where_run is not None:
         if not isinstance(where_run, str):
-            raise _bad_rule(f"{where}/enableAt is not a text")
+            raise _bad_rule(f"{where}/enableAt is not a string")
         made["enableAt"] = where_run
     return made or None
 
@@ -152,13 +152,13 @@ def _bad_rule(message: str) -> RegistryError:
 
 def _check_rule(rule: Any, where: str) -> None:
     if not isinstance(rule, dict) or not isinstance(rule.get("name"), str) or not rule["name"]:
-        raise _bad_rule(f"{where}: a rule without a name")
+        raise _bad_rule(f"{where}: the rule has no name")
     for name, allowed in (("kind", RULE_KINDS), ("mode", RULE_MODES)):
         value = rule.get(name)
         if value is not None and value not in allowed:
             raise _bad_rule(f"{where}: {name} {value!r} is not one of {', '.join(allowed)}")
     if not isinstance(rule.get("type") or "", str) or not isinstance(rule.get("expr") or "", str):
-        raise _bad_rule(f"{where}: type and expr are texts")
+        raise _bad_rule(f"{where}: type and expr must be strings")
 
 
 def _tags(body: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], ...]:
@@ -169,13 +169,13 @@ def _tags(body: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], ...]:
         entity = row.get("schemaEntity") if isinstance(row, dict) else None
         if not isinstance(entity, dict) or not isinstance(entity.get("entityPath"), str):
             raise _invalid(f"{name}/{index}: schemaEntity with entityPath is missing")
-        if not _texts(row.get("tags")):
-            raise _invalid(f"{name}/{index}: tags is not a list of texts")
+        if not _is_string_list(row.get("tags")):
+            raise _invalid(f"{name}/{index}: tags is not a list of strings")
     return tuple(rows)
 
 
 def read_level(value: Any) -> Level:
-    """Raises RegistryError 42203."""
+    """Parse a compatibility level. Raises RegistryError 42203."""
     try:
         return Level(str(value).upper())
     except ValueError:
@@ -186,7 +186,7 @@ def read_level(value: Any) -> Level:
 
 
 def read_config(body: Mapping[str, Any]) -> Config:
-    """The body of a change of settings. Raises RegistryError."""
+    """Parse the body of a request that changes settings. Raises RegistryError."""
     level = body.get("compatibility", body.get("compatibilityLevel"))
     made: dict[str, Any] = {"compatibility": None if level is None else read_level(level)}
     for name, field in (
@@ -206,7 +206,7 @@ def read_config(body: Mapping[str, Any]) -> Config:
     ):
         value = body.get(name)
         if value is not None and not isinstance(value, str):
-            raise RegistryError(Code.INVALID_COMPATIBILITY, f"{name} {value!r} is not a text")
+            raise RegistryError(Code.INVALID_COMPATIBILITY, f"{name} {value!r} is not a string")
         made[field] = value or None
     for name, field in (("defaultMetadata", "default_metadata"), ("overrideMetadata", "override_metadata")):
         made[field] = read_metadata(body.get(name), name)
@@ -216,7 +216,7 @@ def read_config(body: Mapping[str, Any]) -> Config:
 
 
 def read_mode(body: Mapping[str, Any]) -> Mode:
-    """Raises RegistryError 42204."""
+    """Parse the body of a request that changes a mode. Raises RegistryError 42204."""
     value = body.get("mode")
     try:
         return Mode(str(value).upper())
@@ -231,7 +231,7 @@ LATEST: Final = -1
 
 
 def read_version_number(text: str) -> int:
-    """A version in a path: a number, `latest` or -1. Raises RegistryError 42202."""
+    """Parse a version in a path: a number, or `latest` or -1 for LATEST. Raises RegistryError 42202."""
     if text in ("latest", "-1"):
         return LATEST
     if text.isascii() and text.isdigit() and 1 <= int(text[:11]) <= VERSION_MAX:

@@ -1,7 +1,7 @@
-"""One instance of the registry: reads from its own state, changes at the writer, wherever that is.
+"""One instance of the registry: answers reads from its own state, and has the writer make changes.
 
-A change is decided, appended and replayed under one lock at the writer. Every other instance hands the request on to
-it and, where its own answer depends on it, waits for nothing: readers see a change when their reader has it.
+The writer decides, appends and replays each change under one lock. Every other instance forwards changes to the writer,
+and does not wait until it has read them back: its own responses show a change once its reader thread has the record.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ log = logging.getLogger("barnabas.registry")
 WRITER_WAIT_S: Final = 30.0
 RETRY_S: Final = 0.2
 SHRINKS: Final = 2
-"""A schema that is more than this many times as large as a record may be is not parsed: its stored form would not fit."""
+"""A schema more than this many times as large as the largest record is not parsed: its stored form would not fit."""
 INLINE_BYTES_MAX: Final = 20_000
-"""Larger schemas are read and compared in a thread, so that others are served meanwhile."""
+"""Larger schemas are parsed and compared in a thread, so that they do not delay other requests."""
 FORWARDED: Final = "X-Forward"
-"""Confluent's header of a request that another instance hands on."""
+"""Confluent's header that marks a request as forwarded by another instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryOptions:
-    """advertise: HOST:PORT at which other instances reach this one; None takes the address it listens on.
+    """advertise: HOST:PORT at which other instances reach this one; None: the address it listens on.
 
-    peers: what other instances are trusted by, and what is shown to them; None trusts the system's authorities.
+    peers: TLS settings for requests to other instances (trusted authorities, own certificate); None: the system's.
     """
 
     client: ClientOptions
@@ -60,7 +60,7 @@ class RegistryOptions:
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """A request as it is handed on to the writer. target: path and query."""
+    """A request that may be forwarded to the writer. target: path and query. forwarded: by another instance."""
 
     method: str
     target: str
@@ -71,7 +71,7 @@ class Handed:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the writer answered to a request that was handed on."""
+    """The writer's response to a forwarded request."""
 
     status: int
     body: bytes
@@ -79,7 +79,7 @@ class Answer:
 
 
 class Registry:
-    """state: what is known here. writer: the address of the writer, None while there is none."""
+    """writer: the URL of the writer; None while there is none. writing: whether this instance makes changes."""
 
     def __init__(self, options: RegistryOptions) -> None:
         self.options = options
@@ -99,11 +99,11 @@ class Registry:
 
     @property
     def state(self) -> State:
-        """What is known here; it changes between two turns of the loop only."""
+        """This instance's copy of the data. It changes only on the event loop, in other callbacks and tasks."""
         return self.store.state
 
     async def start(self, url: str) -> None:
-        """Reads the topic, then joins the other instances. Raises ClientError."""
+        """Read the topic, then join the other instances. url: where this one listens. Raises ClientError."""
         await self.store.start()
         loop = asyncio.get_running_loop()
 
@@ -123,7 +123,7 @@ class Registry:
         self._election.start()
 
     async def stop(self) -> None:
-        """Hands the writing over and ends the threads."""
+        """Leave the group, so that another instance becomes the writer, and end the threads."""
         if self._election is not None:
             await asyncio.to_thread(self._election.stop)
         async with self._lock:
@@ -136,7 +136,7 @@ class Registry:
         self._forward_threads.shutdown(wait=False, cancel_futures=True)
 
     def unready(self) -> str | None:
-        """Why requests cannot be served; None when they can."""
+        """Why requests cannot be served; None if they can."""
         if self.store.trouble is not None:
             return self.store.trouble
         return None if self.writer is not None else "no instance has been elected to write yet"
@@ -149,7 +149,7 @@ class Registry:
             host, port = told.hostname or host, told.port or port
         return Identity(host, port, parts.scheme, self.options.eligible)
 
-    # --- who writes -----------------------------------------------------------------------------------
+    # --- the writer -----------------------------------------------------------------------------------
 
     def _decided(self, outcome: Outcome) -> None:
         self.writer = outcome.writer
@@ -161,7 +161,7 @@ class Registry:
         task.add_done_callback(self._tasks.discard)
 
     def _read_again(self) -> None:
-        """Nothing is decided before everything that is in the topic now has been read."""
+        """Decide no change until everything that is in the topic now has been read."""
         self.writing = False
         self._decided(Outcome(self.writer, self._elected_own))
 
@@ -174,13 +174,13 @@ class Registry:
             except (ClientError, Fenced) as error:
                 if str(error) != said:
                     said = str(error)
-                    log.warning("writing cannot begin; it is tried again", extra={"reason": said})
+                    log.warning("cannot begin writing; trying again", extra={"reason": said})
                 await asyncio.sleep(RETRY_S)
         async with self._changed:
             self._changed.notify_all()
 
     async def _begin_writing(self) -> None:
-        """Fences earlier writers, then reads everything that they appended. Raises ClientError, Fenced."""
+        """Fence earlier writers, then read everything that they appended. Raises ClientError, Fenced."""
         if self.writing or not self._elected_own:
             return
         beginnings = self.store.beginnings
@@ -198,16 +198,16 @@ class Registry:
     # --- changes ----------------------------------------------------------------------------------------
 
     async def change(self, decide: Callable[[], Decision], handed: Handed, *, size: int = 0) -> Any:
-        """The reply of a decision made here, or the writer's Answer. Raises RegistryError.
+        """Make a change here or at the writer; returns the decision's reply, or the writer's Answer.
 
-        size: of the schemas that the decision looks at.
+        size: characters of the schemas that the decision reads. Raises RegistryError.
         """
         deadline = time.monotonic() + WRITER_WAIT_S
         while True:
             if self.writing:
                 async with self._lock:
                     decision = await self._decide(decide, size) if self.writing else None
-                    if decision is not None and self.writing:  # not if the topic began elsewhere meanwhile
+                    if decision is not None and self.writing:  # it may have ended while deciding
                         return await self._write(decision)
             elif handed.forwarded:
                 await self._await_writer(min(deadline, time.monotonic() + 2), handed)
@@ -219,7 +219,7 @@ class Registry:
             await self._await_writer(deadline, handed)
 
     async def _await_writer(self, deadline: float, handed: Handed) -> None:
-        """Returns when there is a writer that may be tried. Raises RegistryError 50004 when there is none in time."""
+        """Wait until there is a writer to try. Raises RegistryError 50004 if there is none before the deadline."""
         while not self.writing and (self.writer is None or self._elected_own or handed.forwarded):
             left = deadline - time.monotonic()
             if left <= 0:
@@ -230,7 +230,7 @@ class Registry:
                 except TimeoutError:
                     continue
         if time.monotonic() >= deadline and not self.writing:
-            raise RegistryError(Code.NO_LEADER, "No instance can write right now; try again in some seconds")
+            raise RegistryError(Code.NO_LEADER, "No instance can write right now; try again in a few seconds")
 
     async def _write(self, decision: Decision) -> Any:
         if not decision.entries:
@@ -251,11 +251,11 @@ class Registry:
         except TooLarge:
             raise _too_large(total, limit) from None
         except (Fenced, ClientError) as error:
-            # Whether the records are in the log is not known: nothing is decided before all of it has been read.
+            # The records may or may not be in the log: nothing is decided until all of it has been read.
             self._read_again()
             raise RegistryError(
                 Code.STORE_FAILED,
-                f"Register operation failed: {error}; what became of it is not known, ask again",
+                f"Register operation failed: {error}; the change may or may not have been made, try again",
             ) from error
         return decision.reply
 
@@ -269,7 +269,7 @@ class Registry:
             self.store.release()
 
     async def require_fitting(self, content: Content) -> None:
-        """Refuse a schema that is too large for a record, before it is parsed. Raises RegistryError 42209."""
+        """Reject a schema that is too large for a record, before it is parsed. Raises RegistryError 42209."""
         limit = self.store.record_bytes_max - RECORD_OVERHEAD_BYTES
         if len(content.text) > SHRINKS * limit:
             size = await asyncio.to_thread(_least_size, content)
@@ -277,7 +277,7 @@ class Registry:
                 raise _too_large(size, limit)
 
     async def look(self, query: Callable[[], Any], size: int) -> Any:
-        """The result of a query that reads schemas, in a thread where they are large."""
+        """Run a query that parses schemas, in a thread if they are large. size: their characters."""
         if size <= INLINE_BYTES_MAX:
             return query()
         await self.store.hold()
@@ -286,10 +286,10 @@ class Registry:
         finally:
             self.store.release()
 
-    # --- handing on ---------------------------------------------------------------------------------------
+    # --- forwarding ---------------------------------------------------------------------------------------
 
     async def _forward(self, writer: str, handed: Handed) -> Answer | None:
-        """The writer's answer; None when it did not get the request, or it does no harm to send it again."""
+        """The writer's response; None to send the request again: it did not arrive, or repeating it does no harm."""
         loop = asyncio.get_running_loop()
         try:
             answer = await loop.run_in_executor(
@@ -302,31 +302,31 @@ class Registry:
                 return None
             raise RegistryError(
                 Code.FORWARDING_FAILED,
-                f"The writer at {writer} did not answer: {error}; look whether it was done",
+                f"The writer at {writer} did not answer: {error}; check whether the deletion was made",
             ) from error
         if answer.status >= 500 and b"50004" in answer.body:
-            return None  # it is the writer no more
+            return None  # it is no longer the writer
         return answer
 
 
 def _least_size(content: Content) -> int:
-    """The size of a schema without spaces; the stored form is not much shorter."""
+    """The characters of a schema without spaces; the stored form is not much shorter."""
     try:
         return len(json.dumps(parse_json(content.text), separators=(",", ":"), ensure_ascii=False))
-    except BadJson:  # a .proto file, or something that the parser will refuse
+    except BadJson:  # a .proto file, or a text that the parser will reject
         return len(" ".join(content.text.split()))
 
 
 def _too_large(size: int, limit: int) -> RegistryError:
     return RegistryError(
         Code.TOO_LARGE,
-        f"The schema is too large: its record has {size} bytes, the topic takes {limit}; raise max.message.bytes of the "
-        "topic, or split it with references",
+        f"The schema is too large: its record has {size} bytes, the topic accepts {limit}; raise max.message.bytes of "
+        "the topic, or split the schema with references",
     )
 
 
 def send(writer: str, handed: Handed, peers: ssl.SSLContext | None = None) -> Answer:
-    """Sends a request to the writer and waits for its answer. Raises OSError, HTTPException."""
+    """Send a request to the writer and wait for its response. Raises OSError, HTTPException."""
     parts = urlsplit(writer)
     host, port = parts.hostname or "localhost", parts.port
     if parts.scheme == "https":

@@ -1,7 +1,7 @@
-"""Everything the registry knows, replayed from the records of `_schemas`. Pure.
+"""The registry's state, replayed from the records of `_schemas`. Pure.
 
-`replay` is the only way in: what the writer appended and what a reader finds in the log take the same path, in the
-order of the log. Queries change nothing.
+Only `replay` applies records, in the order of the log: both those that this instance appended as the writer, and those
+that it reads from the log. Queries change nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Place = tuple[Subject, int]
 
 @dataclass(slots=True)
 class Identified:
-    """One id of a context. places: the versions that have it, deleted ones too, in order of version."""
+    """One id of a context. places: the versions that have it, including soft-deleted ones."""
 
     content: Content
     guid: str
@@ -30,7 +30,7 @@ class Identified:
 
 @dataclass(slots=True)
 class Context:
-    """One set of ids. id_max: the highest that was ever given."""
+    """The ids of a context. by_content: ids by fingerprint. id_max: the highest id ever assigned."""
 
     ids: dict[int, Identified] = field(default_factory=dict)
     by_content: dict[bytes, int] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Context:
 
 @dataclass(slots=True)
 class Versions:
-    """The versions of one subject, deleted ones too. numbers: in order."""
+    """The versions of one subject, including soft-deleted ones. numbers: in order."""
 
     by_number: dict[int, Version] = field(default_factory=dict)
     numbers: list[int] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Versions:
 
 
 class State:
-    """next_offset: of the first record not replayed yet. raw_keys: keys that others wrote in other bytes."""
+    """next_offset: of the first record not yet replayed. raw_keys: bytes of keys that others encoded differently."""
 
     def __init__(self) -> None:
         self.next_offset = 0
@@ -70,7 +70,7 @@ class State:
     # --- replay -----------------------------------------------------------------------------------
 
     def replay(self, entry: Entry, raw_key: bytes | None = None) -> None:
-        """Takes over one record. Raises BadRecord, and is then as it was before."""
+        """Apply one record. Raises BadRecord, having changed nothing but `raw_keys`."""
         key, value = entry
         if raw_key is not None and raw_key != key.encode():
             self.raw_keys[key] = raw_key
@@ -95,12 +95,12 @@ class State:
                     context = self.contexts.setdefault(str(name), Context())
                     context.id_max = max(context.id_max, int(id_max))
             case _:
-                raise BadRecord(f"keytype {key.kind!r} is not known")
+                raise BadRecord(f"keytype {key.kind!r} is unknown")
 
     def _replay_schema(self, key: Key, version: Version | None) -> None:
         subject = parse_subject(key.subject or "")
         if version is not None and (version.subject != subject or version.version != key.version):
-            raise BadRecord(f"the value is of {version.subject} {version.version}, the key of {key}")
+            raise BadRecord(f"the value is of {version.subject} {version.version}, but the key is {key}")
         held = self.subjects.get(subject)
         before = held.by_number.get(key.version) if held else None
         if before is not None:
@@ -124,7 +124,7 @@ class State:
         context = self.contexts.setdefault(name, Context())
         known = context.ids.get(version.id)
         if known is None or known.content != version.content:
-            # Another writer may give an id a new content (import with force): the newest record counts.
+            # Another writer may assign new content to an id (import with force): the newest record wins.
             if known is not None and context.by_content.get(known.content.fingerprint) == version.id:
                 del context.by_content[known.content.fingerprint]
             places = known.places if known is not None else set()
@@ -192,33 +192,33 @@ class State:
     # --- queries ----------------------------------------------------------------------------------
 
     def versions(self, subject: Subject, *, deleted: bool = False) -> list[Version]:
-        """The versions of a subject, in order; deleted ones only when asked for."""
+        """The versions of a subject, in order. deleted: include soft-deleted ones."""
         held = self.subjects.get(subject)
         if held is None:
             return []
         return held.all() if deleted else held.live()
 
     def identified(self, context: str, schema_id: int) -> Identified | None:
-        """What an id stands for in a context."""
+        """An id's content and versions in a context; None if the id is unknown there."""
         held = self.contexts.get(context)
         return None if held is None else held.ids.get(schema_id)
 
     def id_of(self, context: str, content: Content) -> int | None:
-        """The id that a content has in a context."""
+        """The id of a content in a context; None if it has none there."""
         held = self.contexts.get(context)
         return None if held is None else held.by_content.get(content.fingerprint)
 
     def next_id(self, context: str) -> int:
-        """An id that was never given in this context."""
+        """An id that was never assigned in this context."""
         held = self.contexts.get(context)
         return 1 if held is None else held.id_max + 1
 
     def ids_given(self) -> dict[str, int]:
-        """The highest id given in each context."""
+        """The highest id ever assigned in each context."""
         return {name: context.id_max for name, context in self.contexts.items() if context.id_max}
 
     def config(self, subject: Subject) -> Config:
-        """The settings in force for a subject: its own, its context's, everybody's, the default."""
+        """The settings in force for a subject: its own, else its context's, else the global ones, else the defaults."""
         everywhere = self.configs.get(GLOBAL)
         merged = DEFAULT_CONFIG if everywhere is None else everywhere.over(DEFAULT_CONFIG)
         for scope in _narrower(subject):
@@ -237,12 +237,15 @@ class State:
         return everywhere
 
     def context_names(self) -> list[str]:
-        """Contexts that have subjects or were named, the default one first."""
+        """Contexts that have subjects or were created by a record, in order; the default one is always there."""
         names = {subject.context for subject in self.subjects} | self.named_contexts
         return sorted(names | {DEFAULT_CONTEXT})
 
     def resolve_alias(self, subject: Subject) -> Subject:
-        """The subject that a name stands for; an alias leads one step, as Confluent's does."""
+        """The subject that an alias refers to, or `subject` itself.
+
+        An alias of an alias is not followed, as in Confluent's registry.
+        """
         config = self.configs.get(subject)
         if config is None or not config.alias:
             return subject
@@ -250,13 +253,13 @@ class State:
 
 
 def _narrower(subject: Subject) -> list[Subject]:
-    """The scopes inside the global one that a subject is in, widest first."""
+    """The scopes of a subject that are narrower than the global one, widest first."""
     scopes = [Subject(subject.context, ""), subject]
     return [scope for scope in dict.fromkeys(scopes) if scope != GLOBAL]
 
 
 def replay_all(state: State, entries: Iterable[Entry]) -> State:
-    """The state after these records."""
+    """Apply these records to `state`, and return it. Raises BadRecord."""
     for entry in entries:
         state.replay(entry)
     return state

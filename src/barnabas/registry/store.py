@@ -1,7 +1,7 @@
 """The topic `_schemas`: read by a thread of its own, appended to by the writer, replayed on the event loop.
 
-Everything enters the state through `Store._take`, in the order of the log: records that others wrote, and the writer's
-own, which are taken as soon as their append is acknowledged.
+All records enter the state through `Store._take`, in the order of the log: those of other instances, and the writer's
+own, which are replayed as soon as their append is acknowledged.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST
 
 
 class Fenced(Exception):
-    """Another instance became the writer."""
+    """Another instance has become the writer."""
 
 
 class TooLarge(Exception):
-    """The broker does not take a batch of this size."""
+    """The broker rejects a batch of this size."""
 
 
 class Found(NamedTuple):
-    """A record of the log. entry None: it could not be read."""
+    """A record of the log. entry: None if it is to be skipped."""
 
     offset: int
     raw_key: bytes | None
@@ -60,14 +60,14 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """replication -1: as the brokers say."""
+    """replication: the replication factor of a new topic; -1: the brokers' default."""
 
     topic: str = "_schemas"
     replication: int = -1
 
 
 class Store:
-    """The state, and the thread that follows the topic. All methods but `_follow` belong to the event loop."""
+    """The state, and the thread that reads the topic. Public methods may be called on the event loop only."""
 
     def __init__(self, client: ClientOptions, options: StoreOptions) -> None:
         self.client = client
@@ -79,9 +79,9 @@ class Store:
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._held = 0
         self.beginnings = 0
-        """How often the whole topic has been read again: offsets of before belong to a topic that is gone."""
+        """How often reading the topic has begun again from its start; offsets from before then are invalid."""
         self.begun_again: Callable[[], None] = lambda: None
-        """Called on the event loop when the whole topic is read again; until that is done, the state is incomplete."""
+        """Called on the event loop when reading begins again; the state is incomplete until all has been read."""
         self._kept: list[Callable[[], None]] = []
         self._nothing_kept = asyncio.Event()
         self._stopping = threading.Event()
@@ -89,7 +89,7 @@ class Store:
         self._thread = threading.Thread(target=self._follow, name="registry reader", daemon=True)
 
     async def start(self) -> None:
-        """Makes the topic if it is not there, and reads all of it. Raises ClientError."""
+        """Create the topic if it does not exist, and read all of it. Raises ClientError."""
         self._loop = asyncio.get_running_loop()
         end = await asyncio.to_thread(self._prepare)
         self._thread.start()
@@ -97,13 +97,13 @@ class Store:
         self.trouble = None
 
     async def stop(self) -> None:
-        """Ends the thread."""
+        """End the reader's thread."""
         self._stopping.set()
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join, 10)
 
     async def wait_for(self, offset: int, beginnings: int) -> None:
-        """Return once everything before `offset` has been replayed. Raises ClientError if the topic is read again meanwhile.
+        """Wait until all before `offset` has been replayed. Raises ClientError if reading begins again meanwhile.
 
         beginnings: the value of `beginnings` before the offset was looked up."""
         if beginnings != self.beginnings:
@@ -115,16 +115,16 @@ class Store:
         await reached
 
     async def hold(self) -> None:
-        """The state stays as it is until `release`: what arrives meanwhile waits. For work in other threads.
+        """Keep the state unchanged until `release`, so that other threads can read it; new records wait.
 
-        Records that wait come first: holds that overlap would keep them out for ever.
+        If records are already waiting, they are replayed first: overlapping holds could delay them forever.
         """
         while self._kept:
             await self._nothing_kept.wait()
         self._held += 1
 
     def release(self) -> None:
-        """Ends `hold`."""
+        """End a `hold`; after the last one, the records that waited are replayed."""
         self._held -= 1
         if not self._held:
             kept, self._kept = self._kept, []
@@ -133,7 +133,7 @@ class Store:
             self._nothing_kept.set()
 
     def take_own(self, entries: Sequence[Entry], base_offset: int, beginnings: int) -> bool:
-        """Replay the writer's own records, which are in the log; False if others before them have to be read first.
+        """Replay the writer's own records, just appended; False if they have to be read from the log instead.
 
         beginnings: the value of `beginnings` when the records were made."""
         if beginnings != self.beginnings or base_offset != self.state.next_offset or self._held:
@@ -163,7 +163,7 @@ class Store:
     # --- the reader's thread ------------------------------------------------------------------------
 
     def _prepare(self) -> int:
-        """The end of the topic, which exists afterwards."""
+        """Create the topic if it does not exist, check it, and return its end offset. Raises ClientError."""
         name = self.options.topic
         with BlockingClient(self.client) as client:
             if name not in client.describe([name]):
@@ -177,7 +177,9 @@ class Store:
                     f"`barnabas config set topic {name} cleanup.policy=compact`"
                 )
             if len(client.partitions(name)) != 1:
-                raise ClientError(f"topic {name} has more than one partition; schemas need one order")
+                raise ClientError(
+                    f"topic {name} has more than one partition; schemas must be in a single one"
+                )
             self.record_bytes_max = int(found.get("max.message.bytes") or LARGEST_DEFAULT)
             self.cluster_id = client.cluster.cluster_id or ""
             start = client.list_offsets({(name, 0): EARLIEST})[name, 0].offset
@@ -196,8 +198,10 @@ class Store:
                     offset = piece.next_offset
                 self._note_trouble(None)
             except OffsetOutOfRange as error:
-                # The topic was made anew, or records below its start were deleted: nothing that was read counts.
-                log.error("topic begins elsewhere: all of it is read again", extra={"reason": str(error)})
+                # The topic was created anew, or records at its start were deleted: all that was read is discarded.
+                log.error(
+                    "topic recreated or truncated: reading all of it again", extra={"reason": str(error)}
+                )
                 offset = max(error.log_start, 0)
                 self._call(self._unless_held, partial(self._begin_again, offset))
             except ClientError as error:
@@ -212,7 +216,7 @@ class Store:
         client.close()
 
     def _hand_over(self, found: list[Found], next_offset: int) -> None:
-        """Gives a piece to the event loop and waits until it is replayed, so that no more than one is on its way."""
+        """Pass records to the event loop and wait until they are replayed, so that no more pile up there."""
         taken = threading.Event()
 
         def take() -> None:
@@ -225,7 +229,7 @@ class Store:
                 return
 
     def _unless_held(self, work: Callable[[], None]) -> None:
-        """Changes the state now, or at the end of `hold`, in the order in which the changes came."""
+        """Run `work`, which changes the state: now, or in order of arrival when no `hold` is left."""
         if self._held:
             self._kept.append(work)
             self._nothing_kept.clear()
@@ -240,7 +244,7 @@ class Store:
             self._stopping.set()
 
     def _begin_again(self, offset: int) -> None:
-        """Ids that were given stay given: records elsewhere have them. Who waits for an offset of before waits no longer."""
+        """Empty the state, except for the highest ids, since records of other topics contain them; end all waiting."""
         fresh = State()
         fresh.next_offset = offset
         for name, id_max in self.state.ids_given().items():
@@ -254,7 +258,7 @@ class Store:
         self.begun_again()
 
     def _begins_elsewhere(self) -> ClientError:
-        return ClientError(f"topic {self.options.topic} begins elsewhere, and is read again")
+        return ClientError(f"topic {self.options.topic} was recreated or truncated, and is being read again")
 
     def _note_trouble(self, reason: str | None) -> None:
         if self._loop is not None and (reason is None) != (self.trouble is None):
@@ -277,11 +281,11 @@ def _decoded(buffer: memoryview, start: int) -> list[Found]:
 
 
 class Writer:
-    """Appends under an epoch: once a later writer has begun, the broker refuses everything of this one.
+    """Appends with a producer epoch: once a later writer has begun, the broker rejects all batches of this one.
 
-    The producer id belongs to a transactional id that all instances of a group share, so that each new writer gets a
-    higher epoch of the same producer; the first record that it appends makes the partition know that epoch. No
-    transactions are used. Not thread-safe; every method may block.
+    The producer id belongs to a transactional id that all instances of a group share, so each new writer gets a higher
+    epoch of the same producer; the partition learns that epoch from its first record. No transactions are used.
+    Not thread-safe; every method may block.
     """
 
     def __init__(self, client: ClientOptions, topic: str, transactional_id: str) -> None:
@@ -293,14 +297,14 @@ class Writer:
         self._sequence = 0
 
     def begin(self) -> None:
-        """A new epoch. Raises ClientError."""
+        """Obtain a new epoch. Raises ClientError."""
         self._producer_id, self._epoch = self.client.init_producer_id(self.transactional_id)
         self._sequence = 0
 
     def append(self, entries: Sequence[tuple[bytes, bytes | None]]) -> int:
-        """Appends keys and values as one batch; its first offset. Raises Fenced, TooLarge, ClientError.
+        """Append keys and values as one batch, and return its first offset. Raises Fenced, TooLarge, ClientError.
 
-        After ClientError it is not known whether they were appended: `begin` before anything else.
+        After ClientError, the batch may or may not have been appended: call `begin` before appending again.
         """
         now_ms = int(time.time() * 1000)
         rows = [Record(0, now_ms, key, value) for key, value in entries]
@@ -319,5 +323,5 @@ class Writer:
         return offset
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         self.client.close()

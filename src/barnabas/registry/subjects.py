@@ -1,7 +1,7 @@
-"""Names of subjects and of the contexts they live in. Pure.
+"""Names of subjects and contexts. Pure.
 
-A context is a separate set of subjects and ids. `:.staging:orders-value` is the subject orders-value of the context
-`.staging`; a name without that form belongs to the default context `.`. `:.staging:` alone names the context.
+A context is a separate set of subjects and ids. `:.staging:orders-value` is the subject orders-value in the context
+`.staging`; a name not of that form belongs to the default context `.`. `:.staging:` alone names the context.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAME_LENGTH_MAX: Final = 512
 
 
 class Subject(NamedTuple):
-    """context: begins with a dot. name: empty where the context itself is meant."""
+    """context: begins with a dot. name: empty for the context itself."""
 
     context: str
     name: str
@@ -28,7 +28,7 @@ class Subject(NamedTuple):
 
     @property
     def key(self) -> str | None:
-        """The subject as records name it; None for the default context itself, which is global."""
+        """The name in records; None for the default context itself, which stands for the whole registry."""
         return str(self) or None
 
 
@@ -36,7 +36,7 @@ GLOBAL: Final = Subject(DEFAULT_CONTEXT, "")
 
 
 def parse_subject(text: str, context: str = DEFAULT_CONTEXT) -> Subject:
-    """context: where an unqualified name belongs."""
+    """Parse a name, legal or not. context: the one to which an unqualified name belongs."""
     if text.startswith(":."):
         name, colon, rest = text[1:].partition(":")
         if colon:
@@ -45,7 +45,7 @@ def parse_subject(text: str, context: str = DEFAULT_CONTEXT) -> Subject:
 
 
 def context_name(text: str) -> str:
-    """A context as its API names it: `staging`, `.staging` and `:.staging:` are the same. Raises RegistryError."""
+    """The name of a context: `.staging` for `staging`, `.staging` and `:.staging:`. Raises RegistryError."""
     name = text.strip(":")
     name = name if name.startswith(".") else f".{name}"
     if ":" in name or not _is_legal(name):
@@ -56,7 +56,7 @@ def context_name(text: str) -> str:
 
 
 def require_subject(text: str, context: str = DEFAULT_CONTEXT) -> Subject:
-    """The subject of this name. Raises RegistryError for a name that no subject may have."""
+    """Like `parse_subject`, but raises RegistryError for a name that no subject may have."""
     subject = parse_subject(text, context)
     if not subject.name or not _is_legal(subject.name) or not _is_legal(subject.context):
         raise RegistryError(Code.INVALID_SUBJECT, f"{text!r} is not a legal subject: {_rule(subject.name)}")

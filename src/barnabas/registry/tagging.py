@@ -1,4 +1,4 @@
-"""Tags on parts of a schema (`confluent:tags`), added and taken away by request. Pure."""
+"""Adds and removes tags on parts of a schema (`confluent:tags`), as requested. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TAGS: Final = "confluent:tags"
 def with_tags(wanted: Wanted, library: Library, subject: Subject) -> Content:
     """The wanted content with its tags changed. An entity is named by its path: `namespace.Record.field`.
 
-    Raises InvalidSchema for a path that leads nowhere.
+    Raises InvalidSchema for a path that names no entity, and for Protobuf.
     """
     content = wanted.content
     if content.type == PROTOBUF:
@@ -39,7 +39,7 @@ def with_tags(wanted: Wanted, library: Library, subject: Subject) -> Content:
             path = row["schemaEntity"]["entityPath"]
             if path not in entities:
                 known = ", ".join(list(entities)[:20]) or "none"
-                raise InvalidSchema(f"no part of the schema is named {path!r}; there are {known}")
+                raise InvalidSchema(f"no part of the schema is named {path!r}; its parts: {known}")
             _change(entities[path], row["tags"], adding=adding)
     return replace(content, text=json.dumps(tree, separators=(",", ":"), ensure_ascii=False))
 

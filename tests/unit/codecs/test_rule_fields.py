@@ -361,7 +361,7 @@ def test_protobuf_options_that_cannot_be_understood() -> None:
     from barnabas.registry.errors import InvalidSchema
 
     text = 'syntax = "proto3"; message M { string s = 1 [(confluent.field_meta) = { tag: ["PII"] }]; }'
-    with pytest.raises(InvalidSchema, match="may hold tags"):
+    with pytest.raises(InvalidSchema, match="may contain tags"):
         make_codec("PROTOBUF", text, [], contract())
 
 

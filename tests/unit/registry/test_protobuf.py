@@ -162,14 +162,14 @@ def test_what_was_written_is_kept() -> None:
         ("message", "the name of the message"),
         (file("message M { string a = 1; string b = 1; }"), "duplicate field number"),
         (file("message M { Foo a = 1; }"), "'Foo"),
-        (file('import "x.proto";'), "import 'x.proto' is not known"),
+        (file('import "x.proto";'), "import 'x.proto' is unknown"),
         (file("message M { string a = 0; }"), "0 is not a number from 1"),
         (file("message M { required string a = 1; }"), "no required fields"),
         (file("message M { string a = 1; ", "proto2"), "optional, required or repeated"),
         (file("message M {"), "not closed"),
         (file("message M {" * 200), "nested more than"),
         (file("enum E { }"), "not a valid .proto file"),
-        (file("message M { reserved 5 to 1; }"), "no range"),
+        (file("message M { reserved 5 to 1; }"), "not a range"),
         ('syntax = "proto9";', "proto9"),
         ("\x00\x01", "cannot be read"),
         ("option a = {", "not closed"),
@@ -219,7 +219,7 @@ def test_descriptors_that_cannot_be_written_as_text() -> None:
     file.message_type.add(name="M").field.add(name="g", number=1, type=10, label=1, type_name=".M")
     edition = descriptor_pb2.FileDescriptorProto(name="e.proto", syntax="editions")
     edition.message_type.add(name="M")
-    for held, says in ((file, "groups are not supported"), (edition, "syntax 'editions' is not known")):
+    for held, says in ((file, "groups are not supported"), (edition, "syntax 'editions' is unknown")):
         with pytest.raises(InvalidSchema, match=says):
             read_protobuf(base64.b64encode(held.SerializeToString()).decode())
 

@@ -28,7 +28,7 @@ def test_import_keeps_ids_and_versions(api: Api) -> None:
     assert code(api.register("a", INT)) == 42205  # an id is needed
     assert api.register("a", INT, id=40, version=7)[1] | {"guid": ""} == {"id": 40, "version": 7, "guid": ""}
     assert api.register("a", INT, id=40, version=7)[0] == 200
-    assert code(api.register("a", STRING, id=40, version=8)) == 42207  # it stands for another schema
+    assert code(api.register("a", STRING, id=40, version=8)) == 42207  # the id belongs to another schema
     assert api.register("a", STRING, id=50, version=9)[0] == 200  # nothing has to suit
     assert api("GET", "/subjects/a/versions") == (200, [7, 9])
     assert api("PUT", "/mode/a", {"mode": "READWRITE"})[0] == 200

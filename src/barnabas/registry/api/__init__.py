@@ -1,4 +1,4 @@
-"""Confluent's HTTP API over one registry. Every path also exists below `/contexts/{context}`.
+"""Confluent's HTTP API of a registry. Paths of schemas, subjects and settings also exist below `/contexts/{context}`.
 
 An error is {"error_code": number, "message": "one sentence"}.
 """

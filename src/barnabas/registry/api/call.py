@@ -1,4 +1,4 @@
-"""One request to the API: its parameters, the registry, and the forms of answers and errors."""
+"""One request to the API: its parameters, the registry, and the forms of responses and errors."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from barnabas.registry.subjects import DEFAULT_CONTEXT, Subject, context_name, p
 
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 Work = Callable[["Call"], Awaitable[Any]]
-"""Answers one method of one path: with a JSON value, a Response, or the Answer of the writer."""
+"""Handles one method of one path; returns a JSON value, a Response, or the writer's Answer."""
 
 
 def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
-    """An error as Confluent's API writes it."""
+    """The body and media type of an error in Confluent's API."""
     return dump({"error_code": error.code, "message": error.message}), MEDIA_TYPE
 
 
 def dump(value: Any) -> bytes:
-    """A JSON value as the body of an answer."""
+    """A JSON value as the body of a response."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
@@ -63,16 +63,16 @@ class Call:
             raise HttpError(400, f"{name}={text!r} is not a number") from None
 
     def page(self, rows: Sequence[Any]) -> list[Any]:
-        """The rows that offset and limit ask for; all without them."""
+        """The rows that the parameters `offset` and `limit` select; without them, all. Raises HttpError."""
         offset, limit = max(self.number("offset", 0), 0), self.number("limit", -1)
         return list(rows[offset:] if limit < 0 else rows[offset : offset + limit])
 
     def subject(self) -> Subject:
-        """The subject of the path, or what its alias stands for."""
+        """The subject in the path, or the one that it is an alias of. Raises RegistryError."""
         return self.state.resolve_alias(require_subject(self.part("subject"), self.context))
 
     def scope(self) -> Subject:
-        """The scope of settings that the path names: a subject, a context, everything."""
+        """The scope that the path names: a subject, a context or the whole registry. Raises RegistryError."""
         given = self.request.path_params.get("subject")
         if given is None:
             return Subject(self.context, "")
@@ -80,23 +80,23 @@ class Call:
         return found if not found.name else require_subject(unquote(given), self.context)
 
     def version(self) -> int:
-        """The version of the path; -1 for the latest."""
+        """The version in the path; -1 for the latest. Raises RegistryError."""
         return requests.read_version_number(self.part("version"))
 
     def prefix(self) -> str:
-        """The subject prefix asked for."""
+        """The requested prefix of subjects; by default, that of the context in the path."""
         default = "" if self.context == DEFAULT_CONTEXT else f":{self.context}:"
         return self.text("subjectPrefix", default)
 
     def id_scope(self) -> str:
-        """Where ids are looked for."""
+        """The subject or context in which an id is looked up, as text; empty for the default context."""
         given = self.text("subject")
         if given:
             return str(parse_subject(given, self.context))
         return "" if self.context == DEFAULT_CONTEXT else f":{self.context}:"
 
     async def change(self, decide: Callable[[], decisions.Decision], *, size: int = 0) -> Any:
-        """A change, made here or at the writer."""
+        """Make a change here or at the writer, see `Registry.change`. Raises RegistryError."""
         request = self.request
         target = request.scope["raw_path"].decode("latin-1")
         query = request.scope["query_string"].decode("latin-1")

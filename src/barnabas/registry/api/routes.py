@@ -1,4 +1,4 @@
-"""The table of all paths and methods, and how a request is answered by its row."""
+"""The table of all paths and methods, and the endpoints that handle them."""
 
 from __future__ import annotations
 
@@ -134,4 +134,6 @@ def _endpoint(registry: Registry, works: Mapping[str, Work]) -> Callable[[Reques
 def _check_media_type(request: Request) -> None:
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given and given not in TAKEN:
-        raise HttpError(415, f"content type {given} is not taken here; send {MEDIA_TYPE} or application/json")
+        raise HttpError(
+            415, f"content type {given} is not accepted here; send {MEDIA_TYPE} or application/json"
+        )

@@ -78,7 +78,7 @@ async def list_versions(call: Call) -> Any:
 
 
 async def _wanted(call: Call) -> requests.Wanted:
-    """The schema in the body. Producers that start send the same one again and again: it is read once."""
+    """The schema in the body. Starting producers send the same schema again and again, so small ones are cached."""
     raw = await read_body(call.request)
     if len(raw) > REMEMBERED_BYTES_MAX:
         wanted = requests.read_wanted(await json_object(call.request))
@@ -89,7 +89,7 @@ async def _wanted(call: Call) -> requests.Wanted:
 
 @lru_cache(REMEMBERED_MAX)
 def _read_plain(raw: bytes) -> requests.Wanted | None:
-    """None for a schema with more than references: rules and tags take a multiple of the body's size."""
+    """None for a schema with metadata, rules or tags, which occupy a multiple of the body's size once parsed."""
     wanted = requests.read_wanted(object_of(raw))
     content = wanted.content
     more = (content.metadata, content.rules, wanted.tags_to_add, wanted.tags_to_remove)
@@ -106,11 +106,11 @@ async def register(call: Call) -> Any:
         len(version.content.text) for version in call.state.versions(subject)[-1:]
     )
 
-    def there() -> Any:
+    def find_existing() -> Any:
         return decisions.existing(call.state, registry.library, subject, wanted, normalize=normalize)
 
-    # Most registrations are of what is there: producers that start. They wait for no writer, and for no other change.
-    found = await registry.look(there, size)
+    # Most registrations come from starting producers and change nothing: they wait neither for the writer nor the lock.
+    found = await registry.look(find_existing, size)
     if found is not None:
         return decisions.registered(found)
     return await call.change(
@@ -161,7 +161,7 @@ async def delete_version(call: Call) -> Any:
 
 
 async def change_tags(call: Call) -> Any:
-    """POST /subjects/{subject}/versions/{version}/tags: a new version with tags added and taken away."""
+    """POST /subjects/{subject}/versions/{version}/tags: a new version with tags added and removed."""
     subject = call.subject()
     version = find_version(call.state, subject, call.version())
     body = await json_object(call.request)

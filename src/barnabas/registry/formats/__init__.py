@@ -1,1 +1,1 @@
-"""The three schema languages: read, write in one form, compare. Pure."""
+"""The three schema languages: parsing, printing in a canonical form, comparing. Pure."""

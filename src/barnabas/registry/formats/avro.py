@@ -1,4 +1,4 @@
-"""Avro schemas: read with all names resolved, written as Avro's own `Schema.toString` does. Pure.
+"""Avro schemas: parsed with all names resolved, printed like Avro's own `Schema.toString`. Pure.
 
 Source: the Avro specification 1.12 (names, aliases, defaults, logical types).
 """
@@ -34,7 +34,7 @@ _RESERVED: Final = {
 
 
 class _Missing:
-    """No default was given (null is one)."""
+    """The type of MISSING, for fields without a default (None stands for the default null)."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -58,9 +58,9 @@ class AvroField:
 
 @dataclass(slots=True, eq=False)
 class AvroType:
-    """One type; named ones are shared by all places that name them, so the whole may be a graph with circles.
+    """One type. Named types are shared by all places that name them, so types may form a graph with cycles.
 
-    name: the full name of a named type. children: branches of a union, else the items or values.
+    name: the full name of a named type. children: the branches of a union, or the type of items or values.
     """
 
     kind: str
@@ -76,7 +76,7 @@ class AvroType:
 
     @property
     def logical(self) -> str | None:
-        """The logical type, where the type beneath may carry it; others are to be ignored by the specification."""
+        """The logical type if it is valid for this type; the specification demands that others are ignored."""
         name = self.properties.get("logicalType")
         return name if isinstance(name, str) and _logical_is_valid(self, name) else None
 
@@ -117,12 +117,12 @@ def _logical_is_valid(held: AvroType, name: str) -> bool:
 
 
 def digits_of(size: int) -> int:
-    """How many decimal digits a signed number of so many bytes holds for certain."""
+    """How many decimal digits always fit into a signed number of `size` bytes."""
     return len(str(2 ** (8 * min(size, 1 << 10) - 1) - 1)) - 1 if size else 0
 
 
 class AvroSchema:
-    """A schema that was read. root: its type. foreign: full names that its references define."""
+    """A parsed schema. root: its type. foreign: full names of the types that its references define."""
 
     def __init__(self, root: AvroType, foreign: frozenset[str] = frozenset()) -> None:
         self.root = root
@@ -130,23 +130,26 @@ class AvroSchema:
         self.canonical = _dump(_Writer(foreign).type(root, ""))
 
     def normalized(self) -> str:
-        """Names in full, other attributes in order of their names."""
+        """The text with full names, and with custom attributes sorted by name."""
         return _dump(_Writer(self.foreign, normalize=True).type(self.root, ""))
 
     def problems_reading(self, writer: Parsed) -> Sequence[Problem]:
-        """Why this schema cannot read what `writer` wrote."""
+        """Why this schema cannot read data written with `writer`."""
         from barnabas.registry.formats.avro_compatibility import problems
 
         assert isinstance(writer, AvroSchema)
         return problems(self.root, writer.root)
 
     def formatted(self, style: str) -> str:
-        """`resolved` has the types of references written out; empty is the stored form."""
+        """The text in a format: `resolved` contains the types of references; empty or `default` is the stored form.
+
+        Raises InvalidSchema for an unknown one.
+        """
         if style in ("", "default"):
             return self.canonical
         if style == "resolved":
             return _dump(_Writer(frozenset()).type(self.root, ""))
-        raise InvalidSchema(f"format {style!r} is not one of Avro's: resolved")
+        raise InvalidSchema(f"format {style!r} is unknown; Avro has: resolved")
 
 
 def _dump(value: Any) -> str:
@@ -154,9 +157,9 @@ def _dump(value: Any) -> str:
 
 
 def read_avro(text: str, dependencies: Sequence[Dependency] = (), *, new: bool = True) -> AvroSchema:
-    """new: defaults are checked as well, which is not done to schemas that were stored earlier.
+    """Parse a schema. new: also check defaults, which is not done for schemas that were stored earlier.
 
-    dependencies: innermost first. Raises InvalidSchema that names the place.
+    dependencies: innermost first. Raises InvalidSchema, which names the place.
     """
     reader = _Reader(new)
     try:
@@ -174,7 +177,7 @@ def read_avro(text: str, dependencies: Sequence[Dependency] = (), *, new: bool =
 
 def _json(text: str, where: str) -> Any:
     stripped = text.strip()
-    if stripped in PRIMITIVES:  # Avro's own parser takes a bare name too
+    if stripped in PRIMITIVES:  # Avro's own parser accepts a bare name, too
         return stripped
     try:
         return parse_json(text)
@@ -183,7 +186,7 @@ def _json(text: str, where: str) -> Any:
 
 
 class _Reader:
-    """Reads one schema after another with the names of the earlier ones. place: what messages begin with."""
+    """Parses schemas one by one; each may use the names of earlier ones. place: what messages begin with."""
 
     def __init__(self, check_defaults: bool) -> None:
         self.names: dict[str, AvroType] = {}
@@ -199,19 +202,19 @@ class _Reader:
         if isinstance(given, list):
             return self._union(given, namespace, path)
         if not isinstance(given, dict):
-            raise self.fail(path, f"{_shown(given)} is not a type: a name, an object or a list is expected")
+            raise self.fail(path, f"{_shown(given)} is not a type: use a name, an object or a list")
         kind = given.get("type")
         if kind is None:
-            raise self.fail(path, "an object without `type`")
+            raise self.fail(path, "the object has no `type`")
         if not isinstance(kind, str):
-            # {"type": {...}}: Avro's own parser takes the inner one.
+            # {"type": {...}}: Avro's own parser uses the inner type.
             return self.type(kind, namespace, f"{path}/type")
         if kind in NAMED:
             return self._named(kind, given, namespace, path)
         if kind in ("array", "map"):
             part = "items" if kind == "array" else "values"
             if part not in given:
-                raise self.fail(path, f"{kind} without `{part}`")
+                raise self.fail(path, f"the {kind} has no `{part}`")
             child = self.type(given[part], namespace, f"{path}/{part}")
             return AvroType(kind, children=[child], properties=_rest(given, kind))
         if kind in PRIMITIVES:
@@ -226,22 +229,23 @@ class _Reader:
         if found is None:
             raise self.fail(
                 path,
-                f"type {name!r} is not known: define it before it is used, or name in `references` the subject that does",
+                f"type {name!r} is unknown: define it before its first use, or add the subject that defines it to "
+                "`references`",
             )
         return found
 
     def _union(self, given: list[Any], namespace: str, path: str) -> AvroType:
         if not given:
-            raise self.fail(path, "a union without branches")
+            raise self.fail(path, "the union has no branches")
         union = AvroType("union")
         seen: set[str] = set()
         for index, branch in enumerate(given):
             made = self.type(branch, namespace, f"{path}/{index}")
             if made.kind == "union":
-                raise self.fail(f"{path}/{index}", "a union directly inside a union")
+                raise self.fail(f"{path}/{index}", "a union must not directly contain another union")
             label = made.name or made.kind
             if label in seen:
-                raise self.fail(f"{path}/{index}", f"{label!r} stands twice in one union")
+                raise self.fail(f"{path}/{index}", f"{label!r} occurs twice in one union")
             seen.add(label)
             union.children.append(made)
         return union
@@ -275,10 +279,10 @@ class _Reader:
     def _full_name(self, given: dict[str, Any], namespace: str, path: str) -> tuple[str, str]:
         name = given.get("name")
         if not isinstance(name, str) or not name:
-            raise self.fail(path, f"{given['type']} without a name")
+            raise self.fail(path, f"the {given['type']} has no name")
         own = given.get("namespace")
         if own is not None and not isinstance(own, str):
-            raise self.fail(path, f"namespace {_shown(own)} is not a text")
+            raise self.fail(path, f"namespace {_shown(own)} is not a string")
         if "." in name:
             namespace = name.rpartition(".")[0]
         else:
@@ -286,7 +290,9 @@ class _Reader:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         for part in full.lstrip(".").split("."):
             if not _NAME.fullmatch(part):
-                raise self.fail(path, f"{full!r} is not a name: letters, digits and _, no digit first")
+                raise self.fail(
+                    path, f"{full!r} is not a valid name: use letters, digits and _, no digit first"
+                )
         if full in PRIMITIVES:
             raise self.fail(path, f"{full!r} is the name of a primitive type")
         return full.lstrip("."), namespace
@@ -294,26 +300,28 @@ class _Reader:
     def _aliases(self, given: dict[str, Any], path: str) -> list[str]:
         aliases = given.get("aliases") or []
         if not isinstance(aliases, list) or not all(isinstance(a, str) and a for a in aliases):
-            raise self.fail(path, "aliases are not a list of names")
+            raise self.fail(path, "`aliases` is not a list of names")
         return aliases
 
     def _fields(self, record: AvroType, given: dict[str, Any], namespace: str, path: str) -> None:
         rows = given.get("fields")
         if not isinstance(rows, list):
-            raise self.fail(path, f"record {record.name!r} without a list of `fields`")
+            raise self.fail(path, f"record {record.name!r} has no list of `fields`")
         seen: set[str] = set()
         for index, row in enumerate(rows):
             here = f"{path}/fields/{index}"
             if not isinstance(row, dict) or not isinstance(row.get("name"), str):
-                raise self.fail(here, "a field without a name")
+                raise self.fail(here, "the field has no name")
             name = row["name"]
             if not _NAME.fullmatch(name):
-                raise self.fail(here, f"{name!r} is not a name: letters, digits and _, no digit first")
+                raise self.fail(
+                    here, f"{name!r} is not a valid name: use letters, digits and _, no digit first"
+                )
             if name in seen:
-                raise self.fail(here, f"field {name!r} stands twice in record {record.name!r}")
+                raise self.fail(here, f"field {name!r} occurs twice in record {record.name!r}")
             seen.add(name)
             if "type" not in row:
-                raise self.fail(here, f"field {name!r} without a type")
+                raise self.fail(here, f"field {name!r} has no type")
             order = row.get("order", "ascending")
             if order not in ORDERS:
                 raise self.fail(
@@ -335,38 +343,38 @@ class _Reader:
     def _symbols(self, enum: AvroType, given: dict[str, Any], path: str) -> None:
         symbols = given.get("symbols")
         if not isinstance(symbols, list) or not all(isinstance(s, str) for s in symbols):
-            raise self.fail(path, f"enum {enum.name!r} without a list of `symbols`")
+            raise self.fail(path, f"enum {enum.name!r} has no list of `symbols`")
         for symbol in symbols:
             if not _NAME.fullmatch(symbol):
                 raise self.fail(
-                    path, f"symbol {symbol!r} is not a name: letters, digits and _, no digit first"
+                    path, f"symbol {symbol!r} is not a valid name: use letters, digits and _, no digit first"
                 )
         if len(set(symbols)) != len(symbols):
             twice = next(s for s in symbols if symbols.count(s) > 1)
-            raise self.fail(path, f"symbol {twice!r} stands twice in enum {enum.name!r}")
+            raise self.fail(path, f"symbol {twice!r} occurs twice in enum {enum.name!r}")
         default = given.get("default")
         if default is not None and default not in symbols:
             raise self.fail(path, f"default {_shown(default)} is not a symbol of enum {enum.name!r}")
         enum.symbols, enum.default = tuple(symbols), default
 
     def check_defaults(self) -> None:
-        """Once everything is read, since a default may be of a record that is still being read. Raises InvalidSchema."""
-        for held, path in self._defaults or ():
-            if not default_fits(held.type, held.default):
-                shown = describe(held.type)
+        """Check the defaults when all types are complete: one may be of an enclosing record. Raises InvalidSchema."""
+        for avro_field, path in self._defaults or ():
+            if not default_fits(avro_field.type, avro_field.default):
+                shown = describe(avro_field.type)
                 hint = (
-                    "; the default of a union belongs to one of its branches"
-                    if held.type.kind == "union"
+                    "; the default of a union must fit one of its branches"
+                    if avro_field.type.kind == "union"
                     else ""
                 )
                 raise self.fail(
                     path,
-                    f"default {_shown(held.default)} of field {held.name!r} is not of type {shown}{hint}",
+                    f"default {_shown(avro_field.default)} of field {avro_field.name!r} is not of type {shown}{hint}",
                 )
 
 
 def default_fits(held: AvroType, value: Any) -> bool:
-    """Whether JSON is a default of this type. Any branch of a union will do, as of Avro 1.12."""
+    """Whether a JSON value is a valid default of a type; for a union, of any branch, as in Avro 1.12."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     match held.kind:
         case "null":
@@ -424,7 +432,7 @@ def _shown(value: Any) -> str:
 
 
 class _Writer:
-    """A type as JSON: each named type in full where it first stands, by its name afterwards."""
+    """Prints a type as JSON: each named type in full where it first occurs, by its name afterwards."""
 
     def __init__(self, known: frozenset[str], *, normalize: bool = False) -> None:
         self.written = set(known)
@@ -494,7 +502,7 @@ class _Writer:
 
 
 def sort_names(value: Any) -> Any:
-    """JSON with the names of its objects in order."""
+    """A JSON value with the names in its objects sorted."""
     if isinstance(value, dict):
         return {name: sort_names(value[name]) for name in sorted(value)}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Whether one Avro schema reads what another wrote: schema resolution of the Avro specification. Pure.
+"""Whether one Avro schema can read data written with another: schema resolution of the Avro specification. Pure.
 
-A difference from Confluent's registry: decimals of another precision or scale do not match (the specification says so,
-and readers would silently return other numbers).
+A difference from Confluent's registry: decimals that differ in precision or scale do not match (the specification says
+so, and readers would silently return other numbers).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ PROMOTIONS: Final = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-"""From what was written to what may read it."""
+"""The types that can read each writer's type."""
 STEPS_MAX: Final = 100_000
-"""Pairs of types that one comparison looks at."""
+"""How many pairs of types one comparison compares."""
 
 
 def problems(reader: AvroType, writer: AvroType) -> list[Problem]:
-    """Why `reader` cannot read what `writer` wrote. O(types of one x types of the other) at most."""
+    """Why `reader` cannot read data written with `writer`. O(types of one x types of the other) at most."""
     try:
         return _Resolver().resolve(reader, writer, "")
     except RecursionError:
@@ -39,7 +39,7 @@ def problems(reader: AvroType, writer: AvroType) -> list[Problem]:
 
 
 class _Resolver:
-    """One comparison. A pair of named types that is being compared counts as readable: circles end there."""
+    """One comparison. A pair of types that is still being compared counts as readable, which ends cycles."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], list[Problem]] = {}
@@ -56,7 +56,7 @@ class _Resolver:
         known = len(self._known)
         found = self._compare(reader, writer, path)
         if found:
-            # What was found readable inside may rest on the assumption that this pair is: it is looked at again.
+            # Inner pairs may have been found readable only because this pair was assumed to be: forget them.
             for inner in list(self._known)[known:]:
                 if not self._known[inner]:
                     del self._known[inner]
@@ -86,7 +86,7 @@ class _Resolver:
         return self._decimals(reader, writer, path)
 
     def _from_union(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
-        """Each branch that may have been written must be readable."""
+        """Every branch of the writer's union must be readable."""
         found: list[Problem] = []
         for branch in writer.children:
             if not self.resolve(reader, branch, path):
@@ -98,14 +98,14 @@ class _Resolver:
                     Problem(
                         "MISSING_UNION_BRANCH",
                         path or "/",
-                        f"{{old}} may hold {describe(branch)}, which {{new}}, {describe(reader)}, does not read",
+                        f"{{old}} may hold {describe(branch)}, which {{new}}, {describe(reader)}, cannot read",
                         f"make it a union that has {describe(branch)} as well",
                     )
                 )
         return found
 
     def _into_union(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
-        """One branch must read it. What a branch of the same kind and name lacks is the better explanation."""
+        """One branch must be able to read it. If none is, one of the same kind and name explains best why."""
         near: list[Problem] = []
         for index, branch in enumerate(reader.children):
             found = self.resolve(branch, writer, f"{path}/{index}")
@@ -119,7 +119,7 @@ class _Resolver:
             Problem(
                 "MISSING_UNION_BRANCH",
                 path or "/",
-                f"{{new}}, {describe(reader)}, lacks a branch that reads {describe(writer)} of {{old}}",
+                f"{{new}}, {describe(reader)}, lacks a branch that can read {describe(writer)} of {{old}}",
                 f"keep {describe(writer)} in the union",
             )
         ]
@@ -127,18 +127,18 @@ class _Resolver:
     def _record(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
         written = {f.name: f for f in writer.fields}
         found: list[Problem] = []
-        for index, held in enumerate(reader.fields):
+        for index, field in enumerate(reader.fields):
             here = f"{path}/fields/{index}"
-            source = _source(held, written)
+            source = _source(field, written)
             if source is not None:
-                found += self.resolve(held.type, source.type, f"{here}/type")
-            elif held.default is MISSING:
+                found += self.resolve(field.type, source.type, f"{here}/type")
+            elif field.default is MISSING:
                 found.append(
                     Problem(
                         "READER_FIELD_MISSING_DEFAULT_VALUE",
                         here,
-                        f"field {held.name!r} of {{new}} has no default and is not in {{old}}",
-                        f"give {held.name!r} a default, or name its earlier name in its aliases",
+                        f"field {field.name!r} of {{new}} has no default and is not in {{old}}",
+                        f"give {field.name!r} a default, or add its earlier name to its aliases",
                     )
                 )
         return found
@@ -174,7 +174,7 @@ class _Resolver:
 
 
 def _source(held: AvroField, written: dict[str, AvroField]) -> AvroField | None:
-    """The field that was written, by its name or by one of its aliases."""
+    """The writer's field that has the name, or else an alias, of the reader's field; None if there is none."""
     for name in (held.name, *held.aliases):
         if name in written:
             return written[name]
@@ -182,7 +182,10 @@ def _source(held: AvroField, written: dict[str, AvroField]) -> AvroField | None:
 
 
 def _names_match(reader: AvroType, writer: AvroType) -> bool:
-    """Names without namespace, or an alias of the reader. Source: the specification's schema resolution."""
+    """Whether the names without namespaces are equal, or the writer's is an alias of the reader's type.
+
+    Source: the specification's schema resolution.
+    """
     return reader.short_name == writer.short_name or writer.name in reader.aliases
 
 
@@ -204,7 +207,7 @@ def _type_mismatch(reader: AvroType, writer: AvroType, path: str) -> Problem:
     return Problem(
         "TYPE_MISMATCH",
         path or "/",
-        f"{describe(reader)} of {{new}} does not read {describe(writer)} of {{old}}",
+        f"{describe(reader)} of {{new}} cannot read {describe(writer)} of {{old}}",
         f"keep the type, or make it a union that has {describe(writer)} as well",
     )
 

@@ -9,10 +9,10 @@ from barnabas.registry.model import Reference
 
 
 class Problem(NamedTuple):
-    """Why one schema cannot read what another wrote.
+    """A reason why one schema cannot read data written with another.
 
-    kind: Confluent's name of the change. path: the place in the schema that reads. message: a sentence on what
-    differs; {new} and {old} in it stand for the two schemas. advice: what to do about it.
+    kind: Confluent's name of the change. path: the place in the reader's schema. message: a sentence on what differs;
+    {new} and {old} in it stand for the reader's and the writer's schema. advice: what to do about it.
     """
 
     kind: str
@@ -22,7 +22,7 @@ class Problem(NamedTuple):
 
 
 class Dependency(NamedTuple):
-    """A schema that another one refers to. name: as the other one names it."""
+    """A schema that another one refers to. name: what the other one calls it."""
 
     name: str
     reference: Reference
@@ -30,7 +30,7 @@ class Dependency(NamedTuple):
 
 
 class Parsed(Protocol):
-    """A schema that was read. canonical: its text in the one form that is stored and compared."""
+    """A parsed schema. canonical: its text in the form that is stored and compared."""
 
     @property
     def canonical(self) -> str:
@@ -38,13 +38,13 @@ class Parsed(Protocol):
         ...
 
     def normalized(self) -> str:
-        """A text that is the same for schemas which differ in order or spelling only."""
+        """A text that is the same for schemas that differ only in order or spelling."""
         ...
 
     def problems_reading(self, writer: Parsed) -> Sequence[Problem]:
-        """Why this schema cannot read what `writer` wrote; empty when it can. Both are of one language."""
+        """Why this schema cannot read data written with `writer`, of the same language; empty if it can."""
         ...
 
     def formatted(self, style: str) -> str:
-        """The text in one of the styles of the language. Raises InvalidSchema for one that it has not."""
+        """The text in one of the formats of its language. Raises InvalidSchema for an unknown one."""
         ...

@@ -1,7 +1,7 @@
-"""Whether one JSON Schema takes what another took: Confluent's published rules. Pure.
+"""Whether one JSON Schema accepts all values that another accepts: Confluent's published rules. Pure.
 
-An object without `additionalProperties: false` is open: since it may hold anything already, a property that is added
-later may meet another type there. That is why adding a property to an open object is refused and removing one is not.
+An object without `additionalProperties: false` is open: it may already contain anything under a name that becomes a
+property later. That is why adding a property to an open object is rejected, and removing one is not.
 """
 
 from __future__ import annotations
@@ -18,53 +18,59 @@ from barnabas.registry.formats.json_views import ALL, ANY, ONE, TRUE, View, view
 STEPS_MAX: Final = 50_000
 
 ADVICE: Final[Mapping[str, tuple[str, str]]] = {
-    "TYPE_CHANGED": ("the type is another one", "keep the type, or allow both with anyOf"),
-    "TYPE_NARROWED": ("numbers with a fraction are taken no more", "keep type number"),
-    "SCHEMA_ADDED": ("a schema stands where there was none", "leave it out"),
+    "TYPE_CHANGED": ("the type has changed", "keep the type, or allow both with anyOf"),
+    "TYPE_NARROWED": ("numbers with a fraction are no longer accepted", "keep type number"),
+    "SCHEMA_ADDED": ("a schema has been added", "leave it out"),
     "MAX_LENGTH_ADDED": ("maxLength is new", "leave it out"),
-    "MAX_LENGTH_DECREASED": ("maxLength is smaller", "keep it as large"),
+    "MAX_LENGTH_DECREASED": ("maxLength is smaller", "do not decrease it"),
     "MIN_LENGTH_ADDED": ("minLength is new", "leave it out"),
-    "MIN_LENGTH_INCREASED": ("minLength is larger", "keep it as small"),
+    "MIN_LENGTH_INCREASED": ("minLength is larger", "do not increase it"),
     "PATTERN_ADDED": ("pattern is new", "leave it out"),
-    "PATTERN_CHANGED": ("pattern is another one", "keep it, or leave it out"),
+    "PATTERN_CHANGED": ("pattern has changed", "keep it, or leave it out"),
     "MAXIMUM_ADDED": ("maximum is new", "leave it out"),
-    "MAXIMUM_DECREASED": ("maximum is smaller", "keep it as large"),
+    "MAXIMUM_DECREASED": ("maximum is smaller", "do not decrease it"),
     "MINIMUM_ADDED": ("minimum is new", "leave it out"),
-    "MINIMUM_INCREASED": ("minimum is larger", "keep it as small"),
+    "MINIMUM_INCREASED": ("minimum is larger", "do not increase it"),
     "EXCLUSIVE_MAXIMUM_ADDED": ("exclusiveMaximum is new", "leave it out"),
-    "EXCLUSIVE_MAXIMUM_DECREASED": ("exclusiveMaximum is smaller", "keep it as large"),
+    "EXCLUSIVE_MAXIMUM_DECREASED": ("exclusiveMaximum is smaller", "do not decrease it"),
     "EXCLUSIVE_MINIMUM_ADDED": ("exclusiveMinimum is new", "leave it out"),
-    "EXCLUSIVE_MINIMUM_INCREASED": ("exclusiveMinimum is larger", "keep it as small"),
+    "EXCLUSIVE_MINIMUM_INCREASED": ("exclusiveMinimum is larger", "do not increase it"),
     "MULTIPLE_OF_ADDED": ("multipleOf is new", "leave it out"),
     "MULTIPLE_OF_EXPANDED": (
         "multipleOf is a multiple of the earlier one",
-        "keep it, or take a divisor of it",
+        "keep it, or use a divisor of it",
     ),
-    "MULTIPLE_OF_CHANGED": ("multipleOf is another one", "keep it, or take a divisor of it"),
+    "MULTIPLE_OF_CHANGED": ("multipleOf has changed", "keep it, or use a divisor of it"),
     "REQUIRED_ATTRIBUTE_ADDED": ("the property is required now", "give it a default, or do not require it"),
-    "DEPENDENCY_ARRAY_ADDED": ("the property needs others now", "leave the dependency out"),
-    "DEPENDENCY_ARRAY_EXTENDED": ("the property needs more others now", "keep the dependency as it was"),
-    "DEPENDENCY_ARRAY_CHANGED": ("the property needs others than before", "keep the dependency as it was"),
-    "DEPENDENCY_SCHEMA_ADDED": ("the property has a schema to depend on now", "leave the dependency out"),
+    "DEPENDENCY_ARRAY_ADDED": ("the property requires other properties", "leave the dependency out"),
+    "DEPENDENCY_ARRAY_EXTENDED": ("the property requires more properties", "keep the dependency as it was"),
+    "DEPENDENCY_ARRAY_CHANGED": (
+        "the property requires different properties",
+        "keep the dependency as it was",
+    ),
+    "DEPENDENCY_SCHEMA_ADDED": (
+        "the property requires its object to match a schema",
+        "leave the dependency out",
+    ),
     "MAX_PROPERTIES_ADDED": ("maxProperties is new", "leave it out"),
-    "MAX_PROPERTIES_DECREASED": ("maxProperties is smaller", "keep it as large"),
+    "MAX_PROPERTIES_DECREASED": ("maxProperties is smaller", "do not decrease it"),
     "MIN_PROPERTIES_ADDED": ("minProperties is new", "leave it out"),
-    "MIN_PROPERTIES_INCREASED": ("minProperties is larger", "keep it as small"),
-    "PROPERTY_NAMES_CHANGED": ("propertyNames takes fewer names", "keep propertyNames as it was"),
+    "MIN_PROPERTIES_INCREASED": ("minProperties is larger", "do not increase it"),
+    "PROPERTY_NAMES_CHANGED": ("propertyNames accepts fewer names", "keep propertyNames as it was"),
     "ADDITIONAL_PROPERTIES_REMOVED": (
-        "properties that are not named are refused now",
+        "additional properties are no longer accepted",
         "allow additionalProperties, or close the object from its first version on",
     ),
     "ADDITIONAL_PROPERTIES_NARROWED": (
-        "properties that are not named have a schema now",
+        "additional properties must match a schema",
         "leave additionalProperties as it was",
     ),
     "PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL": (
-        "the property is new in an open object, which may have held anything under this name",
-        "close the object with additionalProperties: false from its first version on, or give the property the schema {}",
+        "anything was accepted under this name before it became a property",
+        "close the object with additionalProperties: false from its first version on, or give the property schema {}",
     ),
     "PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL": (
-        "the property is new, and what was allowed under this name does not suit it",
+        "values that do not match its schema were accepted under this name before it became a property",
         "give it the schema that additionalProperties or patternProperties had for it",
     ),
     "REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL": (
@@ -72,54 +78,63 @@ ADVICE: Final[Mapping[str, tuple[str, str]]] = {
         "give it a default, or do not require it",
     ),
     "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL": (
-        "the property is gone, and the object takes no others",
+        "the property was removed, and the object accepts no additional properties",
         "keep the property, or allow additionalProperties",
     ),
     "PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL": (
-        "the property is gone, and what is allowed under its name does not suit it",
+        "the property was removed, and not all of its values are still accepted under its name",
         "keep the property",
     ),
-    "PATTERN_PROPERTIES_CHANGED": ("patternProperties takes less under this pattern", "keep it as it was"),
+    "PATTERN_PROPERTIES_CHANGED": (
+        "fewer values are accepted under this pattern",
+        "keep its schema as it was",
+    ),
     "MAX_ITEMS_ADDED": ("maxItems is new", "leave it out"),
-    "MAX_ITEMS_DECREASED": ("maxItems is smaller", "keep it as large"),
+    "MAX_ITEMS_DECREASED": ("maxItems is smaller", "do not decrease it"),
     "MIN_ITEMS_ADDED": ("minItems is new", "leave it out"),
-    "MIN_ITEMS_INCREASED": ("minItems is larger", "keep it as small"),
-    "UNIQUE_ITEMS_ADDED": ("items have to be unique now", "leave uniqueItems out"),
-    "CONTAINS_CHANGED": ("contains is new or another one", "keep contains as it was"),
-    "ADDITIONAL_ITEMS_REMOVED": ("more items are refused now", "allow additional items"),
-    "ADDITIONAL_ITEMS_NARROWED": ("more items have a schema now", "leave additional items as they were"),
+    "MIN_ITEMS_INCREASED": ("minItems is larger", "do not increase it"),
+    "UNIQUE_ITEMS_ADDED": ("items must be unique", "leave uniqueItems out"),
+    "CONTAINS_CHANGED": ("contains is new or has changed", "keep contains as it was"),
+    "ADDITIONAL_ITEMS_REMOVED": ("additional items are no longer accepted", "allow additional items"),
+    "ADDITIONAL_ITEMS_NARROWED": (
+        "additional items must match a schema",
+        "leave additional items as they were",
+    ),
     "ITEM_ADDED_TO_OPEN_CONTENT_MODEL": (
-        "the item is new where anything was allowed",
+        "anything was accepted at this position before the item was added",
         "close the array, or give the item the schema {}",
     ),
     "ITEM_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL": (
-        "the item is new, and what was allowed there does not suit it",
+        "values that do not match its schema were accepted at this position before the item was added",
         "give it the schema that additional items had",
     ),
     "ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL": (
-        "the item is gone, and the array takes no others",
+        "the item was removed, and the array accepts no additional items",
         "keep it, or allow additional items",
     ),
     "ITEM_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL": (
-        "the item is gone, and what is allowed there does not suit it",
+        "the item was removed, and not all of its values are still accepted at its position",
         "keep it",
     ),
-    "ENUM_ARRAY_NARROWED": ("values are gone from the enum", "keep them"),
-    "ENUM_ARRAY_CHANGED": ("values of the enum are others", "keep the earlier values"),
-    "CONST_CHANGED": ("const is another value", "keep it, or make it an enum of both"),
-    "COMBINED_TYPE_CHANGED": ("allOf, anyOf and oneOf have been exchanged", "keep the kind of combination"),
-    "PRODUCT_TYPE_EXTENDED": ("allOf has more schemas", "leave the new ones out"),
-    "SUM_TYPE_NARROWED": ("the alternatives are fewer", "keep all of them"),
-    "COMBINED_TYPE_SUBSCHEMAS_CHANGED": (
-        "an alternative takes less than before",
-        "keep each, and add others beside",
+    "ENUM_ARRAY_NARROWED": ("values are missing from the enum", "keep them"),
+    "ENUM_ARRAY_CHANGED": ("values of the enum have been replaced", "keep the earlier values"),
+    "CONST_CHANGED": ("const has another value", "keep it, or make it an enum of both"),
+    "COMBINED_TYPE_CHANGED": (
+        "one of allOf, anyOf and oneOf has been replaced by another",
+        "keep the kind of combination",
     ),
-    "NOT_TYPE_EXTENDED": ("`not` refuses more than before", "keep `not` as it was"),
-    "CONDITIONAL_CHANGED": ("if, then or else are others", "keep them as they were"),
-    "RESERVED_PROPERTY_REMOVED": ("a reserved property is reserved no more", "keep it in the metadata"),
+    "PRODUCT_TYPE_EXTENDED": ("allOf has more schemas", "leave the new ones out"),
+    "SUM_TYPE_NARROWED": ("there are fewer alternatives", "keep all of them"),
+    "COMBINED_TYPE_SUBSCHEMAS_CHANGED": (
+        "an alternative accepts fewer values",
+        "keep each as it was, and add new ones beside them",
+    ),
+    "NOT_TYPE_EXTENDED": ("`not` rejects more values", "keep `not` as it was"),
+    "CONDITIONAL_CHANGED": ("if, then or else has changed", "keep them as they were"),
+    "RESERVED_PROPERTY_REMOVED": ("a reserved property is no longer reserved", "keep it in the metadata"),
     "NESTED_TOO_DEEPLY": ("the schemas are nested too deeply, or too large, to be compared", "split them"),
 }
-"""Changes that are refused: what is said of them, and what to do."""
+"""The message (which `problems` completes) and the advice for each incompatible change."""
 
 _BOUNDS: Final = {
     "string": (
@@ -138,11 +153,11 @@ _BOUNDS: Final = {
         ("exclusiveMinimum", "EXCLUSIVE_MINIMUM", "INCREASED", False),
     ),
 }
-"""keyword, name of the change, its ending when it takes less, whether it is an upper bound."""
+"""keyword, name of the change, its ending if the bound accepts less, whether it is an upper bound."""
 
 
 def problems(reader: JsonSchema, writer: JsonSchema) -> list[Problem]:
-    """Why `reader` refuses what `writer` took."""
+    """Why `reader` rejects values that `writer` accepts."""
     try:
         found = _Comparison(writer.resolver, reader.resolver).compare(writer.tree, reader.tree, "#")
     except RecursionError:
@@ -155,11 +170,11 @@ def problems(reader: JsonSchema, writer: JsonSchema) -> list[Problem]:
 
 
 Change = tuple[str, str]
-"""The name of a change that is refused, and where."""
+"""The name of an incompatible change, and its path."""
 
 
 class _Comparison:
-    """old: what was written with. new: what reads."""
+    """One comparison. old, new: resolve the references of the writer's and of the reader's schema."""
 
     def __init__(self, old: Resolver, new: Resolver, steps: int = 0) -> None:
         self.old = old
@@ -168,7 +183,7 @@ class _Comparison:
         self._steps = steps
 
     def compare(self, old: Schema | View | None, new: Schema | View | None, path: str) -> list[Change]:
-        """Changes between two schemas that are refused; empty when `new` takes all that `old` took."""
+        """The incompatible changes between two schemas; empty if `new` accepts all values that `old` accepts."""
         if new is None:
             return []
         if old is None:
@@ -207,7 +222,7 @@ class _Comparison:
     # --- combinations -------------------------------------------------------------------------------
 
     def _into_combined(self, old: View, new: View, path: str) -> list[Change] | None:
-        """One schema became several; None where nothing in particular can be said."""
+        """The changes if one schema became several; None if the general comparison has to find them."""
         if len(new.parts) == 1:
             return self.compare(old, new.parts[0], f"{path}/{new.criterion}/0")
         if new.criterion == ALL:
@@ -218,7 +233,7 @@ class _Comparison:
         return None
 
     def _from_combined(self, old: View, new: View, path: str) -> list[Change] | None:
-        """Several schemas became one."""
+        """The changes if several schemas became one; None if the general comparison has to find them."""
         if len(old.parts) == 1:
             return self.compare(old.parts[0], new, path)
         found = [self.compare(part, new, path) for part in old.parts]
@@ -297,7 +312,7 @@ class _Comparison:
         before, after = set(old.get("required") or ()), new.get("required") or ()
         known, there = _mapping(old, "properties"), _mapping(new, "properties")
         for name in after if isinstance(after, list) else ():
-            added = name in there and name not in known  # judged with the property itself
+            added = name in there and name not in known  # reported with the property itself
             if name not in before and not added and not _has_default(there.get(name)):
                 yield ("REQUIRED_ATTRIBUTE_ADDED", f"{path}/required/{name}")
 
@@ -356,7 +371,7 @@ class _Comparison:
     def _rest(
         self, old: Mapping[str, Any], new: Mapping[str, Any], path: str, keyword: str, name: str
     ) -> Iterator[Change]:
-        """What is not named: additional properties or items; absent means anything."""
+        """Compare additional properties or items; without the keyword, anything is accepted."""
         before, after = old.get(keyword, True), new.get(keyword, True)
         here = f"{path}/{keyword}"
         if before is False or after is True or after == {}:
@@ -393,7 +408,7 @@ class _Comparison:
         rest_after: Schema,
         path: str,
     ) -> Iterator[Change]:
-        """Items by position; `rest` is what later ones must be."""
+        """Compare items by position. rest_before, rest_after: the schemas of all later items."""
         for index in range(max(len(before), len(after))):
             here = f"{path}/{index}"
             if index < len(before) and index < len(after):
@@ -442,7 +457,7 @@ def _multiples(before: float | None, after: float, path: str) -> Iterator[Change
 
 
 def _in(value: Any, values: Sequence[Any]) -> bool:
-    """As JSON counts them equal: true is not 1."""
+    """Whether a value is one of several; unlike in Python, true is not equal to 1."""
     return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)
 
 
@@ -460,16 +475,16 @@ def _is_open(schema: Mapping[str, Any]) -> bool:
 
 
 def _schema_for(schema: Mapping[str, Any], name: str) -> Schema | None:
-    """What an object that is neither open nor closed allows under a name; None when nothing."""
-    for pattern, held in _mapping(schema, "patternProperties").items():
+    """The schema that a partially open object has for a name that is not in `properties`; None if it accepts none."""
+    for pattern, allowed in _mapping(schema, "patternProperties").items():
         if _matches(pattern, name):
-            return held
+            return allowed
     rest = schema.get("additionalProperties", True)
     return None if rest is False else rest
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """By a matcher of linear time: patterns come from anybody."""
+    """Whether a pattern matches, in linear time since anybody may send patterns. An invalid one does not match."""
     try:
         return re2.search(pattern, name) is not None
     except (re2.error, ValueError):
@@ -485,7 +500,7 @@ def _dependencies(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _items(schema: Mapping[str, Any]) -> tuple[list[Schema], Schema]:
-    """Items by position, and what all others must be; in both spellings of drafts."""
+    """The schemas of items by position, and of all others, in the syntax of any draft."""
     prefix, items = schema.get("prefixItems"), schema.get("items", True)
     if isinstance(prefix, list):
         return prefix, items
@@ -495,7 +510,10 @@ def _items(schema: Mapping[str, Any]) -> tuple[list[Schema], Schema]:
 
 
 def matching(edges: Sequence[Sequence[bool]]) -> int:
-    """How many rows can each have a column of its own among those that suit it. O(rows x edges)."""
+    """The size of a maximum matching: how many rows can have a column each, such that no two share one.
+
+    edges: for each row, whether it may have each column. O(rows x edges).
+    """
     owner: dict[int, int] = {}
 
     def place(row: int, tried: set[int]) -> bool:

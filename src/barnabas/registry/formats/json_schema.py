@@ -1,4 +1,4 @@
-"""JSON Schemas: read with their references, written compactly. Drafts 4 to 2020-12. Pure."""
+"""JSON Schemas: parsed with their references, printed without spaces. Drafts 4 to 2020-12. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT: Final = ""
 
 
 class JsonSchema:
-    """A schema that was read. documents: it and what it refers to, by the names in references."""
+    """A parsed schema. documents: the schemas that it refers to, by their names in `references`."""
 
     def __init__(self, tree: Schema, documents: dict[str, Schema]) -> None:
         self.tree = tree
@@ -27,21 +27,21 @@ class JsonSchema:
         self.canonical = _dump(tree)
 
     def normalized(self) -> str:
-        """The names of each object in order."""
+        """The text with the names in each object sorted."""
         return _dump(sort_names(self.tree))
 
     def problems_reading(self, writer: Parsed) -> Sequence[Problem]:
-        """Why this schema refuses what `writer` took."""
+        """Why this schema rejects values that `writer` accepts."""
         from barnabas.registry.formats.json_compatibility import problems
 
         assert isinstance(writer, JsonSchema)
         return problems(self, writer)
 
     def formatted(self, style: str) -> str:
-        """Empty is the stored form; JSON Schema has no other."""
+        """The text in a format: empty or `default`, the stored form. Raises InvalidSchema for any other."""
         if style in ("", "default"):
             return self.canonical
-        raise InvalidSchema(f"format {style!r} is not known to JSON Schema, which has none")
+        raise InvalidSchema(f"format {style!r} is unknown: JSON Schema has no formats")
 
 
 def _dump(value: Any) -> str:
@@ -49,9 +49,9 @@ def _dump(value: Any) -> str:
 
 
 def read_json_schema(text: str, dependencies: Sequence[Dependency] = (), *, new: bool = True) -> JsonSchema:
-    """new: every reference must lead somewhere, and the schema must suit its draft's own schema.
+    """Parse a schema. new: also check that every `$ref` can be resolved, and that the schema is valid in its draft.
 
-    Raises InvalidSchema that names the place.
+    Raises InvalidSchema, which names the place.
     """
     documents = {d.name: _parse(d.text, f"reference {d.name}: ") for d in dependencies}
     tree = _parse(text, "")
@@ -62,7 +62,8 @@ def read_json_schema(text: str, dependencies: Sequence[Dependency] = (), *, new:
             for path, reference, base in references_in(tree):
                 if made.resolver.find(reference, base) is None:
                     raise InvalidSchema(
-                        f"{path}: $ref {reference!r} leads nowhere; define it, or name in `references` the subject that does"
+                        f"{path}: $ref {reference!r} cannot be resolved; define it, or add the subject that defines it "
+                        "to `references`"
                     )
     except RecursionError:
         raise InvalidSchema("the schema is nested too deeply") from None
@@ -75,7 +76,7 @@ def _parse(text: str, where: str) -> Schema:
     except BadJson as error:
         raise InvalidSchema(f"{where}the schema is not JSON: {error}") from None
     if not isinstance(tree, (dict, bool)):
-        raise InvalidSchema(f"{where}a JSON Schema is an object, true or false")
+        raise InvalidSchema(f"{where}a JSON Schema must be an object, true or false")
     return tree
 
 
@@ -90,17 +91,17 @@ def _check_meta(tree: Schema) -> None:
         path = "/".join(str(part) for part in error.instance_path)
         raise InvalidSchema(f"#/{path}: {error.message[:300]}") from None
     except (jsonschema_rs.ReferencingError, ValueError):
-        return  # a $schema that is not one of the drafts: it is not known what it demands
+        return  # $schema is not a known draft, so its rules are unknown
 
 
 DEFAULT_DRAFT: Final = "http://json-schema.org/draft-07/schema#"
-"""What a schema without `$schema` is taken for, as in Confluent's registry."""
+"""The draft that is assumed for a schema without `$schema`, as in Confluent's registry."""
 DATA_KEYWORDS: Final = frozenset({"enum", "const", "default", "examples"})
-"""Their values are data: a `$ref` in them is none."""
+"""Keywords whose values are data: a `$ref` in them is not a reference."""
 
 
 def references_in(tree: Schema) -> Iterator[tuple[str, str, str]]:
-    """(path, reference, base URI) of each `$ref`."""
+    """(path, reference, base URI) of each `$ref` in a schema."""
     pending: list[tuple[Any, str, str, bool]] = [(tree, "#", ROOT, True)]
     while pending:
         node, path, base, is_schema = pending.pop()
@@ -123,7 +124,7 @@ def references_in(tree: Schema) -> Iterator[tuple[str, str, str]]:
 NAMED_SCHEMAS: Final = frozenset(
     {"properties", "patternProperties", "definitions", "$defs", "dependentSchemas"}
 )
-"""Their values are schemas by a name that the user chose."""
+"""Keywords whose values contain schemas by names that users chose."""
 
 
 def _base_of(node: dict[str, Any], base: str) -> str:
@@ -132,7 +133,7 @@ def _base_of(node: dict[str, Any], base: str) -> str:
 
 
 class Resolver:
-    """Finds what `$ref` names: a place in the same document, an `$id`, an anchor, another document."""
+    """Finds the schema that a `$ref` refers to, by a place in a document, an `$id`, an anchor or a document's name."""
 
     def __init__(self, tree: Schema, documents: dict[str, Schema]) -> None:
         self._documents = {**documents, ROOT: tree}
@@ -160,11 +161,11 @@ class Resolver:
                 pending += [(child, base) for child in node]
 
     def base(self, node: Schema) -> str:
-        """The URI against which the references in a node are read."""
+        """The URI against which the references in a node are resolved."""
         return self._bases.get(id(node), ROOT)
 
     def find(self, reference: str, base: str) -> Schema | None:
-        """What a reference names; None when it leads nowhere."""
+        """The schema that a reference refers to; None if there is none."""
         whole = reference if reference in self._documents else urljoin(base, reference)
         if whole in self._anchors:
             return self._anchors[whole]
@@ -172,7 +173,7 @@ class Resolver:
         fragment = unquote(fragment)
         document = self._documents.get(address, self._anchors.get(address))
         if document is None:
-            # Relative to a base of its own, a name of `references` is still meant as it stands.
+            # A name in `references` is not relative to the base URI of the node.
             plain, fragment = urldefrag(reference)
             document = self._documents.get(plain)
         if document is None or not fragment:

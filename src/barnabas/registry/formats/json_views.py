@@ -1,4 +1,4 @@
-"""A JSON Schema as one of few kinds, so that two can be compared: what its keywords come to. Pure."""
+"""Classifies a JSON Schema by its keywords as one of a few kinds, so that two schemas can be compared. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ SIMPLE: Final = ("string", "number", "object", "array", "boolean", "null")
 class View:
     """kind: a simple type, or true, false, enum, const, not, conditional, combined.
 
-    schema: the keywords. parts: of a combined one, or what `not` denies. integer: a number without fraction.
+    schema: the keywords. criterion, parts: allOf, anyOf or oneOf with its schemas; parts: also the schema of `not`.
+    integer: whether numbers must have no fraction.
     """
 
     kind: str
@@ -48,7 +49,7 @@ class View:
     parts: tuple[Schema | View, ...] = ()
     integer: bool = False
     typed: bool = True
-    """Whether other types are refused; without `type`, keywords of objects leave texts alone."""
+    """Whether other types are rejected; without `type`, keywords for objects do not apply to strings."""
 
 
 TRUE: Final = View("true", {})
@@ -56,7 +57,7 @@ FALSE: Final = View("false", {})
 
 
 def view_of(schema: Schema | View, resolver: Resolver, seen: tuple[int, ...] = ()) -> View:
-    """What a schema comes to, `$ref` followed."""
+    """The view of a schema, with `$ref` resolved. seen: ids of the nodes whose `$ref` is being resolved."""
     if isinstance(schema, View):
         return schema
     if schema is True:
@@ -79,7 +80,7 @@ def view_of(schema: Schema | View, resolver: Resolver, seen: tuple[int, ...] = (
 
 
 def _components(schema: Mapping[str, Any]) -> list[View]:
-    """What must all hold."""
+    """The views that a value must all match."""
     found = _typed(schema)
     if "enum" in schema:
         found.append(View("enum", schema))
@@ -101,7 +102,7 @@ def _typed(schema: Mapping[str, Any]) -> list[View]:
     kinds = [given] if isinstance(given, str) else given
     if isinstance(kinds, list) and kinds:
         views = [_simple(kind, schema) for kind in kinds]
-        # A type beside an enum whose values all have it says nothing more.
+        # A type adds nothing to an enum whose values all have that type.
         if len(views) == 1:
             plain = not any(name in schema for name in KEYWORDS.get(views[0].kind, ()))
             return [] if plain and "enum" in schema and _all_of(schema["enum"], views[0]) else views

@@ -1,4 +1,4 @@
-"""The names that a schema's records have, by which the record name strategies name subjects. Pure."""
+"""The names of the records that a schema defines, from which record name strategies derive subjects. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ NESTED_MAX: Final = 50
 
 
 def record_names(kind: str, text: str) -> frozenset[str]:
-    """An Avro record's full name, a JSON Schema's title, the full name of each of a .proto file's messages; empty where the
-    schema has none or cannot be read. Protobuf needs the package of that name."""
+    """The full name of an Avro type, the title of a JSON Schema, or the full names of all messages in a .proto file.
+
+    Empty if the schema has none or is invalid. For PROTOBUF the package protobuf must be installed.
+    """
     if kind == "PROTOBUF":
         return _message_names(text)
     try:

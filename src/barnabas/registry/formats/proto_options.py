@@ -1,7 +1,7 @@
 """Custom options of Protobuf files: extensions by number in descriptors, names and text in .proto files. Pure.
 
-A descriptor that protoc made has `(confluent.field_meta)` as extension 1088 of FieldOptions. In what the registry keeps,
-custom options are uninterpreted, as a parser leaves them; readers of descriptors get them as extensions again.
+A descriptor that protoc made has `(confluent.field_meta)` as extension 1088 of FieldOptions. The registry stores custom
+options uninterpreted, like a parser, and makes them extensions again in the descriptors that it returns.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ METAS: Final = {
     "MessageOptions": "confluent.message_meta",
     "EnumOptions": "confluent.enum_meta",
 }
-"""The options that contain tags which count, by the message of options that they belong to."""
+"""The options whose tags are used, by the options message that they extend."""
 DEPTH_MAX: Final = 50
 
 
 @cache
 def meta_pool() -> Any:
-    """Knows Confluent's own options, for files that do not import what defines them."""
+    """A pool with Confluent's own options, for files that do not import their definitions."""
     pool = DescriptorPool()
     pool.AddSerializedFile(pb.DESCRIPTOR.serialized_pb)
     pool.AddSerializedFile(parse_proto(META, META_FILE).SerializeToString())
@@ -47,7 +47,7 @@ def meta_pool() -> Any:
 
 
 def options_of(held: Any, scope: str) -> Iterator[tuple[Any, str]]:
-    """Each message that has options, on every level of a file, and the scope in which their names are looked for."""
+    """Each element of a file that has options, at every level, and the scope in which their names are resolved."""
     for field, value in held.ListFields():
         if field.name == "options":
             yield held, scope
@@ -60,11 +60,11 @@ def options_of(held: Any, scope: str) -> Iterator[tuple[Any, str]]:
 
 
 def uninterpret(file: Any, pool: Any) -> None:
-    """Replace extensions of options by uninterpreted options, as text. pool: knows the extensions that the file can use."""
-    for held, _ in list(options_of(file, file.package)):
-        raw, found = held.options.SerializeToString(), []
-        for known in (pool, meta_pool()):
-            options = _options_class(known, held.options)
+    """Replace extensions by uninterpreted options, as text. pool: contains the extensions that the file can use."""
+    for element, _ in list(options_of(file, file.package)):
+        raw, found = element.options.SerializeToString(), []
+        for source in (pool, meta_pool()):
+            options = _options_class(source, element.options)
             if options is None:
                 continue
             made = options.FromString(raw)
@@ -73,34 +73,36 @@ def uninterpret(file: Any, pool: Any) -> None:
                     found += [(field, inner) for inner in (value if field.is_repeated else (value,))]
                     made.ClearExtension(field)
             raw = made.SerializeToString()
-        plain = type(held.options).FromString(raw)
+        plain = type(element.options).FromString(raw)
         plain.DiscardUnknownFields()
         for field, value in found:
             option = plain.uninterpreted_option.add()
             option.name.add(name_part=field.full_name, is_extension=True)
             _put_text(option, field, value)
-        held.options.CopyFrom(plain)
+        element.options.CopyFrom(plain)
 
 
 def interpret(file: Any, pool: Any, *, keep: bool = False) -> list[str]:
-    """Replace uninterpreted options by extensions. Returns the names of unknown ones, which are kept or left out."""
+    """Replace uninterpreted options by extensions; return the names of unknown ones, which are removed unless `keep`.
+
+    pool: contains the extensions that the file can use."""
     left = []
-    for held, scope in list(options_of(file, file.package)):
-        waiting = list(held.options.uninterpreted_option)
-        held.options.ClearField("uninterpreted_option")
-        raw, kept = held.options.SerializeToString(), []
+    for element, scope in list(options_of(file, file.package)):
+        waiting = list(element.options.uninterpreted_option)
+        element.options.ClearField("uninterpreted_option")
+        raw, kept = element.options.SerializeToString(), []
         for option in waiting:
-            for known in (pool, meta_pool()):
-                options = _options_class(known, held.options)
+            for source in (pool, meta_pool()):
+                options = _options_class(source, element.options)
                 made = None if options is None else options.FromString(raw)
-                if made is not None and _put_option(made, option, known, scope):
+                if made is not None and _put_option(made, option, source, scope):
                     raw = made.SerializeToString()
                     break
             else:
                 left.append(".".join(part.name_part for part in option.name))
                 kept.append(option)
-        held.options.ParseFromString(raw)
-        held.options.uninterpreted_option.extend(kept if keep else ())
+        element.options.ParseFromString(raw)
+        element.options.uninterpreted_option.extend(kept if keep else ())
     return left
 
 
@@ -108,10 +110,10 @@ def tags_by_name(file: Any, prefix: str = "") -> Iterator[tuple[str, frozenset[s
     """(full name, tags) of the fields, messages and enums in a file whose options have been interpreted."""
     prefix = prefix or file.package
     messages = file.message_type if hasattr(file, "message_type") else file.nested_type
-    for held in (*file.extension, *getattr(file, "field", ()), *file.enum_type, *messages):
-        tags = _tags(held.options)
+    for element in (*file.extension, *getattr(file, "field", ()), *file.enum_type, *messages):
+        tags = _tags(element.options)
         if tags:
-            yield f"{prefix}.{held.name}" if prefix else held.name, tags
+            yield f"{prefix}.{element.name}" if prefix else element.name, tags
     for message in messages:
         yield from tags_by_name(message, f"{prefix}.{message.name}" if prefix else message.name)
 
@@ -123,7 +125,7 @@ def _tags(options: Any) -> frozenset[str]:
 
 
 def _options_class(pool: Any, options: Any) -> Any:
-    """The class of such options that knows a pool's extensions; None where the pool has none."""
+    """The class of an options message with a pool's extensions; None if the pool does not contain the message."""
     try:
         return message_factory.GetMessageClass(pool.FindMessageTypeByName(options.DESCRIPTOR.full_name))
     except KeyError:
@@ -153,7 +155,7 @@ def _put_text(option: Any, field: Any, value: Any) -> None:
 
 
 def _words(message: Any, depth: int) -> Iterator[str]:
-    """A message value as its words stand in a .proto file."""
+    """The tokens of a message value, as in a .proto file."""
     if depth > DEPTH_MAX:
         raise RecursionError
     for field, value in message.ListFields():
@@ -191,7 +193,7 @@ def _scalar(field: Any, value: Any) -> str:
 
 
 def _put_option(message: Any, option: Any, pool: Any, scope: str) -> bool:
-    """Whether the option is known and its value suits it."""
+    """Set an option in a message; False if the option is unknown or its value is not of its type."""
     parts = [(part.name_part, part.is_extension) for part in option.name]
     try:
         for name, is_extension in parts[:-1]:
@@ -246,7 +248,7 @@ def _put_value(message: Any, field: Any, option: Any, pool: Any) -> bool:
 
 
 def _plain(field: Any, option: Any) -> Any:
-    """Raises ValueError, KeyError, TypeError."""
+    """The value of an option, for a field that is not a message. Raises ValueError, KeyError, TypeError."""
     if option.HasField("string_value"):
         text: bytes = option.string_value
         return text if field.type == field.TYPE_BYTES else text.decode()

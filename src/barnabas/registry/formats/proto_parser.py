@@ -1,6 +1,6 @@
-"""A .proto file as a FileDescriptorProto, as protoc's own parser makes it: names unresolved, options uninterpreted. Pure.
+"""Parses a .proto file into a FileDescriptorProto in which names are unresolved and custom options uninterpreted. Pure.
 
-Source: the language specifications of proto2 and proto3 (groups, which Google deprecated, are refused).
+Source: the language specifications of proto2 and proto3 (groups, which Google deprecated, are rejected).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ DEPTH_MAX: Final = 60
 
 
 def parse_proto(text: str, name: str) -> Any:
-    """Raises InvalidSchema that names the line."""
+    """Parse a .proto file. name: of the file, for its descriptor. Raises InvalidSchema, which names the line."""
     return _Parser(tokens_of(text)).file(name)
 
 
 class _Parser:
-    """Recursive descent over the words of one file."""
+    """A recursive descent parser over the tokens of one file."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -49,7 +49,7 @@ class _Parser:
         self.proto3 = False
         self.depth = 0
 
-    # --- words ----------------------------------------------------------------------------------------
+    # --- tokens ---------------------------------------------------------------------------------------
 
     def peek(self) -> str:
         return self.tokens[self.at].text
@@ -83,7 +83,7 @@ class _Parser:
     def text(self) -> str:
         token = self.next()
         if token.kind != "text":
-            raise self.fail(f"a text in quotes is expected, not {token.text or 'the end'!r}")
+            raise self.fail(f"a quoted string is expected, not {token.text or 'the end'!r}")
         made = unquoted(token.text)
         while self.tokens[self.at].kind == "text":
             made += unquoted(self.next().text)
@@ -113,7 +113,7 @@ class _Parser:
             value = self.text()
             self.expect(";")
             if kind == "edition" or value not in ("proto2", "proto3"):
-                raise self.fail(f"{kind} {value!r} is not known; proto2 and proto3 are")
+                raise self.fail(f"{kind} {value!r} is unknown; use proto2 or proto3")
             self.proto3 = value == "proto3"
             if self.proto3:
                 made.syntax = value
@@ -128,7 +128,7 @@ class _Parser:
         if word == "package":
             self.next()
             if made.package:
-                raise self.fail("a second package")
+                raise self.fail("a file must have only one package")
             made.package = self.name("the package", dotted=True)
             self.expect(";")
         elif word == "import":
@@ -198,7 +198,7 @@ class _Parser:
         elif field.type == field.TYPE_BOOL:
             word = self.next().text
             if word not in ("true", "false"):
-                raise self.fail(f"option {name} is true or false, not {word!r}")
+                raise self.fail(f"option {name} must be true or false, not {word!r}")
             setattr(options, name, word == "true")
         elif field.type == field.TYPE_STRING:
             setattr(options, name, self.text())
@@ -232,7 +232,7 @@ class _Parser:
                     raise self.fail(f"{word or 'the end'!r} is not the value of an option") from None
 
     def _aggregate(self) -> str:
-        """The words of a message value up to its closing bracket."""
+        """The tokens of a message value up to its closing bracket, as text."""
         words, depth = [], 0
         while True:
             token = self.next()
@@ -310,7 +310,7 @@ class _Parser:
             self._field(made.field.add(), made.nested_type)
 
     def _close_optionals(self, made: Any) -> None:
-        """Each `optional` field of proto3 has a oneof of its own, behind the real ones."""
+        """Add a oneof for each `optional` field of proto3, behind the real ones, as protoc does."""
         for field in made.field:
             if field.proto3_optional:
                 name = f"_{field.name}"
@@ -323,7 +323,7 @@ class _Parser:
         word = self.peek()
         if word in LABELS:
             if oneof is not None:
-                raise self.fail(f"a field of a oneof is not {word}")
+                raise self.fail(f"a field of a oneof must not be {word}")
             self.next()
             made.label = LABELS[word]
             if word == "required" and self.proto3:
@@ -336,7 +336,7 @@ class _Parser:
         else:
             self.next()
             raise self.fail(
-                f"a field of proto2 begins with optional, required or repeated, not {word or 'the end'!r}"
+                f"a field of proto2 must begin with optional, required or repeated, not {word or 'the end'!r}"
             )
         if self.peek() == "group":
             raise self.fail("groups are not supported; use a message")
@@ -352,7 +352,7 @@ class _Parser:
             self._map_entry(made, nested, *key)
 
     def _type(self, made: Any) -> tuple[Any, Any] | None:
-        """Sets the type; for a map, gives the fields for key and value."""
+        """Set the type of a field; for a map, return fields for its key and value instead."""
         word = self.name("a type", dotted=True)
         if word == "map" and self.accept("<"):
             key = pb.FieldDescriptorProto(name="key", number=1, label=1)
@@ -388,7 +388,7 @@ class _Parser:
 
     def _extend(self, extensions: Any, nested: Any) -> None:
         self.next()
-        extendee = self.name("what is extended", dotted=True)
+        extendee = self.name("the extended message", dotted=True)
         self.expect("{")
         while not self.accept("}"):
             if not self.accept(";"):
@@ -410,7 +410,7 @@ class _Parser:
             if self.accept("to"):
                 end = high if self.accept("max") else self.integer(low, high)
             if end < start:
-                raise self.fail(f"{start} to {end} is no range")
+                raise self.fail(f"{start} to {end} is not a range")
             made.append((start, end))
             if not self.accept(","):
                 return made
@@ -422,7 +422,7 @@ class _Parser:
             while self.accept(","):
                 made.reserved_name.append(self.text())
         else:
-            inclusive = low < 1  # those of enums include their end
+            inclusive = low < 1  # ranges of enums include their end
             for start, end in self._ranges(high, low):
                 made.reserved_range.add(start=start, end=end if inclusive else end + 1)
         self.expect(";")

@@ -1,4 +1,4 @@
-"""A FileDescriptorProto as a .proto file: one form for every way to write the same. Pure."""
+"""Prints a FileDescriptorProto as a .proto file, in one form however the file was written. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNINTERPRETED: Final = "uninterpreted_option"
 
 
 def print_proto(file: Any, *, ordered: bool = False, custom: bool = True) -> str:
-    """ordered: fields by number, imports and options by name. custom: options that are not Google's own as well."""
+    """The text of a file. ordered: sort fields by number, imports and options by name. custom: print custom options."""
     return "\n".join(_Printer(file, ordered, custom).file()) + "\n"
 
 
@@ -151,9 +151,9 @@ class _Printer:
         yield f"{indent}}}"
 
     def _extensions(self, extensions: Any, indent: str) -> Iterator[str]:
-        for held in extensions:
-            yield f"{indent}extend {held.extendee} {{"
-            yield from self._field(held, {}, indent + "  ")
+        for extension in extensions:
+            yield f"{indent}extend {extension.extendee} {{"
+            yield from self._field(extension, {}, indent + "  ")
             yield f"{indent}}}"
 
     def _service(self, held: Any) -> Iterator[str]:

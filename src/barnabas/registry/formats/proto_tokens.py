@@ -1,4 +1,4 @@
-"""The words of a .proto file, with their lines. Pure."""
+"""The tokens of a .proto file, with their line numbers. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Token(NamedTuple):
 
 
 def tokens_of(text: str) -> list[Token]:
-    """Raises InvalidSchema that names the line. O(n)."""
+    """Split a .proto file into tokens; the last is of kind `end`. Raises InvalidSchema, which names the line. O(n)."""
     made = []
     position, line = 0, 1
     while position < len(text):
@@ -45,9 +45,9 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def unquoted(text: str) -> str:
-    """What a quoted text stands for; bytes above 127 as the characters of the same number."""
+    """The value of a quoted string; escaped bytes above 127 become the characters of the same number."""
 
-    def one(match: re.Match[str]) -> str:
+    def unescaped(match: re.Match[str]) -> str:
         code = match[1]
         if code[0] in "xX" and len(code) > 1:
             return chr(int(code[1:], 16))
@@ -57,10 +57,10 @@ def unquoted(text: str) -> str:
             return chr(min(int(code[1:], 16), 0x10FFFF))
         return _PLAIN.get(code, code)
 
-    return _ESCAPE.sub(one, text[1:-1])
+    return _ESCAPE.sub(unescaped, text[1:-1])
 
 
 def quoted(text: str) -> str:
-    """A text in double quotes."""
+    """A string literal of this text, in double quotes."""
     shown = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return '"' + shown.replace("\t", "\\t") + '"'

@@ -1,6 +1,6 @@
 """Protobuf schemas: .proto files, or descriptors in base64 as the Python client sends them. Pure.
 
-A file is checked by Google's own library: its descriptor is added to a pool of its own with what it imports.
+Google's own library checks each file: its descriptor is added to a new pool, together with its imports.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ CONFLUENT: Final = {
 
 
 class ProtobufSchema:
-    """A file that was read. held: as it was written. descriptor: with all names resolved."""
+    """A parsed file. held: its descriptor as it was written. descriptor: the one with all names resolved."""
 
     def __init__(self, held: Any, dependencies: dict[str, Any]) -> None:
         self.descriptor, self._imported = _resolved(held, dependencies)
@@ -69,7 +69,7 @@ class ProtobufSchema:
         self.canonical = print_proto(held)
 
     def normalized(self) -> str:
-        """The text with full names, fields by number, imports and options by name, and custom options in one form."""
+        """The text with full names, sorted fields (by number), imports and options, and custom options in one form."""
         resolved, made = pb.FileDescriptorProto(), pb.FileDescriptorProto()
         self.descriptor.CopyToProto(resolved)
         made.CopyFrom(self.held)
@@ -79,24 +79,27 @@ class ProtobufSchema:
         return print_proto(made, ordered=True)
 
     def problems_reading(self, writer: Parsed) -> Sequence[Problem]:
-        """Why this schema cannot read what `writer` wrote."""
+        """Why this schema cannot read data written with `writer`."""
         from barnabas.registry.formats.protobuf_compatibility import problems
 
         assert isinstance(writer, ProtobufSchema)
         return problems(self.descriptor, writer.descriptor)
 
     def formatted(self, style: str) -> str:
-        """`serialized`: the descriptor in base64. `ignore_extensions`: without options that are not Google's own."""
+        """The text in a format: `serialized` is the descriptor in base64, `ignore_extensions` lacks custom options.
+
+        Empty or `default` is the stored form. Raises InvalidSchema for an unknown one.
+        """
         if style in ("", "default"):
             return self.canonical
         if style == "serialized":
             return base64.b64encode(self._with_options().SerializeToString()).decode()
         if style == "ignore_extensions":
             return print_proto(self.held, custom=False)
-        raise InvalidSchema(f"format {style!r} is not one of Protobuf's: serialized, ignore_extensions")
+        raise InvalidSchema(f"format {style!r} is unknown; Protobuf has: serialized, ignore_extensions")
 
     def _with_options(self) -> Any:
-        """The descriptor with all names resolved and custom options as extensions, as protoc makes it."""
+        """The descriptor with all names resolved and custom options as extensions, like protoc's."""
         made = pb.FileDescriptorProto()
         self.descriptor.CopyToProto(made)
         _take_options(made, self.held)
@@ -106,7 +109,7 @@ class ProtobufSchema:
     def tags(self) -> dict[str, frozenset[str]]:
         """Confluent's tags of fields, messages and enums in this file and in those that it imports, by full name.
 
-        Raises InvalidSchema for an option that may contain tags and cannot be understood."""
+        Raises InvalidSchema for an option that cannot be interpreted, but may contain tags."""
         found: dict[str, frozenset[str]] = {}
         for file in (self.held, *self._imported):
             made = pb.FileDescriptorProto()
@@ -114,13 +117,13 @@ class ProtobufSchema:
             uninterpret(made, self.descriptor.pool)
             for name in interpret(made, self.descriptor.pool):
                 if any(meta.removeprefix("confluent.") in name for meta in METAS.values()):
-                    raise InvalidSchema(f"the option ({name}) cannot be understood; it may hold tags")
+                    raise InvalidSchema(f"the option ({name}) cannot be interpreted, but may contain tags")
             found.update(tags_by_name(made))
         return found
 
 
 def read_protobuf(text: str, dependencies: Sequence[Dependency] = ()) -> ProtobufSchema:
-    """Raises InvalidSchema that names the line or the type."""
+    """Parse a .proto file or a descriptor in base64. Raises InvalidSchema, which names the line or the type."""
     try:
         files = {d.name: _read(d.text, d.name, f"reference {d.name}: ") for d in dependencies}
         return ProtobufSchema(_read(text, FILE_NAME, ""), files)
@@ -129,7 +132,7 @@ def read_protobuf(text: str, dependencies: Sequence[Dependency] = ()) -> Protobu
 
 
 def read_file(text: str) -> Any:
-    """The file's descriptor as it was written, whatever it imports. Raises InvalidSchema."""
+    """The descriptor of a file as it was written; imports are not looked up. Raises InvalidSchema."""
     return _read(text, FILE_NAME, "")
 
 
@@ -145,7 +148,7 @@ def _read(text: str, name: str, where: str) -> Any:
 
 
 def _descriptor(text: str) -> Any | None:
-    """The descriptor that a text in base64 holds; None when it is no such text."""
+    """The descriptor that a text contains in base64; None if it contains none."""
     stripped = text.strip()
     if not stripped or ";" in stripped or "{" in stripped:
         return None
@@ -158,12 +161,12 @@ def _descriptor(text: str) -> Any | None:
 
 
 def _unresolved(held: Any) -> Any:
-    """A descriptor that protoc made, with what only that knows taken out: it then equals what a text becomes.
+    """A descriptor that protoc made, without parts that a parsed .proto file does not have, such as source positions.
 
     Raises InvalidSchema."""
     held.ClearField("source_code_info")
     if held.syntax not in ("", "proto2", "proto3"):
-        raise InvalidSchema(f"syntax {held.syntax!r} is not known; proto2 and proto3 are")
+        raise InvalidSchema(f"syntax {held.syntax!r} is unknown; use proto2 or proto3")
     if any(field.type == pb.FieldDescriptorProto.TYPE_GROUP for field in _fields(held)):
         raise InvalidSchema("groups are not supported; use a message")
     if held.syntax == "proto2":
@@ -172,7 +175,7 @@ def _unresolved(held: Any) -> Any:
 
 
 def _fields(held: Any) -> Iterator[Any]:
-    """All fields of a file or a message."""
+    """All fields and extensions in a file or a message, at every level."""
     yield from held.extension
     if isinstance(held, pb.DescriptorProto):
         yield from held.field
@@ -181,7 +184,7 @@ def _fields(held: Any) -> Iterator[Any]:
 
 
 def _resolved(held: Any, dependencies: dict[str, Any]) -> tuple[Any, list[Any]]:
-    """The file's descriptor, and the files that it imports as they were read."""
+    """The file's descriptor with names resolved, and the dependencies that it imports, as they were written."""
     pool = DescriptorPool()
     added: dict[str, Any] = {}
     _add(pool, held, dependencies, added, ())
@@ -195,11 +198,11 @@ def _add(
         if name in added:
             continue
         if name in above:
-            raise InvalidSchema(f"imports lead in a circle: {' -> '.join((*above, name))}")
+            raise InvalidSchema(f"imports form a cycle: {' -> '.join((*above, name))}")
         found = dependencies.get(name) or _known_file(name)
         if found is None:
             raise InvalidSchema(
-                f"import {name!r} is not known: name in `references` the subject that holds it"
+                f"import {name!r} is unknown: add the subject that contains it to `references`"
             )
         _add(pool, found, dependencies, added, (*above, name))
     plain = pb.FileDescriptorProto()
@@ -218,7 +221,7 @@ RESOLVED: Final = ("type_name", "extendee", "input_type", "output_type")
 
 
 def _take_names(held: Any, resolved: Any) -> None:
-    """Puts the full names of types where they were written shorter, on every level."""
+    """Replace the names of types by their full names, at every level."""
     for field, value in held.ListFields():
         if field.name in RESOLVED:
             setattr(held, field.name, getattr(resolved, field.name))
@@ -228,7 +231,7 @@ def _take_names(held: Any, resolved: Any) -> None:
 
 
 def _take_options(resolved: Any, held: Any) -> None:
-    """Puts the uninterpreted options where they stood, on every level."""
+    """Copy the options of `held`, uninterpreted ones too, to `resolved`, at every level."""
     if held.HasField("options"):
         resolved.options.CopyFrom(held.options)
     for field, value in held.ListFields():
@@ -248,7 +251,7 @@ def _known_file(name: str) -> Any | None:
 
 
 def _without_custom(message: Any) -> None:
-    """Takes uninterpreted options out, on every level: they are kept as text and not checked."""
+    """Remove uninterpreted options, at every level: they are stored as text and not checked."""
     for field, value in list(message.ListFields()):
         if field.name == UNINTERPRETED:
             message.ClearField(UNINTERPRETED)

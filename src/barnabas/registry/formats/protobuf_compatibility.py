@@ -1,7 +1,7 @@
-"""Whether one Protobuf schema reads what another wrote: Confluent's published rules. Pure.
+"""Whether one Protobuf schema can read data written with another: Confluent's published rules. Pure.
 
-Fields are known by their numbers. Scalars of one group are read for one another; a repeated number is packed, which a
-single one does not read.
+Fields are identified by their numbers. Scalar types of one group can read each other's values; repeated numbers are
+packed, which a single number cannot read.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ GROUPS: Final = {
     2: "float",
     1: "double",
 }
-"""Scalar types that are read for one another, by the numbers of descriptor.proto."""
+"""The group of each scalar type, whose types can read each other's values, by the numbers of descriptor.proto."""
 REQUIRED: Final = 2
 
 
 def problems(reader: Any, writer: Any) -> list[Problem]:
-    """reader, writer: file descriptors with all names resolved."""
+    """Why `reader` cannot read data written with `writer`. Both are file descriptors with all names resolved."""
     found = []
     if reader.package != writer.package:
         found.append(
@@ -158,7 +158,7 @@ def _scalars(new: Any, old: Any, path: str) -> Iterator[Problem]:
 
 
 def _real_oneofs(message: Any) -> list[Any]:
-    """Those that were written; each `optional` of proto3 has one that was not."""
+    """The oneofs that are in the file, without the synthetic one of each `optional` field of proto3."""
     return [o for o in message.oneofs if not (len(o.fields) == 1 and o.name in _made_up(o.fields[0].name))]
 
 
@@ -184,7 +184,7 @@ def _oneofs(new: Any, old: Any, path: str) -> Iterator[Problem]:
             yield Problem(
                 "FIELD_MOVED_TO_EXISTING_ONEOF",
                 f"{path}/{name}",
-                f"field {moved[0]} of {{old}} joined the oneof {name!r} in {{new}}",
+                f"field {moved[0]} of {{old}} was moved into the oneof {name!r} in {{new}}",
                 "leave the field where it was",
             )
     for oneof in _real_oneofs(old):
@@ -195,6 +195,6 @@ def _oneofs(new: Any, old: Any, path: str) -> Iterator[Problem]:
                 yield Problem(
                     "ONEOF_FIELD_REMOVED",
                     f"{path}/{oneof.name}/{field.number}",
-                    f"field {field.name!r} of the oneof {oneof.name!r} is gone from it in {{new}}",
+                    f"field {field.name!r} was removed from the oneof {oneof.name!r} in {{new}}",
                     "keep the field in the oneof",
                 )

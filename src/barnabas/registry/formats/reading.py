@@ -1,4 +1,4 @@
-"""Reading a schema of any language with the schemas that it refers to. Pure; what was read is kept for the next time."""
+"""Parses schemas of any language, with the schemas that they refer to. Pure, except for a cache of parsed schemas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFERENCES_MAX: Final = 1_000
 
 
 def read_schema(kind: str, text: str, dependencies: Sequence[Dependency], *, new: bool) -> Parsed:
-    """Raises InvalidSchema that names the place in the schema."""
+    """Parse a schema. kind: its language. new: check it more strictly. Raises InvalidSchema, which names the place."""
     if kind == AVRO:
         from barnabas.registry.formats.avro import read_avro
 
@@ -35,7 +35,7 @@ def read_schema(kind: str, text: str, dependencies: Sequence[Dependency], *, new
 
 
 class Library:
-    """Schemas that were read, by what they hold and refer to. May be used by several threads."""
+    """A cache of parsed schemas, by content and dependencies. May be used by several threads."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -43,11 +43,11 @@ class Library:
         self._bytes = 0
 
     def read(self, content: Content, context: str, *, new: bool = False) -> Parsed:
-        """context: where its references live. new: it is about to be stored. Raises InvalidSchema."""
+        """Parse a schema. context: of its references. new: it is about to be stored. Raises InvalidSchema."""
         return self.read_with(content, self.dependencies(content.references, context), new=new)
 
     def read_with(self, content: Content, dependencies: Sequence[Dependency], *, new: bool = False) -> Parsed:
-        """As `read`, where its dependencies are known already."""
+        """Like `read`, with dependencies that have been looked up already. Raises InvalidSchema."""
         key = (content.fingerprint, new, tuple(d.text for d in dependencies))
         found = self._read.get(key)
         if found is not None:
@@ -65,7 +65,7 @@ class Library:
         return parsed
 
     def dependencies(self, references: Sequence[Reference], context: str) -> list[Dependency]:
-        """All schemas that these refer to, innermost first. Raises InvalidSchema for one that is not there."""
+        """All schemas that these refer to, also indirectly, innermost first. Raises InvalidSchema if one is missing."""
         found: dict[tuple[str, str, int], Dependency] = {}
         self._collect(references, context, found, ())
         return list(found.values())
@@ -82,7 +82,7 @@ class Library:
             place = (str(subject), reference.version)
             if place in above:
                 way = " -> ".join(f"{name} {version}" for name, version in (*above, place))
-                raise InvalidSchema(f"references lead in a circle: {way}")
+                raise InvalidSchema(f"references form a cycle: {way}")
             key = (reference.name, *place)
             if key in found:
                 continue
@@ -101,7 +101,7 @@ class Library:
             found[key] = Dependency(reference.name, reference, version.content.text)
 
     def resolve_latest(self, references: Sequence[Reference], context: str) -> tuple[Reference, ...]:
-        """References with the numbers of versions in place of -1, the latest. Raises RegistryError."""
+        """References in which version -1, the latest, is replaced by its number. Raises RegistryError."""
         made = []
         for reference in references:
             if reference.version == -1:
@@ -109,7 +109,7 @@ class Library:
                 if not live:
                     raise RegistryError(
                         Code.INVALID_SCHEMA,
-                        f"reference {reference.name!r}: subject {reference.subject!r} has no version; register it first",
+                        f"reference {reference.name!r}: subject {reference.subject!r} has no version; register one",
                     )
                 reference = reference._replace(version=live[-1].version)
             made.append(reference)
