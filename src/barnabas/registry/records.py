@@ -65,7 +65,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
         held = json.loads(value) if value else None
         if held is not None and not isinstance(held, dict):
             raise BadRecord("the value is not a JSON object")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadRecord(f"{type(error).__name__}: {error}") from error
     return Entry(Key(kind, subject, version), held)
 
@@ -115,8 +115,25 @@ def read_version(value: Mapping[str, Any]) -> Version:
             str(value.get("guid") or content.guid),
             bool(value.get("deleted")),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BadRecord(f"{type(error).__name__}: {error}") from error
+
+
+def read_deleted_version(value: Mapping[str, Any]) -> int:
+    """Up to which version a DELETE_SUBJECT or CLEAR_SUBJECT record deletes. Raises BadRecord."""
+    try:
+        return int(value.get("version") or 0)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadRecord(f"the version is {value['version']!r}, which is not a number") from error
+
+
+def read_ids_given(value: Mapping[str, Any] | None) -> dict[str, int]:
+    """The highest id of each context, from the value of a NOOP record. Raises BadRecord."""
+    ids = (value or {}).get("idsGiven") or {}
+    try:
+        return {str(context): int(id_max) for context, id_max in ids.items()}
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise BadRecord(f"idsGiven is {ids!r}, not an object of numbers") from error
 
 
 CONFIG_NAMES: Final = {

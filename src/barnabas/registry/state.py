@@ -87,13 +87,13 @@ class State:
                 self._replay_mode(records.scope_of(key.subject), value)
             case "DELETE_SUBJECT" | "CLEAR_SUBJECT":
                 if value is not None:
-                    self._replay_delete(key, int(value.get("version") or 0))
+                    self._replay_delete(key, records.read_deleted_version(value))
             case "CONTEXT":
                 self._replay_context(key.subject or DEFAULT_CONTEXT, gone=value is None)
             case "NOOP":
-                for name, id_max in ((value or {}).get("idsGiven") or {}).items():
-                    context = self.contexts.setdefault(str(name), Context())
-                    context.id_max = max(context.id_max, int(id_max))
+                for name, id_max in records.read_ids_given(value).items():
+                    context = self.contexts.setdefault(name, Context())
+                    context.id_max = max(context.id_max, id_max)
             case _:
                 raise BadRecord(f"keytype {key.kind!r} is unknown")
 

@@ -151,6 +151,8 @@ class Store:
                 state.replay(record.entry, record.raw_key)
             except BadRecord as error:
                 log.error("record cannot be read", extra={"offset": record.offset, "reason": str(error)})
+            except Exception:
+                log.exception("a record met a bug and is skipped", extra={"offset": record.offset})
         state.next_offset = max(state.next_offset, next_offset)
         if self._waiters:
             waiting, self._waiters = self._waiters, []
