@@ -208,7 +208,7 @@ def test_in_a_running_event_loop() -> None:
 def test_options_are_checked_when_they_are_given() -> None:
     with pytest.raises(ConfigError, match=r"num\.partitons is not a known option.*num\.partitions"):
         Broker({"num.partitons": "3"})
-    with pytest.raises(TypeError, match=r"num\.partitions: 3 is not a text; write '3'"):
+    with pytest.raises(TypeError, match=r"num\.partitions: 3 is not a string; write '3'"):
         Broker({"num.partitions": 3})  # type: ignore[dict-item]
     with pytest.raises(ConfigError, match=r"must be|whole number"):
         Broker({"num.partitions": "many"})

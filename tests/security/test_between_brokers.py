@@ -326,7 +326,7 @@ def test_a_name_that_is_not_in_the_certificate(broker: Broker, folder: Path, tmp
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"sasl.mechanism.inter.broker.protocol": "ANONYMOUS"}, "by one of PLAIN"),
+        ({"sasl.mechanism.inter.broker.protocol": "ANONYMOUS"}, "with one of PLAIN"),
         ({"sasl.mechanism.inter.broker.protocol": "PLAIN"}, "not among sasl.enabled.mechanisms"),
         ({"sasl.jaas.config": f"{JAAS} user_a=b;"}, "no user to log in"),
         ({"ssl.truststore.location": "/nowhere/ca.pem"}, "/nowhere/ca.pem"),
@@ -353,9 +353,9 @@ def test_a_token_in_a_file(
     with pytest.raises(ConfigError, match=r"the token cannot be read: .*No such file"):
         BetweenBrokers(BrokerConfig(another))
     file.write_text("nonsense")
-    with pytest.raises(ConfigError, match="this is no signed token"):
+    with pytest.raises(ConfigError, match="this is not a signed token"):
         BetweenBrokers(BrokerConfig(another))
-    with pytest.raises(ConfigError, match="brokers take their token from a file"):
+    with pytest.raises(ConfigError, match="brokers read their token from a file"):
         BetweenBrokers(BrokerConfig({**another, "sasl.oauthbearer.token.endpoint.url": "https://x"}))
     file.write_text(issuer.token(USER) + "\n")
     with Broker({**options(folder), **bearer, "listeners": "SASL_SSL://127.0.0.1:0"}) as broker:
@@ -365,7 +365,7 @@ def test_a_token_in_a_file(
         file.write_text(issuer.token(USER, exp=1))
         (error,) = asyncio.run(ask(broker, another))
     assert isinstance(error, PeerRefused)
-    assert "it refuses the token of 'broker'" in str(error)
+    assert "a broker refuses the token of 'broker'" in str(error)
     assert file.read_text() not in caplog.text
 
 

@@ -162,7 +162,7 @@ def test_a_login_and_who_is_refused(
     # Reached by a name for which the server knows no broker.
     said = str(ask(broker, kdc, good, "127.0.0.1"))
     assert said.startswith(
-        f"PeerRefused: Kerberos has no login for kafka/localhost@{REALM} to kafka@127.0.0.1"
+        f"PeerRefused: the Kerberos login of kafka/localhost@{REALM} to kafka@127.0.0.1 failed"
     )
     # A server that is away.
     config = tmp_path / "krb5.conf"
@@ -170,7 +170,7 @@ def test_a_login_and_who_is_refused(
     text = kdc.config.read_text()
     config.write_text(text[: text.index("kdc = ")] + f"kdc = 127.0.0.1:{port}\n }}\n")
     said = str(ask(broker, kdc, good, KRB5_CONFIG=str(config)))
-    assert said.startswith("PeerRefused: Kerberos has no login"), said
+    assert said.startswith("PeerRefused: the Kerberos login of"), said
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_rules_that_are_none(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "a@b@c", "a/b/c@d", "a@b/c"])
 def test_texts_that_are_no_principals(text: str) -> None:
-    with pytest.raises(ValueError, match="is no Kerberos principal"):
+    with pytest.raises(ValueError, match="is not a Kerberos principal"):
         parse_name(text)
 
 
@@ -72,7 +72,7 @@ def test_the_brokers_own_principal() -> None:
     for principal, service, said in (
         ("kafka@R", None, "is not like kafka/HOST@REALM"),
         ("kafka/host@R", "other", "both must name the same service"),
-        ("a@b@c", None, "is no Kerberos principal"),
+        ("a@b@c", None, "is not a Kerberos principal"),
     ):
         with pytest.raises(ConfigError, match=said):
             require_service("o", principal, service)

@@ -245,7 +245,9 @@ class Acceptor:
             place.sock.close()
             if not isinstance(error, OSError):  # includes ssl.SSLError and TimeoutError
                 raise
-            log.debug("no TLS with a client", extra={"peer": place.address, "reason": str(error)})
+            log.debug(
+                "the TLS handshake with a client failed", extra={"peer": place.address, "reason": str(error)}
+            )
         else:
             self._handshakes.pop(place, None)
             if not place.is_free and not place.is_kept:
@@ -258,7 +260,7 @@ class Acceptor:
         self._silent.pop(place, None)
 
     def uncount(self, place: Place) -> None:
-        """The place is free."""
+        """The place is free: stop counting it."""
         self.forget(place)
         self._counts[place.address] -= 1
         if not self._counts[place.address]:

@@ -1,4 +1,4 @@
-"""Request bodies: read whole within the limits of the guard, and decoded as JSON without surprises."""
+"""Reads whole request bodies, within the limits of the guard, and parses them as strict JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["BadJson", "json_object", "object_of", "parse_json", "read_body"]
 
 
 async def read_body(request: Request) -> bytes:
-    """The whole body. Raises HttpError when the client goes away first."""
+    """The whole body. Raises HttpError 400 if the client disconnects first."""
     try:
         return await request.body()
     except ClientDisconnect as error:
@@ -21,18 +21,18 @@ async def read_body(request: Request) -> bytes:
 
 
 async def json_object(request: Request) -> dict[str, Any]:
-    """The body as a JSON object; an empty body is an empty one. Raises HttpError 400."""
+    """The body as a JSON object, {} for an empty body. Raises HttpError 400."""
     return object_of(await read_body(request))
 
 
 def object_of(raw: bytes) -> dict[str, Any]:
-    """See json_object."""
+    """The JSON object in the bytes of a body, {} if it is empty. Raises HttpError 400."""
     if not raw.strip():
         return {}
     try:
         value = parse_json(raw)
     except BadJson as error:
-        raise HttpError(400, f"the body is not JSON that can be taken: {error}") from error
+        raise HttpError(400, f"the body cannot be parsed as JSON: {error}") from error
     if not isinstance(value, dict):
         raise HttpError(400, "the body is not a JSON object")
     return value

@@ -1,7 +1,7 @@
-"""One HTTP connection: uvicorn's, with bounds on what a peer can hold without having sent a request.
+"""uvicorn's HTTP connection, with limits on what a peer can occupy before it has sent a request.
 
-uvicorn closes a connection that is idle between two requests. A peer that sends half a request line, or headers
-without end, or does not read its answer, would keep a connection and its memory for ever: here it loses it.
+uvicorn closes a connection that is idle between two requests. But a peer that sends half a request line, or endless
+headers, or does not read its answer, would keep a connection and its memory for ever. This class closes it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 HEADER_BYTES_MAX: Final = 64 << 10
 HEADER_TIMEOUT_S: Final = 20.0
 ABORT: Final = "barnabas.abort"
-"""Key in the scope's extensions: drops the connection at once, with what is still to be written."""
+"""Key in the scope's extensions: a function that closes the connection at once and discards unwritten data."""
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """uvicorn's connection; `_awaited` runs while a request has begun and its headers are not complete."""
+    """uvicorn's connection. The timer `_awaited` limits how long the headers of a request may take."""
 
     _awaited: asyncio.TimerHandle | None = None
     _header_bytes = 0
@@ -37,14 +37,14 @@ class LimitedConnection(HttpToolsProtocol):
         self._await_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The peer has closed."""
+        """The connection is closed."""
         if self._place is not None:
             self._place.release()
         self._stop_waiting()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of the peer: headers are counted and timed, bodies are the guard's."""
+        """Process bytes from the peer. Limits the size and time of headers; the guard limits bodies."""
         idle = self._is_idle()
         if idle:
             self._header_bytes += len(data)
@@ -61,19 +61,19 @@ class LimitedConnection(HttpToolsProtocol):
             self._await_headers()
 
     def on_message_begin(self) -> None:
-        """A request begins: its handler can drop the connection."""
+        """A request begins: give its handler a function that closes the connection."""
         super().on_message_begin()
         scope = cast("dict[str, Any]", self.scope)
         scope["extensions"] = {ABORT: self.transport.abort}
 
     def on_headers_complete(self) -> None:
-        """A request has arrived: the connection keeps its place."""
+        """The headers of a request are complete: the connection keeps its place."""
         if self._place is not None:
             self._place.keep()
         super().on_headers_complete()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Idle for too long. Aborted, since a peer that does not read would keep a closing connection."""
+        """Abort a connection that was idle for too long; closing would wait for a peer that does not read."""
         if not self.transport.is_closing():
             self.transport.abort()
 

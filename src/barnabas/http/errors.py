@@ -1,4 +1,4 @@
-"""What a handler raises to refuse a request, and how a service writes a refusal down."""
+"""The exception with which handlers refuse a request, and the type of functions that write it as an answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HttpError(Exception):
 
 
 class ErrorShape(Protocol):
-    """How an API writes an error: the body's bytes and its media type."""
+    """Writes an error in the format of an API."""
 
     def __call__(self, error: HttpError, request_id: str) -> tuple[bytes, str]:
         """The body of the answer and its media type."""

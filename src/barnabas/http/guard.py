@@ -1,4 +1,4 @@
-"""What surrounds every request: id, access log, limits, users, errors in the shape of the service's API.
+"""The middleware around every request: its id, access log, limits, users, errors in the format of the service's API.
 
 The access log has one line for each request, in `barnabas.http.access`: constant text plus fields.
 """
@@ -30,12 +30,12 @@ DISCARDED_BYTES_MAX: Final = 64 << 20
 DISCARD_S: Final = 2.0
 
 Authenticate = Callable[[Scope], Awaitable[str | None]]
-"""Who sends a request: a name, or None for everybody. Raises HttpError 401 or 403. Runs before the body is read."""
+"""Returns a request's user, None if it needs no login. Raises HttpError 401, 403. Called before the body is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """body_bytes: of one request. request_s: from its headers to the last byte of its answer. requests: at a time."""
+    """body_bytes: of one request. request_s: from its headers to the end of its answer. requests: concurrent ones."""
 
     body_bytes: int = 16 << 20
     request_s: float = 60.0
@@ -43,9 +43,9 @@ class Limits:
 
 
 class Guard:
-    """ASGI middleware, the outermost one. in_flight: requests under way.
+    """ASGI middleware, the outermost one. in_flight: how many requests are in progress.
 
-    is_streaming: requests whose bodies have no end; their handlers limit each piece and the time between two.
+    is_streaming: whether a body may be endless; the handler then limits each piece and the time between two pieces.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class Guard:
         self.in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
-            if scope["type"] != "lifespan":  # a web socket: nothing here speaks it
+            if scope["type"] != "lifespan":  # a WebSocket, which no service supports
                 await send({"type": "websocket.close", "code": 1000})
             return
         streaming = self.is_streaming(scope)
@@ -89,7 +89,7 @@ class Guard:
             if self.in_flight > self.limits.requests:
                 raise HttpError(
                     503,
-                    f"{self.limits.requests} requests are under way already; try again",
+                    f"{self.limits.requests} requests are already in progress; try again",
                     headers={"retry-after": "1"},
                 )
             exchange.check_announced()
@@ -107,11 +107,11 @@ class Guard:
         except Exception:
             fields = {"service": self.service, "path": exchange.scope["path"], "request_id": exchange.id}
             log.exception("request failed", extra=fields)
-            error_text = f"an internal error; the log has it under request id {exchange.id}"
+            error_text = f"an internal error; the log reports it with request id {exchange.id}"
             await self._refuse(exchange, HttpError(500, error_text))
 
     async def _refuse(self, exchange: Exchange, error: HttpError, *, discard: bool = True) -> None:
-        if exchange.status:  # the answer has begun: it cannot be taken back
+        if exchange.status:  # the answer has begun, and cannot be replaced
             exchange.abort()
             return
         if discard:
@@ -119,13 +119,13 @@ class Guard:
         body, media_type = self.shape(error, exchange.id)
         headers = {"content-type": media_type, "content-length": str(len(body)), **error.headers}
         if not exchange.body_read:
-            headers["connection"] = "close"  # what is left of the body is not read
+            headers["connection"] = "close"  # the rest of the body is not read
         raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await exchange.send({"type": "http.response.start", "status": error.status, "headers": raw})
         await exchange.send({"type": "http.response.body", "body": body})
 
     async def _late(self, exchange: Exchange) -> None:
-        """The time is over: say so if nothing was said, and let the connection go if it does not take that."""
+        """Refuse a request that took too long; close the connection if an answer has begun or nobody reads it."""
         what = "the body did not arrive" if not exchange.body_read else "there was no answer"
         status = 503 if exchange.body_read else 408
         try:
@@ -158,7 +158,7 @@ class Guard:
 
 
 class Exchange:
-    """One request and its answer as they pass. status: 0 until the answer begins. body_bytes_max: None for any."""
+    """One request and its answer. status: of the answer, 0 until it begins. body_bytes_max: None for no limit."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, body_bytes_max: int | None) -> None:
         self.scope = scope
@@ -182,7 +182,7 @@ class Exchange:
         scope.setdefault("state", {})["request_id"] = self.id
 
     def check_announced(self) -> None:
-        """Raises HttpError for a body that says of itself that it is too large."""
+        """Raises HttpError 413 if content-length exceeds the limit."""
         if self._body_bytes_max is not None and self._announced > self._body_bytes_max:
             self._too_large(self._announced)
 
@@ -192,7 +192,7 @@ class Exchange:
         raise HttpError(413, f"the body has {at_least}{size} bytes; the limit is {limit}")
 
     async def receive(self) -> Message:
-        """The next piece of the body. Raises HttpError when it gets too large."""
+        """The next piece of the body. Raises HttpError 413 if the body exceeds the limit."""
         message = await self._receive()
         if message["type"] == "http.request":
             self.bytes_in += len(message.get("body", b""))
@@ -202,12 +202,12 @@ class Exchange:
         return message
 
     async def discard(self) -> None:
-        """Takes what is still coming of a body that nobody wants, within bounds.
+        """Read and discard the rest of the body, up to DISCARDED_BYTES_MAX and for at most DISCARD_S.
 
         A connection that is closed while the peer is sending is reset, and the peer would not see the answer.
         """
         if self._expects_continue:
-            return  # the peer waits for a word before it sends
+            return  # the peer waits for "100 Continue" before it sends
         left = DISCARDED_BYTES_MAX
         try:
             async with asyncio.timeout(DISCARD_S):
@@ -221,7 +221,7 @@ class Exchange:
             return
 
     async def send(self, message: Message) -> None:
-        """A piece of the answer."""
+        """Send a piece of the answer, with the request id in its headers."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id.encode())]
@@ -230,7 +230,7 @@ class Exchange:
         await self._send(message)
 
     def abort(self) -> None:
-        """Drop the connection at once."""
+        """Close the connection at once, and discard unwritten data."""
         drop: Any = self.scope.get("extensions", {}).get(ABORT)
         if drop is not None:
             drop()

@@ -1,4 +1,4 @@
-"""JSON without surprises: no name twice in one object, no NaN, no nesting that a recursive reader cannot bear. Pure."""
+"""Strict JSON: refuses duplicate names in an object, NaN, and nesting that is too deep for recursive code. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 from typing import Any, Final, NoReturn
 
 DEPTH_MAX: Final = 300
-"""Deeper JSON is refused: what walks through it later uses recursion."""
+"""Deeper JSON is refused, because the code that processes it later is recursive."""
 
 
 class BadJson(ValueError):
-    """The text is not JSON that is taken here; the message says why."""
+    """The text is not JSON, or is refused; the message says why."""
 
 
 def parse_json(raw: bytes | str) -> Any:
-    """Raises BadJson: not JSON, a name twice in an object, NaN or infinity, nested too deeply, not UTF-8."""
+    """Parse JSON. Raises BadJson if it is not JSON in UTF-8, or has duplicate names, NaN, infinity or deep nesting."""
     try:
         text = raw if isinstance(raw, str) else raw.decode("utf-8-sig")
         if nesting(text) > DEPTH_MAX:
@@ -29,9 +29,9 @@ def parse_json(raw: bytes | str) -> Any:
 
 
 def nesting(text: str) -> int:
-    """How deep objects and arrays in a JSON text are nested; brackets in strings do not count.
+    """How deep objects and arrays in a JSON text are nested; 0 if there are too few brackets to exceed DEPTH_MAX.
 
-    The JSON parser recurses, so this is known before it runs. O(n).
+    Brackets in strings do not count. The JSON parser is recursive, so this is checked before it runs. O(n).
     """
     depth = deepest = 0
     if text.count("[") + text.count("{") <= DEPTH_MAX:
@@ -61,7 +61,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise BadJson(f"the name {name!r} stands twice in one object")
+                raise BadJson(f"the name {name!r} appears twice in one object")
             seen.add(name)
     return made
 

@@ -1,4 +1,4 @@
-"""Where a service listens and with which certificate; nothing here needs the server itself."""
+"""The address and certificate with which a service listens. Does not import the server itself."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class ServiceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files. client_ca_file: whose certificates clients must show; None asks for none.
+    """PEM files. client_ca_file: authorities of the certificates that clients must have; None if they need none.
 
-    knows_itself: who shows the server's own certificate is let in too, whoever has signed it.
+    knows_itself: clients with the server's own certificate are accepted, too, whoever has signed it.
     """
 
     certificate_file: str
@@ -32,7 +32,7 @@ class TlsFiles:
     knows_itself: bool = False
 
     def for_uvicorn(self) -> dict[str, Any]:
-        """The same as uvicorn's settings."""
+        """These files as keyword arguments of uvicorn.Config."""
         return {
             "ssl_certfile": self.certificate_file,
             "ssl_keyfile": self.key_file,
@@ -68,7 +68,7 @@ def load(config: uvicorn.Config, tls: TlsFiles | None) -> None:
         config.load()
         if tls is not None and tls.client_ca_file is not None and tls.knows_itself and config.ssl is not None:
             _let_itself_in(config.ssl, tls.certificate_file)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         if tls is None:
             raise
         names = [name for name in (tls.certificate_file, tls.key_file, tls.client_ca_file) if name]
@@ -77,7 +77,7 @@ def load(config: uvicorn.Config, tls: TlsFiles | None) -> None:
 
 
 def _let_itself_in(context: ssl.SSLContext, file: str) -> None:
-    """Trust the first certificate of a file, not those of its authorities: others have certificates of them too."""
+    """Trust the first certificate of a file, but not its authorities, which also issue certificates to others."""
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     _, _, rest = Path(file).read_text(errors="replace").partition(begin)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

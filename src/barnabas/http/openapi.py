@@ -1,4 +1,4 @@
-"""The API described for programs (`/openapi.json`) and for people (`/docs`), from the tables that route requests."""
+"""Describes an API for programs (`/openapi.json`) and for people (`/docs`), from the table of its routes."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ ERROR: Final = {
 
 
 def summary_of(work: Callable[..., Any]) -> str:
-    """What an operation does, in a few words: the first line of its handler."""
+    """What an operation does, in a few words: the first line of its handler's docstring."""
     line = (work.__doc__ or "").strip().partition("\n")[0]
     text = _LEAD.sub("", line).rstrip(".")
     return (text[:1].upper() + text[1:]) or work.__name__.replace("_", " ").capitalize()
 
 
 def document(title: str, table: Table, media_types: Sequence[str] = (JSON,)) -> dict[str, Any]:
-    """The OpenAPI document. media_types: of refusals and of bodies."""
+    """The OpenAPI document. media_types: of errors and of request bodies."""
     refusal = {"schema": {"$ref": "#/components/schemas/Error"}}
     paths: dict[str, dict[str, Any]] = {}
     for method, path, work in table:
         if path.endswith("/") and path != "/":
-            continue  # the same once more
+            continue  # the same operation without the slash is in the table, too
         names = _PART.findall(path)
         operation: dict[str, Any] = {
             "summary": summary_of(work),
@@ -56,7 +56,7 @@ def document(title: str, table: Table, media_types: Sequence[str] = (JSON,)) -> 
             "responses": {
                 "2XX": {"description": "done"},
                 "default": {
-                    "description": "refused: why",
+                    "description": "refused, with the reason",
                     "content": dict.fromkeys(media_types, refusal),
                 },
             },
@@ -109,7 +109,7 @@ BODY: Final = '<input name="type" value="application/json"><textarea name="body"
 
 
 def page(title: str, table: Table) -> str:
-    """A page to try the API out; no script or style from elsewhere."""
+    """An HTML page to try out the API. It loads no scripts or styles from other servers."""
     operations = "".join(
         OPERATION.format(
             method=method,

@@ -1,4 +1,4 @@
-"""Listening and serving. A service is a list of routes and how it is begun and ended; several share a process.
+"""Listens and serves. A service is a list of routes with functions that start and stop it; a process can run several.
 
 async with HttpServer(service, HttpOptions("127.0.0.1:8081")) as server:
     print(server.url)
@@ -41,9 +41,9 @@ KEEP_ALIVE_S: Final = 75
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """How a service is offered. listen: HOST:PORT, port 0 takes a free one. cors_origins: `*` for all.
+    """The settings of a server. listen: HOST:PORT; port 0 chooses a free port. cors_origins: `*` for all.
 
-    stop_s: how long requests under way may still take when the service ends.
+    stop_s: how long requests in progress may take when the service stops.
     """
 
     listen: str
@@ -61,12 +61,12 @@ async def _nothing() -> None:
 
 @dataclass(slots=True)
 class Service:
-    """What is served. routes: the API. shape: its errors.
+    """What a server serves. routes: the API. shape: writes the API's errors.
 
     start runs before the first request, with the service's own URL; stop after the last answer.
     unready: why requests cannot be served right now, None when they can (`GET /ready`).
-    raw_paths: parts of a path reach the handlers as they were sent, so that a name may hold `%2F`.
-    is_streaming: requests without limits on body and time; their handlers have limits of their own.
+    raw_paths: handlers receive paths as they were sent, not decoded, so that a name may contain `%2F`.
+    is_streaming: whether a request has no limits on body and time; its handler has limits of its own.
     """
 
     name: str
@@ -117,7 +117,7 @@ def make_app(service: Service, options: HttpOptions) -> ASGIApp:
 
 
 class _Bare:
-    """Starlette without its own error pages: what handlers raise reaches the guard."""
+    """Starlette without its own error pages: exceptions of handlers reach the guard."""
 
     def __init__(self, app: Starlette, raw_paths: bool) -> None:
         self._raw_paths = raw_paths
@@ -159,14 +159,14 @@ class BoundedServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals belong to the process, which may hold other servers."""
+        """Handles no signals: that is left to the process, which may contain other servers."""
         yield
 
 
 class HttpServer:
-    """One service on one address. url: where it answers, once it has started.
+    """One service on one address. url: its address, once it has started.
 
-    build makes the service inside of the event loop that will serve it.
+    build: creates the service; called in the event loop that will serve it.
     """
 
     def __init__(self, build: Callable[[], Service], options: HttpOptions) -> None:
@@ -199,7 +199,7 @@ class HttpServer:
         log.info("service started", extra={"service": self.service.name, "url": self.url})
 
     async def stop(self) -> None:
-        """No new requests; those under way are answered; the service ends."""
+        """Stop accepting requests, answer those in progress, and stop the service."""
         if self._server is None or self._task is None:
             return
         self._server.should_exit = True
@@ -236,7 +236,7 @@ class HttpServer:
 
 
 async def serve(servers: Sequence[HttpServer], ready: Callable[[], None]) -> int:
-    """Runs until SIGTERM or SIGINT; 0 after a clean stop. Raises ServiceError."""
+    """Run servers until SIGTERM or SIGINT; returns 0. ready: called once all have started. Raises ServiceError."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -270,12 +270,12 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class ServerThread:
-    """Servers on a loop of their own in a thread, beside a broker that keeps its loop to itself."""
+    """Servers on an event loop of their own in a thread, so that they do not occupy the loop of a broker."""
 
     def __init__(
         self, servers: Sequence[HttpServer], registry: Callable[[], Address | None] = lambda: None
     ) -> None:
-        """registry: where the schema registry among them answers, once it has started."""
+        """registry: the address of the schema registry among them, once it has started."""
         self.servers = servers
         self._registry = registry
         self._ended = asyncio.Event()
@@ -285,21 +285,21 @@ class ServerThread:
         self._thread = threading.Thread(target=self._run, name="http services", daemon=True)
 
     def start(self) -> None:
-        """Returns once they answer. Raises ServiceError."""
+        """Start the servers; returns once they accept connections. Raises ServiceError."""
         self._thread.start()
         self._ready.wait()
         if self._failure is not None:
             raise ServiceError(str(self._failure)) from self._failure
 
     def stop(self) -> None:
-        """Ends them; returns once they have answered what they took."""
+        """Stop the servers; returns once requests in progress have been answered."""
         if self._loop is not None and self._thread.is_alive():
-            with contextlib.suppress(RuntimeError):  # it has just ended
+            with contextlib.suppress(RuntimeError):  # the loop has just ended
                 self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
 
     def registry(self) -> Address | None:
-        """Where the registry among them answers, once they have started."""
+        """The address of the schema registry among them, once it has started; None without one."""
         return self._registry()
 
     def _run(self) -> None:
@@ -329,5 +329,5 @@ class ServerThread:
 
 
 def say(text: str) -> None:
-    """A line on standard output, at once."""
+    """Print a line on standard output, and flush it."""
     print(text, file=sys.stdout, flush=True)

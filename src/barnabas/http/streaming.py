@@ -10,10 +10,10 @@ from starlette.types import Receive, Scope, Send
 
 
 class DuplexResponse(Response):
-    """Pieces as they are made. Starlette's StreamingResponse would read the request itself, to see the peer go."""
+    """Sends pieces as they are made. Starlette's StreamingResponse reads the request itself, to notice a disconnect."""
 
     def __init__(self, pieces: AsyncGenerator[bytes, None], media_type: str, read_s: float) -> None:
-        """read_s: a peer that does not read a piece for so long loses its connection."""
+        """read_s: how long a peer may take to read a piece before its connection is closed."""
         super().__init__(media_type=media_type)
         del self.headers["content-length"]
         self._pieces = pieces

@@ -1,7 +1,7 @@
-"""Who sends a request: names and passwords (basic) against a file of SCRAM credentials, and signed tokens (bearer).
+"""Authenticates requests by user and password (Basic), with a file of SCRAM credentials, or by signed tokens (Bearer).
 
-The file is the one that `barnabas security init` writes and that brokers take as scram.users.file, so that one password
-opens both doors. It holds no passwords; it is read again when it changes. Tokens are checked as brokers check them.
+The file is the one that `barnabas security init` writes and brokers read as scram.users.file, so that users have one
+password for both. It contains no passwords, and is read again when it changes. Tokens are checked as brokers do.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from barnabas.security.sasl.scram import (
 log = logging.getLogger("barnabas.http")
 
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})
-"""Balancers ask these without a login."""
+"""Load balancers request these without a login."""
 LOOK_S: Final = 1.0
-"""How often the file is looked at."""
+"""The least time between two checks whether the file has changed."""
 KEPT_MAX: Final = 10_000
 REFUSED_S: Final = 0.1
-"""How long a refusal takes at least, so that guessing is slow."""
+"""The least time that a refusal takes, so that guessing passwords is slow."""
 MECHANISM: Final = "SCRAM-SHA-512"
 JWKS_REFRESH_MS: Final = 3_600_000
 JWKS_RETRY_MS: Final = 10_000
@@ -90,7 +90,7 @@ class Known(NamedTuple):
 
 
 class UserFile:
-    """Names and credentials. Raises FolderError when the file cannot be read at first; later the old ones stay."""
+    """The users in a file. Raises FolderError if it cannot be read; if that happens later, the old users remain."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -119,16 +119,18 @@ class UserFile:
         try:
             self._known = Known.read(self._path)
         except FolderError as error:
-            log.error("the users cannot be read again; those of before count", extra={"reason": str(error)})
+            log.error(
+                "the changed users cannot be read; the previous ones remain", extra={"reason": str(error)}
+            )
 
     def knows(self, user: str, password: str) -> bool:
-        """Whether this was found right before."""
+        """Whether `check` has accepted this password before. Derives no keys."""
         right = self._known.right.get(user)
         return right is not None and hmac.compare_digest(right, self._digest(password))
 
     def check(self, user: str, password: str) -> bool:
-        """Derives keys, which takes milliseconds: for a thread. The same work for a user who does not exist."""
-        found = self._known  # what is found right of these users counts as long as they do
+        """Whether the password is right. Derives keys for milliseconds, also for unknown users: call it in a thread."""
+        found = self._known  # what is found right is stored with the users that were read from the same file
         known = found.credential(user)
         mechanism, credential = known or found.stand_in(user, self._secret)
         salted = hashlib.pbkdf2_hmac(
@@ -152,7 +154,7 @@ def _mechanism(texts: Mapping[str, str]) -> str | None:
 
 
 class Tokens:
-    """Signed tokens of one issuer. Raises ConfigError where the address or the libraries will not do."""
+    """Checks signed tokens of one issuer. Raises ConfigError for an unsupported URL or a missing library."""
 
     def __init__(self, jwks: str, issuer: str | None, audience: str | None) -> None:
         self._keys = Keys(jwks, JWKS_REFRESH_MS, JWKS_RETRY_MS, lambda: time.monotonic() * 1000)
@@ -165,7 +167,7 @@ class Tokens:
         )
 
     async def user_of(self, token: str) -> str | None:
-        """Whom a token names; None for one that does not count."""
+        """The user that a token names; None for an invalid token."""
         exchange = OAuthBearer(self._rules, self._keys, lambda: time.time_ns() // 1_000_000)
         try:
             outcome = exchange.step(b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01")
@@ -175,9 +177,9 @@ class Tokens:
 
 
 class Users:
-    """What a service takes as HttpOptions.authenticate. At least one of file and tokens is given.
+    """Authenticates requests, as HttpOptions.authenticate. At least one of file and tokens is given.
 
-    inside: user and password of whoever else runs in this process; made for it when it starts, and written nowhere.
+    inside: user and password for other services of this process, generated when it starts and never stored.
     """
 
     def __init__(
@@ -232,5 +234,5 @@ class Users:
 
 
 def _is_preflight(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
-    """A browser asks whether a page may call at all; it sends no login with that."""
+    """Whether a browser asks if a page may send requests here (CORS); such requests have no login."""
     return scope["method"] == "OPTIONS" and b"access-control-request-method" in headers

@@ -1,1 +1,1 @@
-"""Logging, metrics, health."""
+"""Logging."""

@@ -1,4 +1,4 @@
-"""Log lines: time, level, logger, constant text, then the fields as name=value. One line each."""
+"""Log lines: time, level, logger, constant text, then the fields as name=value, or the same as JSON."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class FieldFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.123Z INFO barnabas.log recovered topic=a partition=0 took_ms=12`."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """The record as one line of text, followed by the traceback of its exception, if any."""
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         fields = "".join(
             f" {name}={_shown(value)}" for name, value in record.__dict__.items() if name not in STANDARD
@@ -38,7 +39,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per line: time, level, logger, message, and the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line of JSON; values that JSON does not know become text."""
+        """The record as one line of JSON; values that JSON cannot represent become text."""
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         shown = {
             "time": f"{when}.{int(record.msecs):03d}Z",
@@ -66,7 +67,7 @@ OLD_FILES: Final = 4
 
 
 def set_up(settings: LogSettings = STANDARD_ERROR) -> None:
-    """Send the log of this process to the configured destination. Raises OSError when the file cannot be written."""
+    """Send the log of this process to the configured destination. Raises OSError if the file cannot be written."""
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if settings.file is not None:
         from logging.handlers import RotatingFileHandler

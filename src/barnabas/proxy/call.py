@@ -1,4 +1,4 @@
-"""One request to the REST API: what its path, query, headers and body hold, checked."""
+"""One request to the REST API: reads and checks its path, query, headers and body."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from barnabas.proxy.producing import Producing
 from barnabas.proxy.schemas import Schemas
 
 LARGE_BYTES: Final = 64 << 10
-"""JSON from this size on is read and written in a thread."""
+"""JSON of this size or more is parsed in a thread."""
 PARTITION_MAX: Final = (1 << 31) - 1
 OFFSET_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(slots=True)
 class Services:
-    """What handlers use. advertised: this service's address as clients reach it, None for the one they called."""
+    """What handlers use. advertised: the URL by which clients reach this service; None for the one that they called."""
 
     kafka: Kafka
     producing: Producing
@@ -50,7 +50,7 @@ class Call:
         return unquote(self.request.path_params[name])
 
     def number_part(self, name: str, missing: HttpError) -> int:
-        """A part of the path that is a number. Raises `missing` when it is none."""
+        """A part of the path that is a number. Raises `missing` if it is not."""
         text = self.part(name)
         if not text.isascii() or not text.isdigit() or len(text) > 10 or int(text) > PARTITION_MAX:
             raise missing
@@ -61,7 +61,7 @@ class Call:
         return self.request.query_params.get(name)
 
     def number(self, name: str, default: int, limit: int = OFFSET_MAX) -> int:
-        """A query parameter that is a number from 0 on; -1 is the default. Raises HttpError 422."""
+        """A query parameter from 0 to `limit`; `default` if it is missing, empty or -1. Raises HttpError 422."""
         text = self.text(name)
         if text is None or text in ("", "-1"):
             return default
@@ -70,7 +70,7 @@ class Call:
         return int(text)
 
     def base_url(self) -> str:
-        """How this service is reached."""
+        """The URL by which the client reaches this service."""
         if self.services.advertised is not None:
             return self.services.advertised
         host = self.request.headers.get("host") or self.request.url.netloc
@@ -85,22 +85,22 @@ class Call:
         return value
 
     async def optional_body(self) -> dict[str, Any] | None:
-        """The body, or None without one."""
+        """The body, a JSON object; None if it is empty. Raises HttpError 400, 422."""
         return await self.body() if (await read_body(self.request)).strip() else None
 
 
 async def parse(raw: bytes) -> Any:
-    """JSON. Raises HttpError 400."""
+    """Parse JSON, large texts in a thread. Raises HttpError 400."""
     try:
         if len(raw) < LARGE_BYTES:
             return parse_json(raw)
         return await asyncio.to_thread(parse_json, raw)
     except BadJson as error:
-        raise HttpError(400, f"the body is not JSON that can be taken: {error}") from error
+        raise HttpError(400, f"the body cannot be parsed as JSON: {error}") from error
 
 
 def dump(value: Any) -> bytes:
-    """JSON as it is answered."""
+    """The compact JSON text of a value, in UTF-8."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
@@ -118,15 +118,15 @@ def no_content() -> Response:
 
 
 def quoted(name: Any) -> str:
-    """A name as a part of a path."""
+    """A name, percent-encoded as one part of a path."""
     return quote(str(name), safe="")
 
 
 def require_text(body: Mapping[str, Any], name: str) -> str:
-    """Raises HttpError 422."""
+    """A non-empty text. Raises HttpError 422."""
     value = body.get(name)
     if not isinstance(value, str) or not value:
-        raise HttpError(422, f"{name} is missing: a text", INVALID_PAYLOAD)
+        raise HttpError(422, f"{name} must be a non-empty text", INVALID_PAYLOAD)
     return value
 
 
@@ -134,12 +134,12 @@ def require_list(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """A list of objects. Raises HttpError 422."""
     rows = body.get(name)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise HttpError(422, f"{name} is missing: a list of objects", INVALID_PAYLOAD)
+        raise HttpError(422, f"{name} must be a list of objects", INVALID_PAYLOAD)
     return rows
 
 
 def as_number(value: Any, what: str, limit: int = PARTITION_MAX) -> int:
-    """Raises HttpError 422."""
+    """A number from 0 to `limit`. what: names it in the error. Raises HttpError 422."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= limit:
         raise HttpError(422, f"{what} is not a number from 0 to {limit}", INVALID_PAYLOAD)
     return value

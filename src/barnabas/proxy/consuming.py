@@ -1,8 +1,8 @@
-"""Consumer instances of API v2: librdkafka consumers that live on the service between requests.
+"""Consumer instances of API v2: librdkafka consumers that the service keeps between requests.
 
 Each instance is used by one request at a time, in a thread; the others wait their turn, so that two connections which use
-the same instance never see a record twice nor lose one. Instances that nobody uses are closed. What a closed
-connection did not receive is read again: positions move on only when the answer has been made for a client that is there.
+the same instance never see a record twice nor lose one. Idle instances are closed. Records that a closed connection did
+not receive are read again: positions advance only when the answer is complete and its client is still connected.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ IDLE_S: Final = 300.0
 RESPONSE_BYTES_MAX: Final = 8 << 20
 DEFAULT_TIMEOUT_MS: Final = 1_000
 SLICE_S: Final = 0.25
-"""A thread waits so long at a time: in between the client may have gone, or the instance been deleted."""
+"""How long a thread waits at a time; then it checks whether the client has gone or the instance is being deleted."""
 LINGER_S: Final = 0.02
 RECORDS_MAX: Final = 50_000
 QUEUED_KB: Final = 2_048
@@ -46,7 +46,7 @@ FRESH_MEMBER: Final = KafkaError._STATE
 
 
 class Instance:
-    """One consumer. closing: it is being deleted, whoever uses it ends."""
+    """One consumer. users: requests that use it or wait for it. closing: it is being deleted, and its requests end."""
 
     def __init__(self, group: str, name: str, format: str, consumer: Any, settings: dict[str, Any]) -> None:
         self.group = group
@@ -64,7 +64,7 @@ class Instance:
         self.pattern: str | None = None
         self.assigned: list[TopicPartition] = []
         self.positions: dict[tuple[str, int], int] = {}
-        """Where to begin partitions that are assigned by hand and not yet fetched."""
+        """Cleared, but never filled."""
 
 
 class Consuming:
@@ -82,11 +82,11 @@ class Consuming:
         return len(self._instances)
 
     def start(self) -> None:
-        """Begin to look for idle instances."""
+        """Start the task that closes idle instances."""
         self._sweeper = asyncio.create_task(self._sweep(), name="rest consumers")
 
     async def stop(self) -> None:
-        """Close all instances: their groups need not wait for their sessions to end."""
+        """Close all instances, so that their groups need not wait for their sessions to expire."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         held = [instance for instance in self._instances.values() if instance is not None]
@@ -95,7 +95,7 @@ class Consuming:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """In a thread. A request that is given up waits for its thread: the next one finds the consumer at rest."""
+        """Run `work` in a thread. A cancelled request waits for its thread, so the next one finds the consumer idle."""
         future = asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
         try:
             return await asyncio.shield(future)
@@ -104,13 +104,13 @@ class Consuming:
             raise
         except KafkaException as error:
             raise from_exception(error) from error
-        except RuntimeError as error:  # closed meanwhile
+        except RuntimeError as error:  # the consumer is closed
             raise HttpError(404, "Consumer instance not found.", INSTANCE_NOT_FOUND) from error
 
     # --- the instances --------------------------------------------------------------------------------
 
     async def create(self, group: str, name: str | None, format: str, settings: dict[str, Any]) -> Instance:
-        """Raises HttpError 40902 when there is one of this name, 42204 for settings that cannot be."""
+        """Create an instance. Raises HttpError 40902 (name is taken), 42204 (bad settings), 429 (too many of them)."""
         name = name or f"rest-consumer-{uuid.uuid4()}"
         key = (group, name)
         if key in self._instances:
@@ -121,7 +121,7 @@ class Consuming:
                 f"there are {self._max} consumer instances already; delete one",
                 headers={"retry-after": "5"},
             )
-        self._instances[key] = None  # the place is taken while the consumer is made
+        self._instances[key] = None  # reserves the name while the consumer is created
         try:
             consumer = await self._run(self._make, group, settings)
         except HttpError as error:
@@ -155,7 +155,7 @@ class Consuming:
 
     @contextlib.asynccontextmanager
     async def using(self, group: str, name: str) -> AsyncIterator[Instance]:
-        """The instance, for this request alone. Raises HttpError 40403."""
+        """The instance, for exclusive use by this request. Raises HttpError 40403 if there is none."""
         instance = self._instances.get((group, name))
         if instance is None or instance.closing:
             raise HttpError(404, "Consumer instance not found.", INSTANCE_NOT_FOUND)
@@ -170,7 +170,7 @@ class Consuming:
             instance.used_at = time.monotonic()
 
     async def delete(self, group: str, name: str) -> None:
-        """Raises HttpError 40403."""
+        """Close and delete an instance. Raises HttpError 40403 if there is none."""
         instance = self._instances.get((group, name))
         if instance is None or instance.closing:
             raise HttpError(404, "Consumer instance not found.", INSTANCE_NOT_FOUND)
@@ -204,7 +204,7 @@ class Consuming:
     # --- what is read ---------------------------------------------------------------------------------
 
     async def subscribe(self, instance: Instance, topics: list[str], pattern: str | None) -> None:
-        """Raises HttpError 40903 when partitions are assigned."""
+        """Subscribe to topics or to a pattern. Raises HttpError 40903 if that contradicts an earlier choice."""
         if instance.assigned:
             raise _exclusive()
         if (instance.pattern is not None and topics) or (instance.topics and pattern is not None):
@@ -214,7 +214,7 @@ class Consuming:
         instance.topics, instance.pattern = topics, pattern
 
     async def unsubscribe(self, instance: Instance) -> None:
-        """Gives up subscription and assignment."""
+        """End the subscription and the assignment."""
         await self._run(self._unsubscribe, instance)
         instance.topics, instance.pattern, instance.assigned = [], None, []
         instance.positions.clear()
@@ -225,7 +225,7 @@ class Consuming:
         instance.consumer.unsubscribe()
 
     async def assign(self, instance: Instance, partitions: list[TopicPartition]) -> None:
-        """Raises HttpError 40903 when topics are subscribed."""
+        """Assign partitions by hand. Raises HttpError 40903 if the instance has a subscription."""
         if instance.topics or instance.pattern is not None:
             raise _exclusive()
         await self._run(instance.consumer.assign, partitions)
@@ -233,12 +233,12 @@ class Consuming:
         instance.positions.clear()
 
     async def assignment(self, instance: Instance) -> list[TopicPartition]:
-        """What is assigned, by hand or by the group."""
+        """The partitions that are assigned, by hand or by the group. Raises HttpError."""
         found: list[TopicPartition] = await self._run(instance.consumer.assignment)
         return found
 
     async def seek(self, instance: Instance, places: list[TopicPartition]) -> None:
-        """The next records come from there. Raises HttpError 40903 for a partition that is not assigned."""
+        """Set the offsets of the next records. Raises HttpError 40903 for a partition that is not assigned."""
         assigned = {(p.topic, p.partition) for p in await self.assignment(instance)}
         for place in places:
             if (place.topic, place.partition) not in assigned:
@@ -272,9 +272,10 @@ class Consuming:
         gone: Callable[[], Awaitable[bool]],
         answer: Callable[[Sequence[Any]], Awaitable[tuple[T, int]]],
     ) -> T:
-        """What `answer` makes of the next records, and of how many; none when none come within the time.
+        """The result of `answer` for the next records; it gets an empty list if none arrive within timeout_ms.
 
-        Positions go back when `answer` fails or the client has gone, and to the first record that it left out.
+        gone: whether the client has disconnected. answer: (records) -> (result, how many of the records are in it).
+        Positions go back if `answer` fails or the client has disconnected, else to the first record not in the result.
         """
         if not (instance.topics or instance.pattern is not None or instance.assigned):
             raise HttpError(
@@ -316,7 +317,7 @@ class Consuming:
         return records
 
     async def _go_back(self, instance: Instance, records: Sequence[Any]) -> None:
-        """What was read is read again."""
+        """Set the positions back, so that these records are read again."""
         first: dict[tuple[str, int], int] = {}
         for record in records:
             first.setdefault((record.topic(), record.partition()), record.offset())
@@ -334,7 +335,7 @@ class Consuming:
     # --- offsets --------------------------------------------------------------------------------------
 
     async def commit(self, instance: Instance, offsets: list[TopicPartition] | None) -> None:
-        """These offsets; what has been read with None. Raises HttpError."""
+        """Commit these offsets, or with None those of all records read. Raises HttpError."""
         await self._run(self._commit, instance, offsets)
 
     def _commit(self, instance: Instance, offsets: list[TopicPartition] | None) -> None:
@@ -351,7 +352,7 @@ class Consuming:
                 raise
 
     async def committed(self, instance: Instance, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Committed offsets of the group, by this instance or another one."""
+        """The group's committed offsets, whoever has committed them. Raises HttpError."""
 
         def ask() -> list[TopicPartition]:
             found: list[TopicPartition] = instance.consumer.committed(partitions, timeout=OFFSETS_TIMEOUT_S)
@@ -361,7 +362,7 @@ class Consuming:
 
 
 def _take(consumer: Any, records: list[Any], max_bytes: int, wait_s: float) -> int:
-    """Adds what is there; waits for the first one. The bytes of all keys and values. Raises KafkaException."""
+    """Append available records, waiting for the first; the bytes of all keys and values. Raises KafkaException."""
     size = sum(_size(record) for record in records)
     first = True
     while size < max_bytes and len(records) < RECORDS_MAX:
@@ -372,7 +373,7 @@ def _take(consumer: Any, records: list[Any], max_bytes: int, wait_s: float) -> i
         error = message.error()
         if error is not None:
             if records or error.code() in _PASSING:
-                break  # it comes again with the next request, or passes
+                break  # the error is transient, or occurs again with the next request
             raise KafkaException(error)
         records.append(message)
         size += _size(message)

@@ -1,4 +1,4 @@
-"""Records that a rule of their schema refuses and names a topic for: they go there, as Confluent's serializers do it."""
+"""Records that a schema's rule refuses are sent to the topic that the rule names, as Confluent's serializers do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.proxy.producing import Outgoing, Producing
 
 
 class DeadLetter(Exception):
-    """A record that is refused. where: what of the request it is, for its message."""
+    """A record that a rule refuses. where: its place in the request, for the message."""
 
     def __init__(self, error: RuleFailed, where: str, subject: str) -> None:
         super().__init__(f"{where}: {error}")
@@ -27,10 +27,10 @@ async def send(
     value: Any,
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> str:
-    """Produce key and value as they are in the request to the dead-letter topic; returns the error message for the record.
+    """Send key and value, as they are in the request, to the dead-letter topic; returns the record's error message.
 
-    key, value: JSON values, or bytes where there is no schema. topic: the record's own. If the letter cannot be sent, the
-    message says so, but the record's error remains the same.
+    key, value: JSON values, or bytes if there is no schema. topic: the one that the record was meant for. If sending
+    fails, the message says so.
     """
     error = letter.error
     assert error.dead_letters is not None

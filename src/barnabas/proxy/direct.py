@@ -1,6 +1,6 @@
-"""What librdkafka cannot ask: options of all brokers together with their synonyms, and moves of replicas under way.
+"""Requests that librdkafka does not support: the default options of all brokers, synonyms of options, reassignments.
 
-Our own client, in one thread: it is not made for several.
+They are sent by our own client, in one thread, because it is not thread-safe.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ DEADLINE_S: Final = 15.0
 
 
 class Kind(IntEnum):
-    """What has options."""
+    """A kind of resource that has options."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class Owner(NamedTuple):
-    """A topic, a broker, or with an empty name all brokers."""
+    """The owner of options: a topic, a broker, or all brokers together (BROKER with an empty name)."""
 
     kind: Kind
     name: str
 
 
 class Move(NamedTuple):
-    """Replicas of a partition on their way."""
+    """A reassignment in progress: the brokers that are to be added to a partition's replicas, and removed from them."""
 
     topic: str
     partition: int
@@ -67,7 +67,7 @@ class Move(NamedTuple):
 
 
 class Direct:
-    """properties: Kafka's client options."""
+    """Our client in a thread. properties: Kafka's client options. It connects with the first request."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self._properties = {name: str(value) for name, value in properties.items()}
@@ -75,17 +75,17 @@ class Direct:
         self._client: BlockingClient | None = None
 
     async def configs(self, owner: Owner) -> list[Any]:
-        """All options, by name. Raises HttpError."""
+        """All options, sorted by name. Raises HttpError."""
         return await self._run(lambda client: _configs(client, owner))
 
     async def alter(
         self, owner: Owner, changes: Sequence[tuple[str, str | None]], *, validate_only: bool = False
     ) -> None:
-        """Sets options; None takes one back to its default. Raises HttpError."""
+        """Set options; None resets one to its default. Raises HttpError."""
         await self._run(lambda client: _alter(client, owner, changes, validate_only))
 
     async def moves(self, topic: str | None = None, partitions: Sequence[int] = ()) -> list[Move]:
-        """Moves under way, of one topic or of all. Raises HttpError."""
+        """Reassignments in progress, of partitions of one topic, or of all topics. Raises HttpError."""
         return await self._run(lambda client: _moves(client, topic, partitions))
 
     async def _run(self, work: Callable[[BlockingClient], T]) -> T:
@@ -111,7 +111,7 @@ class Direct:
         except ClientError as error:
             raise HttpError(500, str(error), KAFKA_ERROR) from error
         except BaseException:
-            self._forget()  # a request may be half sent
+            self._forget()  # a request may have been sent only in part
             raise
 
     def _forget(self) -> None:
@@ -120,13 +120,13 @@ class Direct:
             self._client = None
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Close the client and stop the thread."""
         self._thread.submit(self._forget)
         self._thread.shutdown(wait=False)
 
 
 def _connection(client: BlockingClient, owner: Owner) -> Any:
-    """One to the broker whose options they are; to any for those of topics and of all brokers."""
+    """A connection to the broker that owns the options; to any broker for those of topics and of all brokers."""
     client.cluster.refresh()
     if owner.kind is not Kind.BROKER or not owner.name:
         return client.cluster.any()

@@ -1,4 +1,4 @@
-"""What goes wrong with Kafka, as the REST API writes it down: numbers of Confluent's API and one sentence."""
+"""Kafka's errors as the REST API reports them: an error code of Confluent's API and one sentence."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def is_retriable(error: KafkaError) -> bool:
 
 
 def from_kafka(error: KafkaError) -> HttpError:
-    """What a client is answered when Kafka refuses or does not answer."""
+    """The HTTP error for an error from Kafka or librdkafka."""
     message = error.str().rstrip(".") or error.name()
     known = _FROM_KAFKA.get(error.code())
     if known is not None:
@@ -95,5 +95,5 @@ def from_kafka(error: KafkaError) -> HttpError:
 
 
 def from_exception(error: KafkaException) -> HttpError:
-    """As `from_kafka`."""
+    """The HTTP error for an exception of confluent-kafka, see `from_kafka`."""
     return from_kafka(error.args[0])

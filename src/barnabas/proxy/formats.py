@@ -1,6 +1,7 @@
-"""Embedded formats: how keys and values stand in JSON, and the bytes that they are in a topic. Pure.
+"""Embedded formats: converts keys and values between JSON and the bytes in a topic. Pure.
 
-With a schema the bytes are Confluent's: 0, the schema's id in 4 bytes, for Protobuf the place of the message in its file.
+With a schema the bytes are in Confluent's format: 0, the schema's id in 4 bytes, for Protobuf the index of the message
+in its file, and the encoded value.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ KINDS: Final = {AVRO: "AVRO", JSONSCHEMA: "JSON", PROTOBUF: "PROTOBUF"}
 
 
 def make_codec(format: str, text: str, dependencies: Sequence[Dependency], contract: str = "") -> Codec:
-    """Raises InvalidSchema."""
+    """The codec of a schema. dependencies, contract: see codecs.schemas.make_codec. Raises InvalidSchema."""
     return schemas.make_codec(KINDS[format], text, dependencies, contract)
 
 
@@ -40,13 +41,16 @@ def make_codec(format: str, text: str, dependencies: Sequence[Dependency], contr
 
 
 def encode_plain(format: str, value: Any) -> bytes | None:
-    """binary: base64. json: the JSON text. string: the text. null is a record without it. Raises Mismatch."""
+    """The bytes of a JSON value: decoded base64 (binary), JSON text (json), UTF-8 text (string); None for null.
+
+    Raises Mismatch.
+    """
     if value is None:
         return None
     if format == JSON:
         return schemas.json_bytes(value)
     if not isinstance(value, str):
-        raise Mismatch(f"{_shown(value)} is not a text, as the format {format} has it")
+        raise Mismatch(f"{_shown(value)} is not a text, as the format {format} requires")
     if format == STRING:
         return value.encode("utf-8", "surrogatepass")
     try:

@@ -1,4 +1,4 @@
-"""JSON objects that follow one another in a stream of bytes, cut apart as they arrive. Pure."""
+"""Splits a stream of bytes into the JSON objects that follow one another in it, as they arrive. Pure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _SPACE: Final = b" \t\r\n"
 
 
 class StreamError(ValueError):
-    """What follows cannot be cut apart; the message says why."""
+    """The rest of the stream cannot be split into objects; the message says why."""
 
 
 class JsonStream:
-    """Cuts concatenated JSON objects apart. Memory: at most object_bytes_max of an unfinished one."""
+    """Splits concatenated JSON objects. Memory: at most object_bytes_max of an unfinished one, between two calls."""
 
     def __init__(self, object_bytes_max: int) -> None:
         self._max = object_bytes_max
         self._held = bytearray()
-        self._seen = 0  # of _held has been looked at
+        self._seen = 0  # how many bytes of _held were scanned
         self._depth = 0
         self._quoted = False
 
@@ -45,7 +45,7 @@ class JsonStream:
                 break
             position = match.end()
             mark = held[match.start()]
-            if mark == 0x5C:  # a backslash: the next byte means nothing
+            if mark == 0x5C:  # a backslash: the next byte has no special meaning
                 if position == len(held):
                     position -= 1
                     break
@@ -64,6 +64,6 @@ class JsonStream:
         return found
 
     def end(self) -> None:
-        """The stream is over. Raises StreamError when an object is not complete."""
+        """The stream is over. Raises StreamError if an object is incomplete."""
         if self._held.strip(_SPACE):
             raise StreamError("the body ends in the middle of a record")

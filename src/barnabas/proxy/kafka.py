@@ -23,7 +23,7 @@ QUIET_LOG_LEVEL: Final = 2
 
 
 class PartitionView(NamedTuple):
-    """leader: -1 while there is none."""
+    """A partition's replicas by broker id. leader: -1 while there is none."""
 
     id: int
     leader: int
@@ -49,7 +49,7 @@ class Kafka:
         self._cluster_id = ""
 
     def config(self, defaults: Mapping[str, Any], fixed: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """A client's configuration: defaults, what the user set, what cannot be set."""
+        """A client's configuration: the user's properties override `defaults`, and `fixed` overrides both."""
         return {
             "client.id": "rest-proxy",
             "log_level": QUIET_LOG_LEVEL,
@@ -60,7 +60,7 @@ class Kafka:
 
     @property
     def admin(self) -> Any:
-        """The AdminClient, made when it is first needed."""
+        """The AdminClient, created when it is first needed."""
         if self._admin is None:
             names = [n for n in self.properties if n.startswith(("security.", "sasl.", "ssl.", "socket."))]
             kept = {name: self.properties[name] for name in [*names, "bootstrap.servers"]}
@@ -68,7 +68,7 @@ class Kafka:
         return self._admin
 
     async def call(self, work: Callable[[], T]) -> T:
-        """Runs what blocks in a thread. Raises HttpError when Kafka refuses or does not answer."""
+        """Run a blocking function in a thread. Raises HttpError if Kafka refuses or does not answer."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self.admin_threads, work)
@@ -82,7 +82,7 @@ class Kafka:
         return await self.wait(await self.call(begin))
 
     async def wait(self, future: concurrent.futures.Future[T]) -> T:
-        """What becomes of an admin call under way. Raises HttpError."""
+        """Wait for the result of an admin call. Raises HttpError."""
         try:
             return await asyncio.wrap_future(future)
         except KafkaException as error:
@@ -91,7 +91,7 @@ class Kafka:
             raise HttpError(400, str(error), 40002) from error
 
     async def only(self, begin: Callable[[], Mapping[Any, concurrent.futures.Future[T]]]) -> T:
-        """The result of an admin call about one thing."""
+        """The result of an admin call for a single resource. Raises HttpError."""
         return await self.result(lambda: next(iter(begin().values())))
 
     async def metadata(self) -> Any:
@@ -99,13 +99,13 @@ class Kafka:
         return await self.call(lambda: self.admin.list_topics(timeout=REQUEST_TIMEOUT_S))
 
     async def cluster_id(self) -> str:
-        """Raises HttpError."""
+        """The cluster's id, asked for once. Raises HttpError."""
         if not self._cluster_id:
             self._cluster_id = str((await self.metadata()).cluster_id or "unknown")
         return self._cluster_id
 
     async def topic(self, name: str) -> TopicView:
-        """One topic; looking at it does not make it, as librdkafka's metadata request would. Raises HttpError 404."""
+        """One topic; does not create it, as librdkafka's metadata request would. Raises HttpError 404 if missing."""
         wanted = TopicCollection([name])
         held = await self.only(lambda: self.admin.describe_topics(wanted, request_timeout=REQUEST_TIMEOUT_S))
         partitions = {
@@ -120,7 +120,7 @@ class Kafka:
         return TopicView(name, dict(sorted(partitions.items())))
 
     async def offsets(self, partitions: Sequence[TopicPartition], spec: Any) -> dict[tuple[str, int], int]:
-        """The first (OffsetSpec.earliest()) or next offsets of partitions. Raises HttpError."""
+        """The offsets of partitions that `spec` asks for, by topic and partition. Raises HttpError."""
         if not partitions:
             return {}
         wanted = {TopicPartition(p.topic, p.partition): spec for p in partitions}
@@ -131,14 +131,14 @@ class Kafka:
         }
 
     async def offsets_of(self, topic: str, partition: int) -> tuple[int, int]:
-        """The first offset of a partition and the next one. Raises HttpError."""
+        """The first offset of a partition, and the offset of the next record. Raises HttpError."""
         place = [TopicPartition(topic, partition)]
         first = await self.offsets(place, OffsetSpec.earliest())
         last = await self.offsets(place, OffsetSpec.latest())
         return first[topic, partition], last[topic, partition]
 
     def close(self) -> None:
-        """Ends the threads."""
+        """Stop the threads."""
         self.admin_threads.shutdown(wait=False, cancel_futures=True)
         self.direct.close()
         self._admin = None

@@ -28,7 +28,7 @@ Work = Callable[[Call], Awaitable[Response]]
 TABLE: Final = (
     *v2.ROUTES,
     *v2_consumers.ROUTES,
-    *v3_topics.ROUTES,  # before the next: `/topics/-/configs` is no topic's
+    *v3_topics.ROUTES,  # before v3_cluster's, whose `/topics/{topic}/configs` matches `/topics/-/configs`, too
     *v3_cluster.ROUTES,
     *v3_records.ROUTES,
     *v3_groups.ROUTES,
@@ -40,7 +40,8 @@ TABLE: Final = (
 class RestOptions:
     """properties: librdkafka's, with bootstrap.servers. advertise: HOST:PORT or URL by which clients reach this instance.
 
-    registry: where a schema registry answers, asked for when the service starts.
+    registry: the address of a schema registry; called when the service starts. instances_max: of consumers. idle_s:
+    after which unused consumers are closed.
     """
 
     properties: Mapping[str, Any]
@@ -51,7 +52,7 @@ class RestOptions:
 
 
 def make_server(options: RestOptions, http: HttpOptions) -> HttpServer:
-    """A server that is not started yet. To be made in the event loop that it will run in."""
+    """A server that is not started yet."""
 
     def build() -> Service:
         kafka = Kafka(options.properties)
@@ -98,13 +99,13 @@ def _advertised(given: str | None) -> str | None:
 
 
 def is_streaming(scope: Scope) -> bool:
-    """Whether a request may go on for as long as it moves."""
+    """Whether a request may take any time as long as records keep arriving."""
     path: str = scope["path"]
     return scope["method"] == "POST" and path.startswith("/v3/") and path.endswith("/records")
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    """Every path of the API, and its description."""
+    """All paths of the API, and of its description."""
     by_path: dict[str, dict[str, Work]] = {}
     for method, path, work in TABLE:
         by_path.setdefault(path, {})[method] = work

@@ -1,6 +1,6 @@
-"""Producing for HTTP: many requests share one librdkafka producer; each learns the fate of its own records.
+"""Producing for HTTP: many requests share one librdkafka producer; each gets the results of its own records.
 
-Memory is bounded by librdkafka's queue: when it is full, records are refused with an error that says to try again.
+Memory is bounded by librdkafka's queue: when it is full, records are refused, with an error that says to try again.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ DELIVERY_TIMEOUT_MS: Final = 30_000
 RECORD_BYTES_MAX: Final = 16 << 20
 TOPIC_TIMEOUT_S: Final = 10.0
 KNOWN_S: Final = 30.0
-"""How long what is known of a topic is believed."""
+"""How long a topic's number of partitions is cached."""
 NEW_TOPIC_TRIES: Final = 8
 NEW_TOPIC_PAUSE_S: Final = 0.15
 DIRECT_MAX: Final = 50
-"""So many records are handed over on the event loop; more by a thread."""
+"""Up to this many records are handed to librdkafka on the event loop; more are handed over by a thread."""
 
 
 class Outgoing(NamedTuple):
@@ -45,7 +45,7 @@ class Outgoing(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """What became of a record. error: None when it is stored."""
+    """The result of a record. error: None if it was stored; otherwise the numbers are -1."""
 
     partition: int
     offset: int
@@ -54,7 +54,7 @@ class Delivered(NamedTuple):
 
 
 class Batch:
-    """The records of one request that are under way. done: set when each one's fate is known."""
+    """The records of one request that are in progress. done: set when each has a result."""
 
     def __init__(self, count: int, producer: Any) -> None:
         self.producer = producer
@@ -67,7 +67,7 @@ class Batch:
             self.done.set()
 
     def settle(self, index: int, error: KafkaError | None, message: Any) -> None:
-        """Called by the thread that serves deliveries, or by the one that produces."""
+        """Store the result of a record. Called by the thread that serves deliveries, or by the one that produces."""
         if error is not None or message is None:
             made = Delivered(-1, -1, -1, error)
         else:
@@ -120,7 +120,7 @@ class Producing:
                 log.exception("a delivery could not be reported")
 
     async def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; makes it where the brokers allow that. Raises HttpError 404."""
+        """How many partitions a topic has; creates it if the brokers allow that. Raises HttpError 404."""
         now = time.monotonic()
         known = self._known.get(topic)
         if known is not None and now - known[0] < KNOWN_S:
@@ -136,7 +136,7 @@ class Producing:
         raise HttpError(404, f"Topic {topic!r} not found.", TOPIC_NOT_FOUND)
 
     def _ask(self, topic: str) -> int:
-        """0 when the topic is not there (yet). Raises KafkaException."""
+        """How many partitions a topic has, 0 if it does not exist (yet). Raises KafkaException."""
         held = self._producer.list_topics(topic, timeout=TOPIC_TIMEOUT_S).topics[topic]
         absent = (
             KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -148,11 +148,11 @@ class Producing:
         return len(held.partitions)
 
     def forget(self, topic: str) -> None:
-        """The topic has changed."""
+        """Forget the topic's number of partitions: it may have changed."""
         self._known.pop(topic, None)
 
     async def send(self, topic: str, records: Sequence[Outgoing]) -> list[Delivered]:
-        """Produces and waits until the fate of each record is known, in their order."""
+        """Produce records, and wait for the result of each; returns them in the order of the records."""
         if len(records) <= DIRECT_MAX:
             return await self.fate(topic, self.begin(topic, records))
         batch = Batch(len(records), self._producer)
@@ -161,13 +161,13 @@ class Producing:
         return await self.fate(topic, batch)
 
     def begin(self, topic: str, records: Sequence[Outgoing]) -> Batch:
-        """Hands records over to be produced; what is handed over first is stored first."""
+        """Hand records to librdkafka; a partition gets its records in the order of the calls."""
         batch = Batch(len(records), self._producer)
         self._hand_over(topic, records, batch)
         return batch
 
     async def fate(self, topic: str, batch: Batch) -> list[Delivered]:
-        """Waits until the fate of each record is known."""
+        """Wait for the result of each record."""
         await batch.done.wait()
         results = [result for result in batch.results if result is not None]
         if any(result.error is not None for result in results):
@@ -196,16 +196,16 @@ class Producing:
                 settle(KafkaError(KafkaError._INVALID_ARG, str(error)), None)
 
     def _replace(self, failed: Any) -> None:
-        """An idempotent producer that has lost its place cannot go on: a new one takes over."""
+        """Replace a producer after a fatal error, after which an idempotent producer cannot continue."""
         with self._lock:
             if failed is not self._producer:
                 return
-            log.warning("the producer is made anew after a fatal error")
+            log.warning("the producer is replaced after a fatal error")
             self._producer = self._new()
         threading.Thread(target=_settle_rest, args=(failed,), name="rest old producer", daemon=True).start()
 
     async def stop(self) -> None:
-        """Sends what is under way, ends the thread."""
+        """Wait up to 10 s for records in progress, and stop the thread."""
         await asyncio.get_running_loop().run_in_executor(None, self._stop)
 
     def _stop(self) -> None:
@@ -225,7 +225,7 @@ def _settle_rest(producer: Any) -> None:
         try:
             producer.poll(0.5)
         except KafkaException:
-            continue  # it says once more that it has failed
+            continue  # it reports its failure again
 
 
 def _is_fatal(error: KafkaError) -> bool:

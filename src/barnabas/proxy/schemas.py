@@ -1,6 +1,6 @@
-"""The schemas of embedded formats: looked up in a registry, kept once known, ready to encode and decode.
+"""The schemas of embedded formats: looked up in a registry, cached, ready to encode and decode.
 
-An id never changes its meaning, so what it stands for is kept; the newest version of a subject is asked for again.
+The schema of an id never changes and stays cached; the newest version of a subject is looked up again after LATEST_S.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAMES: Final = {format: name for name, format in TYPES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A schema of the registry. format: one of the embedded formats. version: 0 when it was found by its id."""
+    """A schema of the registry. format: one of the embedded formats. version: 0 if it was looked up by id or GUID."""
 
     id: int
     format: str
@@ -57,7 +57,7 @@ class Refused(Exception):
 
 
 class Schemas:
-    """A registry by its URL; None where there is none. To be used in one event loop."""
+    """The schemas of a registry. address: of the registry, None without one. Use it in one event loop."""
 
     def __init__(self, address: Address | None) -> None:
         self.url = None if address is None else address.url
@@ -72,11 +72,11 @@ class Schemas:
         )
 
     async def by_id(self, schema_id: int) -> Known:
-        """Raises HttpError 42205."""
+        """The schema with an id. Raises HttpError 42205."""
         return await self._find(("id", schema_id), lambda: self._by_id(schema_id))
 
     async def by_guid(self, guid: str) -> Known:
-        """Raises HttpError 42205."""
+        """The schema with a GUID. Raises HttpError 42205."""
         return await self._find(("guid", guid), lambda: self._by_guid(guid))
 
     async def by_version(self, subject: str, version: int | None) -> Known:
@@ -92,7 +92,7 @@ class Schemas:
         except InvalidSchema as error:
             raise HttpError(422, error.message, INVALID_SCHEMA) from error
         if codec.name is None:
-            raise HttpError(422, "the schema has no name; name its subject", INVALID_SCHEMA)
+            raise HttpError(422, "the schema has no name; give its subject", INVALID_SCHEMA)
         return codec.name
 
     async def _find(self, key: tuple[Any, ...], ask: Callable[[], Known]) -> Known:
@@ -132,7 +132,7 @@ class Schemas:
             self._kept.popitem(last=False)
 
     def close(self) -> None:
-        """Ends the threads."""
+        """Stop the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     # --- in a thread ----------------------------------------------------------------------------------
@@ -161,14 +161,14 @@ class Schemas:
     def _known(self, schema_id: int, answer: Any, subject: str, version: int) -> Known:
         format = TYPES.get(answer.get("schemaType") or "AVRO")
         if format is None:
-            raise InvalidSchema(f"schemas of type {answer.get('schemaType')!r} are not known here")
+            raise InvalidSchema(f"schemas of type {answer.get('schemaType')!r} are not supported")
         found: dict[tuple[str, int], Dependency] = {}
         self._collect(answer.get("references") or (), found)
         codec = make_codec(format, str(answer["schema"]), list(found.values()), contract_of(answer))
         return Known(schema_id, format, codec, subject, version)
 
     def _collect(self, references: Any, found: dict[tuple[str, int], Dependency]) -> None:
-        """What these refer to, innermost first. The registry takes no circles."""
+        """Add the schemas that these refer to, innermost first. The registry refuses circular references."""
         for row in references:
             place = (str(row["subject"]), int(row["version"]))
             if place in found:
@@ -181,7 +181,7 @@ class Schemas:
             found[place] = Dependency(name, Reference(name, *place), str(answer["schema"]))
 
     def _ask(self, method: str, path: str, body: Any) -> Any:
-        """Raises Refused, OSError, HTTPException."""
+        """The parsed answer to a request. Raises Refused, OSError, HTTPException, ValueError if it is not JSON."""
         assert self.url is not None
         parts = urlsplit(self.url)
         connection = connect(parts, self._context, TIMEOUT_S)

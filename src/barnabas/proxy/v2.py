@@ -32,7 +32,7 @@ from barnabas.proxy.schemas import Known
 Work = Callable[[Call], Awaitable[Response]]
 
 SET_FOR_TOPIC: Final = 1
-"""Where an option's value comes from: it was set for the topic."""
+"""The source of an option's value: it was set for the topic."""
 _TYPE: Final = re.compile(r"application/vnd\.kafka(?:\.([a-z]+))?\.v2\+json")
 _GENERIC: Final = frozenset(
     {"", "application/vnd.kafka+json", "application/json", "application/octet-stream"}
@@ -49,7 +49,7 @@ def content_format(call: Call) -> str:
         formats = "|".join(V2_FORMATS)
         raise HttpError(
             415,
-            f"content type {given[:100]} is not taken here; send application/vnd.kafka.{{{formats}}}.v2+json",
+            f"content type {given[:100]} is not accepted; send application/vnd.kafka.{{{formats}}}.v2+json",
         )
     return match[1] or BINARY
 
@@ -67,7 +67,7 @@ def _no_partition(name: str) -> HttpError:
     return HttpError(404, f"Partition {name!r} not found.", PARTITION_NOT_FOUND)
 
 
-# --- what there is ------------------------------------------------------------------------------------
+# --- metadata -----------------------------------------------------------------------------------------
 
 
 async def list_brokers(call: Call) -> Response:
@@ -150,7 +150,7 @@ def _partition(held: Any) -> dict[str, Any]:
 
 
 async def produce(call: Call) -> Response:
-    """POST /topics/{topic}: produces records; a schema of a request without an id is registered."""
+    """POST /topics/{topic}: produces records; registers a schema that is given as text."""
     return await _produce(call, None)
 
 
@@ -164,7 +164,7 @@ async def _produce(call: Call, partition: int | None) -> Response:
     body = await call.body()
     rows = require_list(body, "records")
     if not rows:
-        raise HttpError(422, "records may not be empty", INVALID_PAYLOAD)
+        raise HttpError(422, "records must not be empty", INVALID_PAYLOAD)
     topic = call.part("topic")
     count = await call.services.producing.partitions(topic)
     if partition is not None and partition >= count:
@@ -236,14 +236,14 @@ async def _schema(
     if known.format != format:
         raise HttpError(
             422,
-            f"{part}_schema_id {known.id} is a schema of {known.format}, the request of {format}",
+            f"{part}_schema_id {known.id} is a schema of format {known.format}, the request has format {format}",
             missing,
         )
     return known
 
 
 def _encode(format: str, schema: Known | None, value: Any, where: str, subject: str) -> bytes | None:
-    """Raises HttpError; DeadLetter where a rule names a topic for such records."""
+    """Encode a key or value. Raises HttpError; DeadLetter if a rule refuses it and names a topic for dead letters."""
     try:
         if format not in WITH_SCHEMA:
             return encode_plain(format, value)
@@ -257,7 +257,7 @@ def _encode(format: str, schema: Known | None, value: Any, where: str, subject: 
 
 
 def _refused(message: str) -> dict[str, Any]:
-    """As a record that cannot be stored, whatever is tried again."""
+    """The result of a record for which trying again does not help."""
     return {"partition": None, "offset": None, "error_code": 1, "error": message}
 
 

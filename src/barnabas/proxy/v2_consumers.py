@@ -43,14 +43,14 @@ _ACCEPTED: Final = re.compile(r"application/vnd\.kafka(?:\.([a-z]+))?\.v2\+json"
 
 
 async def create(call: Call) -> Response:
-    """POST /consumers/{group}: makes a consumer instance."""
+    """POST /consumers/{group}: creates a consumer instance."""
     body = await call.optional_body() or {}
     format = body.get("format", formats.BINARY)
     if format not in V2_FORMATS:
         raise _bad_config(f"format {_shown(format)} is not one of {', '.join(V2_FORMATS)}")
     name = body.get("name", body.get("id"))
     if name is not None and (not isinstance(name, str) or not 0 < len(name) <= NAME_MAX):
-        raise _bad_config(f"name {_shown(name)} is not a text of 1 to {NAME_MAX} characters")
+        raise _bad_config(f"name {_shown(name)} must be a text of 1 to {NAME_MAX} characters")
     group = call.part("group")
     made = await call.services.consuming.create(group, name, format, _settings(body))
     uri = f"{call.base_url()}/consumers/{quoted(group)}/instances/{quoted(made.name)}"
@@ -58,7 +58,7 @@ async def create(call: Call) -> Response:
 
 
 def _settings(body: dict[str, Any]) -> dict[str, Any]:
-    """Raises HttpError 42204."""
+    """The settings of an instance from the body of a request. Raises HttpError 42204."""
     reset = body.get("auto.offset.reset", "latest")
     if reset not in RESETS:
         raise _bad_config(f"auto.offset.reset {_shown(reset)} is not one of earliest, latest, none")
@@ -110,7 +110,7 @@ async def subscribe(call: Call) -> Response:
     body = await call.body()
     topics, pattern = body.get("topics"), body.get("topic_pattern")
     if (topics is None) == (pattern is None):
-        raise HttpError(422, "topics or topic_pattern is needed, and not both", INVALID_PAYLOAD)
+        raise HttpError(422, "exactly one of topics and topic_pattern is needed", INVALID_PAYLOAD)
     if pattern is not None and (not isinstance(pattern, str) or not pattern):
         raise HttpError(422, "topic_pattern is not a regular expression", INVALID_PAYLOAD)
     if topics is not None and (
@@ -140,7 +140,7 @@ async def unsubscribe(call: Call) -> Response:
 
 
 async def assign(call: Call) -> Response:
-    """POST .../assignments: these partitions, whatever the rest of the group reads."""
+    """POST .../assignments: assigns partitions by hand, whatever the rest of the group reads."""
     places = _places(await call.body(), "partitions")
     async with _using(call) as instance:
         await call.services.consuming.assign(instance, places)
@@ -155,7 +155,7 @@ async def assignments(call: Call) -> Response:
 
 
 async def seek(call: Call) -> Response:
-    """POST .../positions: where the next records come from."""
+    """POST .../positions: sets the offsets of the next records."""
     places = _places(await call.body(), "offsets", with_offset=True)
     async with _using(call) as instance:
         await call.services.consuming.seek(instance, places)
@@ -188,7 +188,7 @@ async def records(call: Call) -> Response:
     limit_ms = int((call.services.request_s - MARGIN_S) * 1000)
     timeout_ms = call.number("timeout", -1)
     max_bytes = min(call.number("max_bytes", RESPONSE_BYTES_MAX), RESPONSE_BYTES_MAX)
-    await call.request.body()  # what follows it can only be the end of the connection
+    await call.request.body()  # after it, the only possible message is that the client has disconnected
     async with _using(call) as instance:
         media_type = _accepted(call, instance)
 
@@ -204,7 +204,7 @@ async def records(call: Call) -> Response:
 
 
 def _accepted(call: Call, instance: Instance) -> str:
-    """The media type of the answer. Raises HttpError 40601 when the client takes other formats only."""
+    """The media type of the answer. Raises HttpError 40601 if the client accepts only other formats."""
     own = f"application/vnd.kafka.{instance.format}.v2+json"
     given = call.request.headers.get("accept", "")
     named = [item.partition(";")[0].strip().lower() for item in given.split(",") if item.strip()]
@@ -213,7 +213,7 @@ def _accepted(call: Call, instance: Instance) -> str:
         return own
     raise HttpError(
         406,
-        f"the instance reads {instance.format}, the Accept header takes {given[:100]}",
+        f"the format of the instance is {instance.format}, but the Accept header allows only {given[:100]}",
         FORMAT_MISMATCH,
     )
 
@@ -235,16 +235,16 @@ async def _schemas_of(call: Call, instance: Instance, found: Sequence[Any]) -> N
             try:
                 name, _ = formats.schema_of(record, part)
             except Mismatch:
-                continue  # reported where the record is written down
+                continue  # `_write` reports it
             if name not in known:
                 known[name] = await (schemas.by_id(name) if isinstance(name, int) else schemas.by_guid(name))
     return known
 
 
 def _write(format: str, known: Named, found: Sequence[Any]) -> tuple[bytes, int]:
-    """The answer's bytes, and how many records are in it: those before the first that cannot be read.
+    """The answer's bytes, and how many records are in it: those before the first one that cannot be decoded.
 
-    Raises HttpError 42203 that names the record when it is the first one.
+    Raises HttpError 42203 if the very first one cannot be decoded.
     """
     rows = []
     for record in found:
@@ -264,7 +264,7 @@ def _write(format: str, known: Named, found: Sequence[Any]) -> tuple[bytes, int]
                 break
             raise HttpError(
                 422,
-                f"{where} cannot be read as {format}: {error}; go past it with POST .../positions",
+                f"{where} cannot be read as {format}: {error}; skip it with POST .../positions",
                 CONVERSION_FAILED,
             ) from error
     return dump(rows), len(rows)
@@ -284,7 +284,7 @@ def _decode(format: str, known: Named, record: Any, part: str) -> Any:
 
 
 async def commit(call: Call) -> Response:
-    """POST .../offsets: commits these, or with an empty body all that was read."""
+    """POST .../offsets: commits these offsets, or those of all records read if the body is empty."""
     body = await call.optional_body()
     places = _places(body, "offsets", with_offset=True) if body and "offsets" in body else None
     async with _using(call) as instance:
@@ -314,7 +314,7 @@ async def committed(call: Call) -> Response:
 
 
 async def _require_partitions(call: Call, places: Sequence[TopicPartition]) -> None:
-    """Raises HttpError 40402."""
+    """Raises HttpError 40402 if one of the partitions does not exist."""
     held = (await call.services.kafka.metadata()).topics
     for place in places:
         topic = held.get(place.topic)
@@ -323,7 +323,7 @@ async def _require_partitions(call: Call, places: Sequence[TopicPartition]) -> N
 
 
 def _places(body: dict[str, Any], name: str, *, with_offset: bool = False) -> list[TopicPartition]:
-    """Raises HttpError 422."""
+    """The partitions, with offsets if needed, in the list `name` of a body. Raises HttpError 422."""
     made = []
     for index, row in enumerate(require_list(body, name)):
         topic = require_text(row, "topic")
@@ -332,7 +332,7 @@ def _places(body: dict[str, Any], name: str, *, with_offset: bool = False) -> li
             offset = as_number(row.get("offset"), f"{name}[{index}].offset", OFFSET_MAX)
             metadata = row.get("metadata")
             if metadata is not None and not isinstance(metadata, str):
-                raise HttpError(422, f"{name}[{index}].metadata is not a text", INVALID_PAYLOAD)
+                raise HttpError(422, f"{name}[{index}].metadata must be a text", INVALID_PAYLOAD)
             made.append(TopicPartition(topic, partition, offset, metadata or ""))
         else:
             made.append(TopicPartition(topic, partition))

@@ -1,4 +1,4 @@
-"""API v3: access rules."""
+"""API v3: ACLs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _row(shapes: Shapes, held: Any) -> dict[str, Any]:
 
 
 def _one_of(kinds: Mapping[str, Any], name: str, value: Any) -> Any:
-    """Raises HttpError 400."""
+    """The member of `kinds` with this name, in any case. name: of the parameter. Raises HttpError 400."""
     found = kinds.get(value.upper()) if isinstance(value, str) else None
     if found is None:
         raise HttpError(400, f"{name} {value!r} is not one of {', '.join(kinds)}", 400)
@@ -72,13 +72,13 @@ PERMISSIONS: Final = _names(AclPermissionType)
 
 
 def _filter(call: Call, *, needed: bool) -> Any:
-    """What the query asks for. needed: nothing is deleted by what was left out. Raises HttpError 400."""
+    """The filter in the query. needed: types must be named, so that no omission deletes ACLs. Raises HttpError 400."""
 
     def chosen(kinds: Mapping[str, Any], name: str) -> Any:
         value = call.text(name)
         if value is None:
             if needed:
-                raise HttpError(400, f"{name} is missing: one of {', '.join(kinds)}", 400)
+                raise HttpError(400, f"{name} is missing; it must be one of {', '.join(kinds)}", 400)
             return kinds["ANY"]
         return _one_of(kinds, name, value)
 
@@ -94,7 +94,7 @@ def _filter(call: Call, *, needed: bool) -> Any:
 
 
 async def search(call: Call) -> Response:
-    """GET .../acls: the rules that match the query."""
+    """GET .../acls: the ACLs that match the query."""
     shapes, wanted, kafka = await shapes_of(call), _filter(call, needed=False), call.services.kafka
     found = await kafka.result(lambda: kafka.admin.describe_acls(wanted, request_timeout=REQUEST_TIMEOUT_S))
     url = shapes.url("acls")
@@ -104,7 +104,7 @@ async def search(call: Call) -> Response:
 
 
 def _binding(row: dict[str, Any]) -> Any:
-    """Raises HttpError."""
+    """The ACL that a row of a request describes. Raises HttpError."""
     exact = {name: kind for name, kind in TYPES.items() if name != "ANY"}
     return AclBinding(
         _one_of(exact, "resource_type", row.get("resource_type")),
@@ -126,24 +126,24 @@ async def _create(call: Call, rows: list[dict[str, Any]]) -> None:
 
 
 async def create(call: Call) -> Response:
-    """POST .../acls: adds a rule."""
+    """POST .../acls: creates an ACL."""
     await shapes_of(call)
     await _create(call, [await call.body()])
     return Response(status_code=201)
 
 
 async def create_batch(call: Call) -> Response:
-    """POST .../acls:batch: adds rules."""
+    """POST .../acls:batch: creates ACLs."""
     await shapes_of(call)
     rows = require_list(await call.body(), "data")
     if not 0 < len(rows) <= BATCH_MAX:
-        raise HttpError(400, f"data has {len(rows)} rules; 1 to {BATCH_MAX} are possible", 400)
+        raise HttpError(400, f"data has {len(rows)} ACLs; 1 to {BATCH_MAX} are allowed", 400)
     await _create(call, rows)
     return Response(status_code=201)
 
 
 async def delete(call: Call) -> Response:
-    """DELETE .../acls: deletes the rules that match the query."""
+    """DELETE .../acls: deletes the ACLs that match the query."""
     shapes, wanted, kafka = await shapes_of(call), _filter(call, needed=True), call.services.kafka
     found = await kafka.only(lambda: kafka.admin.delete_acls([wanted], request_timeout=REQUEST_TIMEOUT_S))
     return answer({"data": [_row(shapes, held) for held in found]})

@@ -89,7 +89,7 @@ async def get_broker(call: Call) -> Response:
 
 
 class Options:
-    """The options of one kind of thing: where their addresses begin and how one is written down."""
+    """The requests for options of one kind. path, names: of the options' owner in a URL and in resource names."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Options:
         self.kind, self.owner, self.path, self.names, self.more = kind, owner, path, names, more
 
     def row(self, call: Call, shapes: Shapes, entry: Any) -> dict[str, Any]:
-        """One option."""
+        """The JSON of one option."""
         return config_row(shapes, self.kind, self.path(call), self.names(call), entry, **self.more(call))
 
     async def list(self, call: Call) -> Response:
@@ -129,13 +129,13 @@ class Options:
         return no_content()
 
     async def delete(self, call: Call) -> Response:
-        """Takes one option back to its default."""
+        """Resets one option to its default."""
         await shapes_of(call)
         await call.services.kafka.direct.alter(self.owner(call), [(call.part("name"), None)])
         return no_content()
 
     async def alter(self, call: Call) -> Response:
-        """Sets and takes back several options at once, all or none."""
+        """Sets or resets several options at once, all or none."""
         await shapes_of(call)
         changes, validate_only = read_changes(await call.body())
         await call.services.kafka.direct.alter(self.owner(call), changes, validate_only=validate_only)
@@ -145,7 +145,7 @@ class Options:
 def _value(row: dict[str, Any], name: str) -> str | None:
     value = row.get(name)
     if value is not None and not isinstance(value, (str, int, float)):
-        raise HttpError(422, f"{name} is not a text", INVALID_PAYLOAD)
+        raise HttpError(422, f"{name} must be a text or a number", INVALID_PAYLOAD)
     if isinstance(value, bool):
         return str(value).lower()
     return None if value is None else str(value)

@@ -74,7 +74,7 @@ async def list_groups(call: Call) -> Response:
     """GET .../consumer-groups."""
     shapes, kafka = await shapes_of(call), call.services.kafka
     listed = await kafka.result(lambda: kafka.admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S))
-    if listed.errors:  # some broker did not answer: half a list would pass for the whole one
+    if listed.errors:  # some broker did not answer: an incomplete list would look complete
         raise from_exception(listed.errors[0])
     held = await _describe(call, sorted(group.group_id for group in listed.valid))
     return collection(
@@ -170,7 +170,7 @@ async def get_assignment(call: Call) -> Response:
 
 
 class Lag(NamedTuple):
-    """How far a group is behind in one partition. Empty names: no member reads it right now."""
+    """How far a group is behind in one partition. consumer, client: empty if no member is assigned the partition."""
 
     topic: str
     partition: int
@@ -182,12 +182,12 @@ class Lag(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Records that were not read yet."""
+        """How many offsets are still to be read."""
         return max(self.end - self.current, 0)
 
 
 async def lags_of(call: Call) -> tuple[str, list[Lag]]:
-    """The group of the path and its lags where it has committed offsets. Raises HttpError."""
+    """The group of the path, and its lag in each partition for which it has committed an offset. Raises HttpError."""
     held, kafka = await _group_of(call), call.services.kafka
     wanted = [ConsumerGroupTopicPartitions(held.group_id)]
     found = await kafka.only(

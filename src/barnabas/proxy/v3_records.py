@@ -1,4 +1,4 @@
-"""API v3: producing records: one, a stream of them with a receipt for each, or a batch."""
+"""API v3: producing one record, a stream of records with a receipt for each, or a batch."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ STRATEGIES: Final = ("TOPIC_NAME", "RECORD_NAME", "TOPIC_RECORD_NAME")
 
 
 class Part(NamedTuple):
-    """A key or a value that was encoded. shown: how the receipt describes it; None when it was not sent."""
+    """An encoded key or value. shown: how the receipt describes it; None if the request does not have it."""
 
     data: bytes | None
     shown: dict[str, Any] | None
@@ -71,7 +71,7 @@ ABSENT: Final = Part(None, None)
 
 
 async def produce(call: Call) -> Response:
-    """POST .../topics/{topic}/records: concatenated JSON in, concatenated receipts out, in the same order."""
+    """POST .../topics/{topic}/records: produces concatenated JSON records; returns a receipt for each, in order."""
     shapes = await shapes_of(call)
     topic = call.part("topic")
     receipts = _receipts(call, shapes.cluster_id, topic)
@@ -79,7 +79,7 @@ async def produce(call: Call) -> Response:
 
 
 async def _receipts(call: Call, cluster_id: str, topic: str) -> AsyncGenerator[bytes, None]:
-    """Reads records while earlier ones are under way; never more than the limits."""
+    """The receipts, in order. Reads more records while earlier ones are in progress, within the limits."""
     stream = JsonStream(RECORD_BYTES_MAX)
     body = call.request.stream().__aiter__()
     pending: deque[tuple[asyncio.Task[dict[str, Any]], int]] = deque()
@@ -124,7 +124,7 @@ async def _receipts(call: Call, cluster_id: str, topic: str) -> AsyncGenerator[b
 
 
 async def _next(body: AsyncIterator[bytes]) -> bytes | None:
-    """The next piece of the body; None at its end, and when the client has gone."""
+    """The next piece of the body; None at its end, or if the client has disconnected."""
     try:
         return await anext(body)
     except (StopAsyncIteration, ClientDisconnect):
@@ -134,7 +134,7 @@ async def _next(body: AsyncIterator[bytes]) -> bytes | None:
 def _cut(
     stream: JsonStream, reading: asyncio.Task[bytes | None]
 ) -> tuple[list[bytes], bool, HttpError | None]:
-    """The records that are complete, whether there will be more, and what is wrong with the rest."""
+    """(records that are complete now, whether the stream is over, the error that ended it)."""
     try:
         data = reading.result()
         if data is None:
@@ -152,25 +152,25 @@ async def _produce(call: Call, cluster_id: str, topic: str, raw: bytes, turn: as
     try:
         return await _produce_row(call, cluster_id, topic, parse_json(raw), turn)
     except BadJson as error:
-        return {"error_code": 400, "message": f"the record is not JSON that can be taken: {error}"}
+        return {"error_code": 400, "message": f"the record cannot be parsed as JSON: {error}"}
     except HttpError as error:
         return {"error_code": error.code, "message": error.message}
     except Exception:
         log.exception("a record could not be produced", extra={"topic": topic})
-        return {"error_code": 500, "message": "an internal error; the log of the service has it"}
+        return {"error_code": 500, "message": "an internal error; the log of the service reports it"}
 
 
 async def _produce_row(
     call: Call, cluster_id: str, topic: str, row: dict[str, Any], turn: asyncio.Lock
 ) -> dict[str, Any]:
-    """turn: who holds it hands its record over next, so that the order of the request is kept. Raises HttpError."""
+    """Produce a record; its receipt. turn: a lock that keeps records in the order of the request. Raises HttpError."""
     producing = call.services.producing
     try:
         key, value, batch = await _begin(call, topic, row, turn)
     except DeadLetter as letter:
         key_data, value_data = (given(row.get(name)) for name in PARTS)
-        told = await send(producing, letter, topic, key_data, value_data, read_headers(row.get("headers")))
-        raise HttpError(400, told, 400) from letter
+        message = await send(producing, letter, topic, key_data, value_data, read_headers(row.get("headers")))
+        raise HttpError(400, message, 400) from letter
     (result,) = await producing.fate(topic, batch)
     return _receipt(cluster_id, topic, key, value, result)
 
@@ -184,12 +184,12 @@ def given(part: Any) -> Any:
         return data
     try:
         return encode_plain(TYPES[kind], data)
-    except Mismatch:  # data that is not of its type is refused, too
+    except Mismatch:  # not valid for its type: used as it is
         return data
 
 
 async def _begin(call: Call, topic: str, row: dict[str, Any], turn: asyncio.Lock) -> tuple[Part, Part, Batch]:
-    """Encodes a record and hands it over. Raises HttpError, DeadLetter."""
+    """Encode a record and hand it to the producer. Raises HttpError, DeadLetter."""
     producing = call.services.producing
     async with turn:
         count = await _partitions(call, topic)
@@ -215,7 +215,7 @@ async def _partitions(call: Call, topic: str) -> int:
 
 
 def _receipt(cluster_id: str, topic: str, key: Part, value: Part, result: Delivered) -> dict[str, Any]:
-    """Raises HttpError."""
+    """The receipt for a stored record. Raises HttpError if it was not stored."""
     if result.error is not None:
         raise from_kafka(result.error)
     made: dict[str, Any] = {
@@ -234,13 +234,13 @@ def _receipt(cluster_id: str, topic: str, key: Part, value: Part, result: Delive
 
 
 async def produce_batch(call: Call) -> Response:
-    """POST .../topics/{topic}/records:batch: each entry's success or failure by its id."""
+    """POST .../topics/{topic}/records:batch: produces records; returns the success or failure of each by its id."""
     shapes = await shapes_of(call)
     topic = call.part("topic")
     entries = require_list(await call.body(), "entries")
     if not 0 < len(entries) <= BATCH_MAX:
         raise HttpError(
-            422, f"entries has {len(entries)} records; 1 to {BATCH_MAX} are possible", INVALID_PAYLOAD
+            422, f"entries has {len(entries)} records; 1 to {BATCH_MAX} are allowed", INVALID_PAYLOAD
         )
     ids = [require_text(entry, "id") for entry in entries]
     if len(set(ids)) != len(ids):
@@ -261,11 +261,11 @@ async def produce_batch(call: Call) -> Response:
     return answer({"successes": successes, "failures": failures}, status=207)
 
 
-# --- what a record holds ------------------------------------------------------------------------------
+# --- the parts of a record ----------------------------------------------------------------------------
 
 
 def read_time(value: Any) -> int:
-    """Milliseconds of a time in ISO 8601; 0 without one. Raises HttpError 400."""
+    """A time in ISO 8601 as milliseconds since 1970; 0 for None. Raises HttpError 400."""
     if value is None:
         return 0
     try:
@@ -282,13 +282,13 @@ def read_time(value: Any) -> int:
 
 
 def write_time(milliseconds: int) -> str:
-    """A time in ISO 8601."""
+    """Milliseconds since 1970 as a time in ISO 8601."""
     made = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return made.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def read_headers(value: Any) -> list[tuple[str, bytes | None]]:
-    """Headers with values in base64. Raises HttpError."""
+    """The headers of a record; in requests their values are base64. Raises HttpError."""
     if value is None:
         return []
     made: list[tuple[str, bytes | None]] = []
@@ -302,11 +302,11 @@ def read_headers(value: Any) -> list[tuple[str, bytes | None]]:
 
 
 async def _part(call: Call, given: Any, part: str, topic: str) -> Part:
-    """A key or value. Raises HttpError; DeadLetter where a rule names a topic for such records."""
+    """Encode a key or value. Raises HttpError; DeadLetter if a rule refuses it and names a topic for dead letters."""
     if given is None:
         return ABSENT
     if not isinstance(given, dict):
-        raise HttpError(400, f"{part} is not an object with type and data", 400)
+        raise HttpError(400, f"{part} must be an object with type and data", 400)
     kind, data = given.get("type"), given.get("data")
     if kind is not None and kind not in TYPES:
         raise HttpError(400, f"{part}.type {str(kind)[:40]!r} is not one of {', '.join(TYPES)}", 400)
@@ -321,7 +321,7 @@ async def _part(call: Call, given: Any, part: str, topic: str) -> Part:
             raise HttpError(
                 400, f"{part}: schema {known.id} is of type {NAMES[known.format]}, not {kind}", 400
             )
-        if isinstance(known.codec, RuledCodec):  # what an expression takes, nobody knows
+        if isinstance(known.codec, RuledCodec):  # an expression may take any time
             raw = frame(known.id, await asyncio.to_thread(known.codec.encode, data))
         else:
             raw = frame(known.id, known.codec.encode(data))
@@ -349,17 +349,17 @@ async def _schema(call: Call, given: dict[str, Any], part: str, topic: str) -> K
         return await schemas.by_id(as_number(schema_id, f"{part}.schema_id"))
     subject = given.get("subject")
     if subject is not None and (not isinstance(subject, str) or not subject):
-        raise HttpError(400, f"{part}.subject is not a text", 400)
+        raise HttpError(400, f"{part}.subject must be a text", 400)
     strategy = given.get("subject_name_strategy") or "TOPIC_NAME"
     if strategy not in STRATEGIES:
         raise HttpError(400, f"{part}.subject_name_strategy is not one of {', '.join(STRATEGIES)}", 400)
     if text is not None:
         if not isinstance(text, str) or given.get("type") is None:
-            raise HttpError(400, f"{part}.schema is a text and needs {part}.type", 400)
+            raise HttpError(400, f"{part}.schema must be a text, and needs {part}.type", 400)
         named = subject or await _subject(call, strategy, topic, part, TYPES[given["type"]], text)
         return await schemas.registered(named, TYPES[given["type"]], text)
     if subject is None and strategy != "TOPIC_NAME":
-        raise HttpError(400, f"{part}: with {strategy} name the schema, its id or the subject", 400)
+        raise HttpError(400, f"{part}: {strategy} needs the schema, its id or the subject", 400)
     number = None if version is None else as_number(version, f"{part}.schema_version")
     return await schemas.by_version(subject or f"{topic}-{part}", number)
 

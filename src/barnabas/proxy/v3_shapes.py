@@ -1,4 +1,4 @@
-"""API v3: the shapes that its answers have in common. Pure but for the addresses in them."""
+"""API v3: the JSON that its answers have in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT: Final = 5
 
 
 class Shapes:
-    """Writes resources of one cluster, with the addresses by which the client reaches this service."""
+    """Writes the resources of one cluster as JSON, with URLs by which the client reaches this service."""
 
     def __init__(self, base_url: str, cluster_id: str) -> None:
         self.cluster_id = cluster_id
@@ -23,7 +23,7 @@ class Shapes:
         self.cluster = f"{self.root}/{quoted(cluster_id)}"
 
     def url(self, *parts: Any) -> str:
-        """An address below the cluster; `-` and other parts are quoted."""
+        """A URL below the cluster's; `parts` are percent-encoded."""
         return "/".join((self.cluster, *(quoted(part) for part in parts)))
 
     def related(self, *parts: Any) -> dict[str, str]:
@@ -38,18 +38,18 @@ class Shapes:
     def resource(
         self, kind: str, path: Iterable[Any], names: Iterable[tuple[str, Any]], fields: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """One resource."""
+        """The JSON of one resource. path: of its URL, names: of its resource name, both below the cluster's."""
         metadata = {"self": self.url(*path), "resource_name": self.name(*names)}
         return {"kind": kind, "metadata": metadata, "cluster_id": self.cluster_id, **fields}
 
 
 def collection(kind: str, url: str, rows: list[dict[str, Any]]) -> Response:
-    """A list of resources."""
+    """An answer with a list of resources. url: of the list."""
     return answer({"kind": kind, "metadata": {"self": url, "next": None}, "data": rows})
 
 
 async def shapes_of(call: Call) -> Shapes:
-    """The shapes for the cluster of the path. Raises HttpError 404 when it is another cluster."""
+    """The Shapes of the cluster in the path. Raises HttpError 404 if this service is connected to another one."""
     held = await call.services.kafka.cluster_id()
     given = call.part("cluster")
     if given != held:
@@ -65,7 +65,7 @@ def config_row(
     entry: Any,
     **more: Any,
 ) -> dict[str, Any]:
-    """One option."""
+    """The JSON of one option. path, names: of its owner."""
     fields = {
         **more,
         "name": entry.name,

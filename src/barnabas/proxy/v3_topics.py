@@ -83,7 +83,7 @@ async def create_topic(call: Call) -> Response:
     if not validate_only and (partitions < 0 or replication < 0):
         try:
             row = _held_topic(shapes, await kafka.topic(name))
-        except HttpError:  # made, and not known to every broker yet
+        except HttpError:  # created, but not known to every broker yet
             row = _topic(shapes, name, max(partitions, 0), max(replication, 0))
     else:
         row = _topic(shapes, name, max(partitions, 0), max(replication, 0))
@@ -93,7 +93,7 @@ async def create_topic(call: Call) -> Response:
 
 
 def _count(body: dict[str, Any], name: str) -> int:
-    """-1: as the brokers say."""
+    """A number in a body; -1 (the brokers' default) if it is missing. Raises HttpError 400."""
     value = body.get(name)
     if value is None:
         return -1
@@ -103,7 +103,7 @@ def _count(body: dict[str, Any], name: str) -> int:
 
 
 def _assignment(body: dict[str, Any]) -> list[list[int]] | None:
-    """Brokers by partition. Raises HttpError 422."""
+    """The brokers of each partition in a body; None if it does not assign them. Raises HttpError 422."""
     if not body.get("replicas_assignments"):
         return None
     found: dict[int, list[int]] = {}
@@ -116,17 +116,17 @@ def _assignment(body: dict[str, Any]) -> list[list[int]] | None:
         found[partition] = [as_number(broker, f"{where}.broker_ids") for broker in brokers]
     if sorted(found) != list(range(len(found))):
         raise HttpError(
-            422, "replicas_assignments does not name each partition from 0 on once", INVALID_PAYLOAD
+            422, "replicas_assignments must name each partition from 0 on exactly once", INVALID_PAYLOAD
         )
     return [found[partition] for partition in range(len(found))]
 
 
 async def change_partitions(call: Call) -> Response:
-    """PATCH .../topics/{topic}: more partitions."""
+    """PATCH .../topics/{topic}: adds partitions."""
     shapes = await shapes_of(call)
     name, count = call.part("topic"), _count(await call.body(), "partitions_count")
     if count < 0:
-        raise HttpError(422, "partitions_count is missing: a number", INVALID_PAYLOAD)
+        raise HttpError(422, "partitions_count is missing", INVALID_PAYLOAD)
     kafka = call.services.kafka
     held = await kafka.topic(name)
     await kafka.only(
@@ -147,7 +147,7 @@ async def delete_topic(call: Call) -> Response:
 
 
 async def all_topic_configs(call: Call) -> Response:
-    """GET .../topics/-/configs: what was set for every topic."""
+    """GET .../topics/-/configs: of every topic, the options that were set for it."""
     shapes = await shapes_of(call)
     rows = []
     for name in sorted((await call.services.kafka.metadata()).topics):
@@ -221,7 +221,7 @@ async def get_partition(call: Call) -> Response:
 
 
 async def partition_offsets(call: Call) -> Response:
-    """GET .../topics/{topic}/partitions/{partition}/offset: its first offset and the next one."""
+    """GET .../topics/{topic}/partitions/{partition}/offset: its first offset, and that of the next record."""
     shapes, topic = await shapes_of(call), call.part("topic")
     held = await find_partition(call)
     first, last = await call.services.kafka.offsets_of(topic, held.id)
@@ -293,7 +293,7 @@ def _moves(shapes: Shapes, moves: Iterable[Move]) -> list[dict[str, Any]]:
 
 
 async def all_reassignments(call: Call) -> Response:
-    """GET .../topics/-/partitions/-/reassignment: what moves in the whole cluster."""
+    """GET .../topics/-/partitions/-/reassignment: reassignments in progress in the whole cluster."""
     shapes = await shapes_of(call)
     rows = _moves(shapes, await call.services.kafka.direct.moves())
     return collection(

@@ -1,1 +1,1 @@
-"""TLS, SASL mechanisms, principals, authorizer."""
+"""TLS, SASL mechanisms, principals, certificates and stored passwords."""

@@ -1,4 +1,4 @@
-"""A certificate authority of one's own: `barnabas security init` and the tests make their certificates with it."""
+"""A private certificate authority, with which `barnabas security init` and the tests issue certificates."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CA_DAYS: Final = 3650
 CERTIFICATE_DAYS: Final = 825
-"""The longest that Apple's clients accept; others take more."""
+"""The longest validity that Apple's clients accept; others accept longer ones."""
 CLOCK_SLACK: Final = datetime.timedelta(minutes=10)
 
 
 class Authority:
-    """A key and the certificate that others trust."""
+    """An authority's private key, and its certificate, which others trust."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
         self._key = key
@@ -34,7 +34,7 @@ class Authority:
 
     @classmethod
     def new(cls, name: str) -> Authority:
-        """A fresh one."""
+        """A new authority with a new key, valid for CA_DAYS."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _named(name)
         builder = _begun(subject, subject, key, CA_DAYS)
@@ -44,20 +44,22 @@ class Authority:
 
     @classmethod
     def load(cls, key_pem: bytes, certificate_pem: bytes) -> Authority:
-        """One that was saved. Raises ValueError."""
+        """An authority from saved PEM texts. Raises ValueError."""
         key = load_pem_private_key(key_pem, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ValueError("the authority's key is of another kind than `barnabas security init` makes")
+            raise ValueError(
+                "the authority's key is not an elliptic-curve key like those of `barnabas security init`"
+            )
         return cls(key, x509.load_pem_x509_certificate(certificate_pem))
 
     @property
     def pem(self) -> bytes:
-        """The certificate."""
+        """The certificate, in PEM."""
         return self.certificate.public_bytes(Encoding.PEM)
 
     @property
     def key_pem(self) -> bytes:
-        """The private key, unprotected: keep it where nobody else can read it."""
+        """The private key, in PEM and unencrypted: keep it where nobody else can read it."""
         return _key_pem(self._key)
 
     def issue(
@@ -70,7 +72,7 @@ class Authority:
     ) -> tuple[bytes, bytes]:
         """(private key, certificate followed by the authority's), both PEM, for a broker at `hosts` or for a client.
 
-        purposes: the extendedKeyUsage, if not the usual one.
+        days: of validity. purposes: the extendedKeyUsage; by default clientAuth, and serverAuth if there are hosts.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _begun(_named(name), self.certificate.subject, key, days)
@@ -100,7 +102,7 @@ class Authority:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read; also where one stood that others could read."""
+    """Write a file that only its owner can read, replacing one that others may have been able to read."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600, exist_ok=False)
     path.write_bytes(data)

@@ -1,7 +1,7 @@
 """How a broker connects to the other brokers of its cluster: which listener it uses, TLS as a client, the login.
 
-The options are those of the listener that brokers use among themselves, read again for each connection: its keystore is the
-certificate that this broker shows, its truststore says which brokers it believes, its JAAS entry holds the user.
+The options are those of the inter-broker listener, and are read again for each connection: its keystore has the
+certificate that this broker presents, its truststore the certificates that it trusts, and its JAAS entry the user.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SCRAM_MODULE: Final = "ScramLoginModule"
 
 
 class BetweenBrokers:
-    """See the module. Raises ConfigError when made, where the options cannot do what they ask for."""
+    """See the module. The constructor raises ConfigError for options that are missing, wrong or do not fit together."""
 
     def __init__(self, config: BrokerConfig) -> None:
         listener = config.inter_broker_listener
@@ -60,7 +60,7 @@ class BetweenBrokers:
             self.login("")
 
     def tls(self) -> ssl.SSLContext | None:
-        """For the next connection; None for one without TLS. Changed files are taken over, unless they are wrong."""
+        """The context for the next connection; None without TLS. Changed files are loaded if they are valid."""
         if not self._has_tls:
             return None
         try:
@@ -97,7 +97,7 @@ class BetweenBrokers:
             return
         if purposes.NO_CLIENT_AUTH in purposes.lacks(stores.key_material(self._options).pem):
             log.warning(
-                "other brokers will refuse this broker's certificate, where they ask for one (ssl.client.auth)",
+                "other brokers will refuse this broker's certificate, if they ask for one (ssl.client.auth)",
                 extra={"listener": self._options.listener, "reason": purposes.NO_CLIENT_AUTH},
             )
 
@@ -109,7 +109,7 @@ class BetweenBrokers:
         name, mechanism = options.SASL_MECHANISM_INTER_BROKER_PROTOCOL.name, self._mechanism
         if mechanism not in MECHANISMS:
             raise ConfigError(
-                f"{name}={mechanism}: brokers log in to each other by one of {', '.join(MECHANISMS)}"
+                f"{name}={mechanism}: brokers can log in to each other with one of {', '.join(MECHANISMS)}"
             )
         enabled = [text.upper() for text in self._options.get(options.SASL_ENABLED_MECHANISMS)]
         if mechanism not in enabled:
@@ -119,7 +119,7 @@ class BetweenBrokers:
             )
 
     def login(self, host: str) -> ClientLogin | None:
-        """A new login for a connection to `host`; None where none is needed. Raises ConfigError."""
+        """A new login for a connection to `host`; None if none is needed. Raises ConfigError."""
         if not self._has_login:
             return None
         mechanism = self._mechanism
@@ -139,13 +139,13 @@ class BetweenBrokers:
         return new_login(mechanism, user, password)
 
     def _kerberos(self) -> Initiator:
-        """The principal is the one that this broker shows to its clients."""
+        """Logs in with the principal and keytab that this broker also uses to accept logins."""
         entry = jaas.entry_of(self._options, GSSAPI, MODULE, self._jaas_file) or {}
         key = key_of(entry)
         where = self._options.name_of(options.SASL_JAAS_CONFIG, GSSAPI)
         if key is None:
             raise ConfigError(
-                f"{where}: logins to other brokers by GSSAPI need keyTab and principal of {MODULE}"
+                f"{where}: logins to other brokers with GSSAPI need keyTab and principal in {MODULE}"
             )
         service = self._options.get(options.SASL_KERBEROS_SERVICE_NAME, GSSAPI) or entry.get("serviceName")
         made_of = (*key, service or require_service(where, key[0], None).service)
@@ -154,11 +154,11 @@ class BetweenBrokers:
         return self._initiator
 
     def _bearer(self) -> BearerLogin:
-        """With the token that lies in a file now: whoever puts it there may replace it at any time."""
+        """A login with the token that the file contains now: it may be replaced at any time."""
         option = options.SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL
         name, url = self._options.name_of(option, OAUTHBEARER), self._options.get(option, OAUTHBEARER)
         if not url or not url.startswith("file:"):
-            raise ConfigError(f"{name}={url or ''}: brokers take their token from a file: file:///PATH")
+            raise ConfigError(f"{name}={url or ''}: brokers read their token from a file: file:///PATH")
         try:
             with open(unquote(urlsplit(url).path), encoding="ascii") as file:
                 return BearerLogin(file.read().strip())

@@ -29,7 +29,7 @@ def exposed(config: BrokerConfig) -> dict[str, str]:
 
 
 def said(path: str, what: str) -> str:
-    """One line about such a file."""
+    """One line that reports a file that `exposed` found."""
     return f"every user of this machine can read {path}, which holds {what}; chmod 600 it"
 
 
@@ -57,7 +57,7 @@ def _of_logins(own: ListenerOptions) -> Iterator[tuple[str, str]]:
         try:
             key = key_of(jaas.entry_of(own, GSSAPI, MODULE, file) or {})
         except ConfigError:
-            key = None  # the start says why
+            key = None  # the broker reports the reason when it starts
         if key is not None:
             yield key[1], "the broker's Kerberos key"
     url = own.get(options.SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL, OAUTHBEARER)

@@ -1,8 +1,8 @@
 """A folder with everything that a secured broker and its clients need: `barnabas security init DIR` writes it.
 
-    ca.pem, ca-key.pem        the authority; its key makes further certificates and belongs on no server
+    ca.pem, ca-key.pem        the authority; its key signs further certificates, and must not be kept on a server
     broker.pem                the broker's key and certificate
-    users.properties          SCRAM credentials, from which no password can be had
+    users.properties          SCRAM credentials, from which passwords cannot be recovered
     broker.properties         the password with which brokers log in to each other
     clients/USER/...          files for that user's programs, with the password
 
@@ -30,10 +30,10 @@ from barnabas.security.sasl.scram import (
 
 ADMIN: Final = "admin"
 BROKER_USER: Final = "broker"
-"""Whom brokers are when they connect to each other."""
+"""The user as which brokers log in to each other."""
 CA, CA_KEY, BROKER, USERS, CLIENTS = "ca.pem", "ca-key.pem", "broker.pem", "users.properties", "clients"
 FIRST_USERS: Final = "scram-users.properties"
-"""In a log dir: credentials that `kafka-storage format --add-scram` has left for the broker's first start."""
+"""A file in a log dir, in which `kafka-storage format --add-scram` stores credentials for the broker's first start."""
 BROKER_LOGIN: Final = "broker.properties"
 MECHANISM: Final = "SCRAM-SHA-512"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -44,20 +44,21 @@ FORBIDDEN: Final = frozenset("/\\\0\r\n:=\"' ")
 
 
 class FolderError(ValueError):
-    """The folder cannot be made or used; one line that says why and what to do."""
+    """The folder cannot be created or used; the message is one line that says why and what to do."""
 
 
 def create(folder: Path, hosts: Sequence[str], users: Sequence[str]) -> list[str]:
-    """Make the folder, or add hosts and users to one that is there; the users that are new. Raises FolderError, OSError.
+    """Create the folder, or add users to an existing one; returns the new users. Raises FolderError, OSError.
 
-    The authority, passwords and files of before stay; the broker's certificate is made anew for all hosts.
+    An existing authority, users and client files are kept. The broker's certificate is always issued again, for `hosts`
+    and DEFAULT_HOSTS only.
     """
     from barnabas.security.authority import Authority, write_private
 
     for user in users:
         if not user or user in (".", "..") or FORBIDDEN & set(user):
             raise FolderError(
-                f"--user {user!r}: a name has no spaces, quotes, slashes, colons or equals signs"
+                f"--user {user!r}: a name cannot have spaces, quotes, slashes, colons or equals signs"
             )
         if user == BROKER_USER:
             raise FolderError(f"--user {user}: this is the brokers' own user; choose another name")
@@ -66,7 +67,7 @@ def create(folder: Path, hosts: Sequence[str], users: Sequence[str]) -> list[str
         try:
             authority = Authority.load((folder / CA_KEY).read_bytes(), (folder / CA).read_bytes())
         except (OSError, ValueError) as error:
-            raise FolderError(f"{folder}: the authority there cannot be used again: {error}") from None
+            raise FolderError(f"{folder}: its existing authority cannot be used: {error}") from None
     else:
         authority = Authority.new("Barnabas CA")
         write_private(folder / CA_KEY, authority.key_pem)
@@ -96,7 +97,7 @@ def _credentials(password: str) -> dict[str, str]:
 
 
 def options(folder: Path) -> dict[str, str]:
-    """The broker options that a folder stands for, but for the listener. Raises FolderError."""
+    """The broker options that refer to a folder's files, without the listener's. Raises FolderError."""
     for name in (CA, BROKER, USERS):
         if not (folder / name).is_file():
             raise FolderError(
@@ -113,9 +114,10 @@ def options(folder: Path) -> dict[str, str]:
 
 
 def between_options(folder: Path) -> dict[str, str]:
-    """The broker options with which brokers of a folder trust each other; none for a folder of an older version.
+    """The broker options with which brokers of the same folder log in to each other.
 
-    They name the file with the password: options are seen by everybody who lists processes.
+    Empty for a folder that an older version made, or whose path contains one of `:{}`. They refer to the file with the
+    password, because everybody who lists processes can see options.
     """
     file = folder / BROKER_LOGIN
     if not file.is_file() or set(":{}") & set(str(file)):
@@ -147,10 +149,10 @@ def read_users(path: Path) -> dict[str, dict[str, str]]:
 
 
 def users_text(users: Mapping[str, Mapping[str, str]]) -> str:
-    """Such lines, as `read_users` reads them."""
+    """The text of a file with these credentials, in the format of `read_users`."""
     lines = [f"{user}.{name}={text}" for user, texts in sorted(users.items()) for name, text in texts.items()]
     return "\n".join(
-        ("# SCRAM credentials; a broker adds those that its cluster lacks when it starts.", *lines, "")
+        ("# SCRAM credentials; when a broker starts, it adds those that its cluster lacks.", *lines, "")
     )
 
 

@@ -1,4 +1,4 @@
-"""Kerberos principals, and the user names that `sasl.kerberos.principal.to.local.rules` makes of them.
+"""Kerberos principals, and the user names to which `sasl.kerberos.principal.to.local.rules` maps them.
 
 Source: Kafka's KerberosName, KerberosRule and KerberosShortNamer.
 """
@@ -22,7 +22,7 @@ NOT_SIMPLE: Final = re.compile(r"[/@]")
 
 
 class KerberosName(NamedTuple):
-    """SERVICE/HOST@REALM; host and realm are empty where the text has none."""
+    """SERVICE/HOST@REALM; host and realm are empty if the text has none."""
 
     service: str
     host: str
@@ -30,11 +30,11 @@ class KerberosName(NamedTuple):
 
 
 class NoUserName(Exception):
-    """No rule makes a user name of a principal."""
+    """The rules do not map a principal to a valid user name."""
 
 
 class Rule(NamedTuple):
-    """One rule; `format` None is DEFAULT, which takes the first part of principals of the broker's own realm."""
+    """One rule. format: None for DEFAULT, which maps principals of the broker's own realm to their first part."""
 
     format: str | None
     parts: int = 0
@@ -46,12 +46,12 @@ class Rule(NamedTuple):
 
 
 def parse_name(text: str) -> KerberosName:
-    """Raises ValueError for a text that is no principal."""
+    """Parse a principal. Raises ValueError for a text that is not one."""
     found = PRINCIPAL.fullmatch(text)
     if found is not None:
         return KerberosName(found[1], found[2] or "", found[3])
     if "@" in text or not text:
-        raise ValueError(f"{text!r} is no Kerberos principal")
+        raise ValueError(f"{text!r} is not a Kerberos principal")
     service, _, host = text.partition("/")
     return KerberosName(service, host, "")
 
@@ -76,7 +76,7 @@ def _parse_rule(text: str) -> Rule:
         count,
         None if found["match"] is None else _compiled(text, found["match"]),
         None if found["from"] is None else _compiled(text, found["from"]),
-        # Java's $1 as Python's \g<1>; a backslash of the rule makes the next character an ordinary one.
+        # Java's $1 is Python's \g<1>.
         "" if found["to"] is None else re.sub(r"\$(\d)", r"\\g<\1>", found["to"]),
         found["all"] is not None,
         found["case"] or "",
@@ -87,11 +87,11 @@ def _compiled(rule: str, pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise refused(OPTION, rule, f"{pattern!r} is no regular expression: {error}") from None
+        raise refused(OPTION, rule, f"{pattern!r} is not a regular expression: {error}") from None
 
 
 def user_of(rules: Iterable[Rule], name: KerberosName, realm: str) -> str:
-    """The user's name. realm: the broker's own. Raises NoUserName."""
+    """The user name to which the rules map a principal. realm: the broker's own. Raises NoUserName."""
     if not name.host and not name.realm:
         return name.service
     parts = [name.realm, name.service, *([name.host] if name.host else [])]
@@ -100,7 +100,7 @@ def user_of(rules: Iterable[Rule], name: KerberosName, realm: str) -> str:
         if user is None:
             continue
         if not user or NOT_SIMPLE.search(user):
-            raise NoUserName(f"a rule of {OPTION} makes {user!r} of it, which is no simple name")
+            raise NoUserName(f"a rule of {OPTION} maps it to {user!r}, which is not a simple name")
         return user.lower() if rule.case == "L" else user.upper() if rule.case == "U" else user
     raise NoUserName(f"no rule of {OPTION} applies to it")
 
@@ -122,7 +122,7 @@ def _applied(rule: Rule, parts: list[str], realm: str) -> str | None:
 
 
 def require_service(option: str, principal: str, service: str | None) -> KerberosName:
-    """A broker's own principal, which is SERVICE/HOST@REALM. Raises ConfigError."""
+    """Parse a broker's own principal, SERVICE/HOST@REALM. service: the one it must have, if any. Raises ConfigError."""
     try:
         name = parse_name(principal)
     except ValueError as error:

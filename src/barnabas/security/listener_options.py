@@ -19,12 +19,12 @@ class ListenerOptions:
         self.listener = listener
 
     def get(self, option: Option[T], mechanism: str = "") -> T:
-        """The value in effect. Raises ConfigError for a text that the option does not take."""
+        """The value in effect. Raises ConfigError for a value that the option does not accept."""
         text = self.text(option, mechanism)
         return self._config.get(option) if text is None else option.parse(text)
 
     def text(self, option: Option[Any], mechanism: str = "") -> str | None:
-        """What the listener itself sets; None where the broker's value counts."""
+        """The value that is set for the listener itself; None if the broker's value applies."""
         for name in self._names(option.name, mechanism):
             text = self._config.texts(name)
             if text is not None:
@@ -45,5 +45,5 @@ class ListenerOptions:
         return f"{prefix}{mechanism.lower()}.{name}", prefix + name
 
     def as_dict(self, *options: Option[Any]) -> dict[str, Any]:
-        """The values in effect by name: what a change is noticed by."""
+        """The values in effect, by name; callers compare them to detect changes."""
         return {option.name: cast(Any, self.get(option)) for option in options}

@@ -23,7 +23,7 @@ SPECIAL: Final = frozenset(',+"\\<>;')
 
 
 class Rule(NamedTuple):
-    """One rule; `pattern` None is DEFAULT, which takes any subject as it is."""
+    """One rule. pattern: None for DEFAULT, which leaves every subject as it is."""
 
     pattern: re.Pattern[str] | None
     replacement: str
@@ -42,29 +42,29 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
             match = RULE.match(text, at)
             if match is None:
                 raise refused(
-                    RULES, text, f"no rule can be read from {text[at:]!r} on; write RULE:pattern/replacement/"
+                    RULES, text, f"{text[at:]!r} does not begin with a rule; write RULE:pattern/replacement/"
                 )
             pattern = match.group(1).replace("\\/", "/")
             try:
                 compiled = re.compile(pattern)
             except re.error as error:
-                raise refused(RULES, text, f"{pattern!r} is no regular expression: {error}") from None
+                raise refused(RULES, text, f"{pattern!r} is not a regular expression: {error}") from None
             found.append(Rule(compiled, _references(match.group(2)), match.group(3)))
             at = match.end()
         rest = text[at:].lstrip()
         if rest and not rest.startswith(","):
-            raise refused(RULES, text, f"a comma must stand before {rest!r}")
+            raise refused(RULES, text, f"there must be a comma before {rest!r}")
         at = len(text) - len(rest[1:].lstrip()) if rest else len(text)
     return tuple(found) or (Rule(None, "", ""),)
 
 
 def _references(replacement: str) -> str:
-    """Java's $1 as Python's \\g<1>."""
+    """A replacement in Python's syntax: \\g<1> for Java's $1."""
     return re.sub(r"\$(\d)", r"\\g<\1>", replacement)
 
 
 def map_subject(rules: tuple[Rule, ...], subject: str) -> str | None:
-    """The user's name; None when no rule applies to the subject."""
+    """The user name to which the rules map a subject; None if no rule applies to it."""
     for rule in rules:
         if rule.pattern is None:
             return subject
@@ -76,7 +76,7 @@ def map_subject(rules: tuple[Rule, ...], subject: str) -> str | None:
 
 
 def subject_of(certificate: bytes) -> str:
-    """The subject of a DER certificate as Java writes it: CN=a,OU=b,C=c, the most precise part first."""
+    """The subject of a DER certificate as Java writes it: CN=a,OU=b,C=c, the most specific part first."""
     from cryptography import x509
 
     name = x509.load_der_x509_certificate(certificate).subject
@@ -91,7 +91,7 @@ def _attribute(attribute: Any) -> str:
 
 
 def _escaped(value: str) -> str:
-    """RFC 2253, section 2.4."""
+    """An attribute's value, escaped as in RFC 2253, section 2.4."""
     made = "".join(f"\\{char}" if char in SPECIAL else char for char in value)
     if made.startswith(("#", " ")):
         made = "\\" + made
@@ -99,7 +99,7 @@ def _escaped(value: str) -> str:
 
 
 def _value_der(attribute: Any) -> bytes:
-    """The encoded value: a name of this attribute alone is SEQUENCE { SET { SEQUENCE { type, value } } }."""
+    """The value in DER, cut out of a name with this attribute only: SEQUENCE { SET { SEQUENCE { type, value } } }."""
     from cryptography import x509
 
     data = x509.Name([attribute]).public_bytes()

@@ -22,13 +22,13 @@ EXPIRY_DAYS: Final = 30
 
 
 def findings(config: BrokerConfig) -> Iterator[str]:
-    """One sentence for each thing that is open, the gravest first."""
+    """One sentence for each weakness: those of the listeners first."""
     for listener in config.listeners:
         yield from _of_listener(config, listener)
     if not config.get(options.AUTHORIZER_CLASS_NAME):
         yield "no authorizer.class.name is set: whoever is connected may read, write and delete everything"
     elif config.get(options.ALLOW_EVERYONE_IF_NO_ACL_FOUND):
-        yield "allow.everyone.if.no.acl.found=true: what no rule names is open to everybody"
+        yield "allow.everyone.if.no.acl.found=true: everybody may use resources that have no ACL"
     for path, what in exposed(config).items():
         yield said(path, what)
     if "User:ANONYMOUS" in config.get(options.SUPER_USERS):
@@ -39,24 +39,24 @@ def _of_listener(config: BrokerConfig, listener: Listener) -> Iterator[str]:
     own = ListenerOptions(config, listener.name)
     protocol, is_public = listener.security_protocol, not is_loopback(listener.host)
     if protocol == "PLAINTEXT" and is_public:
-        yield f"{listener} is reached from other machines, without encryption and without a login"
+        yield f"{listener} can be reached from other machines, without encryption and without a login"
     if protocol == "SASL_PLAINTEXT" and is_public:
-        yield f"{listener} is reached from other machines without encryption: records and tokens can be read on the way"
+        yield f"{listener} can be reached from other machines, unencrypted: records and tokens can be read in transit"
     if protocol == "SSL" and own.get(options.SSL_CLIENT_AUTH) != "required":
-        yield f"{listener} lets clients in without a certificate; set ssl.client.auth=required, or use SASL_SSL"
+        yield f"{listener} accepts clients without a certificate; set ssl.client.auth=required, or use SASL_SSL"
     if protocol.startswith("SASL"):
         mechanisms = own.get(options.SASL_ENABLED_MECHANISMS)
         if "PLAIN" in mechanisms and protocol == "SASL_PLAINTEXT":
-            yield f"{listener} takes passwords as they are (PLAIN) over a connection that is not encrypted"
+            yield f"{listener} accepts plain-text passwords (PLAIN) over unencrypted connections"
         handler = own.get(options.SASL_SERVER_CALLBACK_HANDLER_CLASS, "OAUTHBEARER")
         if "OAUTHBEARER" in mechanisms and handler == UNSECURED:
-            yield f"{listener} accepts tokens without a signature: everybody may be anybody"
+            yield f"{listener} accepts tokens without a signature: everybody can log in as anybody"
     if protocol in ("SSL", "SASL_SSL"):
         yield from _of_certificates(own, listener, listener == config.inter_broker_listener)
 
 
 def _of_certificates(own: ListenerOptions, listener: Listener, is_between: bool) -> Iterator[str]:
-    """is_between: whether brokers reach each other here."""
+    """is_between: whether brokers connect to each other through this listener."""
     try:
         pem = stores.key_material(own).pem
     except ConfigError as error:
@@ -81,7 +81,7 @@ def _of_certificates(own: ListenerOptions, listener: Listener, is_between: bool)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address to listen on."""
+    """Whether a listener on this address can only be reached from this machine."""
     if host == "localhost":
         return True
     try:

@@ -1,9 +1,9 @@
-"""Dynamic passwords as the metadata tree contains them: encrypted with `password.encoder.secret`, in Kafka's own form.
+"""The format of dynamic passwords in the metadata tree: encrypted with `password.encoder.secret`, in Kafka's own form.
 
     keyFactoryAlgorithm:PBKDF2WithHmacSHA512,cipherAlgorithm:AES/CBC/PKCS5Padding,keyLength:128,iterations:4096,
     salt:BASE64,initializationVector:BASE64,passwordLength:6,encryptedPassword:BASE64
 
-Each has a salt of its own, so that two equal passwords do not look equal. Source: Kafka's EncryptingPasswordEncoder.java.
+Each text has its own salt, so that equal passwords do not look equal. Source: Kafka's EncryptingPasswordEncoder.java.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CannotDecrypt(ValueError):
 
 
 class PasswordEncoder:
-    """Encrypts with one secret. iterations, key_bits: for new texts; texts that exist state their own."""
+    """Encrypts and decrypts with one secret. iterations, key_bits: for new texts; existing texts contain their own."""
 
     def __init__(self, secret: str, iterations: int = 4096, key_bits: int = 128) -> None:
         self._secret = secret.encode()
@@ -81,7 +81,9 @@ class PasswordEncoder:
             )
             iterations, length = int(fields["iterations"]), int(fields["passwordLength"])
             if iterations > options.ENCODER_ITERATIONS_MAX:
-                raise CannotDecrypt(f"its key takes more than {options.ENCODER_ITERATIONS_MAX} iterations")
+                raise CannotDecrypt(
+                    f"its key derivation takes more than {options.ENCODER_ITERATIONS_MAX} iterations"
+                )
             key = self._key(fields["keyFactoryAlgorithm"], salt, iterations, int(fields["keyLength"]))
             unpadder, opening = padding(), cipher(key, vector).decryptor()
             padded = opening.update(sealed) + opening.finalize()
@@ -98,7 +100,7 @@ class PasswordEncoder:
 
     def _key(self, factory: str, salt: bytes, iterations: int, key_bits: int) -> bytes:
         if factory not in KEY_FACTORIES:
-            raise CannotDecrypt(f"its key is made by {factory[:64]}, which is not known here")
+            raise CannotDecrypt(f"its key is derived with {factory[:64]}, which is not supported")
         return hashlib.pbkdf2_hmac(KEY_FACTORIES[factory], self._secret, salt, iterations, key_bits // 8)
 
 
@@ -133,7 +135,7 @@ class Passwords:
 
     @property
     def can_encode(self) -> bool:
-        """Whether there is a secret."""
+        """Whether password.encoder.secret is set."""
         return self._encoder is not None
 
     def decode(self, text: str) -> str:
@@ -141,7 +143,7 @@ class Passwords:
         return self._opened(text)[0]
 
     def is_fresh(self, text: str) -> bool:
-        """Whether a text need not be encrypted again: it is encrypted with the current secret, or cannot be."""
+        """False if a text should be encrypted again with the current secret; True if it already is, or cannot be."""
         try:
             return self._encoder is None or self._opened(text)[1]
         except CannotDecrypt:
@@ -189,7 +191,7 @@ def _text(data: bytes) -> str:
 
 
 def _library(*, unpads: bool = False) -> tuple[Any, Any]:
-    """(a function of key and vector that makes the cipher, a function that makes the padding). Raises ConfigError."""
+    """(function that creates the cipher from key and vector, function that creates the padder). Raises ConfigError."""
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
         from cryptography.hazmat.primitives.padding import PKCS7

@@ -52,7 +52,7 @@ def why_not_trusted(error: ssl.SSLCertVerificationError, missing: str) -> str:
 
 
 def why_ended(error: ssl.SSLError, missing: str) -> str:
-    """Why the other side has ended a connection. missing: what our certificate lacks if its purpose is the reason."""
+    """Why the other side has closed a connection. missing: what our certificate lacks if its purpose is the reason."""
     if error.reason == UNSUPPORTED:
         return f"it refuses this side's certificate: {missing} ({error.reason})"
     return error.reason or str(error)

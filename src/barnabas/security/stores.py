@@ -1,7 +1,7 @@
-"""Keys and certificates as brokers are given them: PEM, PKCS12 or JKS files, or PEM text in an option (KIP-651).
+"""Reads keys and certificates from PEM, PKCS12 or JKS files, or from PEM text in an option (KIP-651).
 
-Everything becomes PEM. What a file is, its first bytes say: Java too opens a PKCS12 file that is called JKS, and
-`keytool` writes PKCS12 since Java 9 whatever the file is called.
+Everything is converted to PEM. The format of a file is recognized by its first bytes: Java, too, opens a PKCS12 file
+that is called JKS, and since Java 9 `keytool` writes PKCS12, whatever the file is called.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DER_SEQUENCE: Final = b"\x30"
 
 
 class KeyMaterial(NamedTuple):
-    """A private key with its certificates, in PEM. password: of the key, None when it has none."""
+    """A private key with its certificates, in PEM. password: decrypts the key; None if it needs none."""
 
     pem: bytes
     password: str | None
@@ -57,8 +57,8 @@ def key_material(listener: ListenerOptions) -> KeyMaterial:
     location = listener.get(options.SSL_KEYSTORE_LOCATION)
     if not location:
         raise ConfigError(
-            f"listener {listener.listener} speaks TLS and has no certificate; set ssl.keystore.location (a PEM, PKCS12 or "
-            "JKS file), or let `barnabas security init DIR` make one"
+            f"listener {listener.listener} uses TLS but has no certificate; set ssl.keystore.location (a PEM, PKCS12 "
+            "or JKS file), or create one with `barnabas security init DIR`"
         )
     option = listener.name_of(options.SSL_KEYSTORE_LOCATION)
     data = _read(option, location)
@@ -98,7 +98,7 @@ def trusted(listener: ListenerOptions) -> bytes | None:
 
 @contextmanager
 def as_file(pem: bytes) -> Iterator[str]:
-    """A path under which OpenSSL finds `pem`, in memory: the key is not written to a disk."""
+    """A path from which OpenSSL can read `pem`. The file exists in memory only: keys are never written to a disk."""
     fd = os.memfd_create("barnabas-pem", os.MFD_CLOEXEC)
     try:
         os.write(fd, pem)
@@ -108,7 +108,7 @@ def as_file(pem: bytes) -> Iterator[str]:
 
 
 def _lines(pem: str) -> str:
-    """PEM text as an option holds it: one line in a properties file may have lost its line breaks."""
+    """PEM text from an option, with its line breaks restored if a properties file contains it as one line."""
     text = pem.strip().replace("\\n", "\n")
     if "\n" in text:
         return text
@@ -140,7 +140,7 @@ def _pem(kind: str, der: bytes) -> bytes:
 
 def _open_pkcs12(option: str, location: str, data: bytes, password: str | None) -> Any:
     if not data.startswith(DER_SEQUENCE):
-        raise ConfigError(f"{option}: {location} is no PEM, PKCS12 or JKS file")
+        raise ConfigError(f"{option}: {location} is not a PEM, PKCS12 or JKS file")
     try:
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
@@ -217,6 +217,6 @@ def _password_option(location_option: str) -> str:
 
 
 def files_of(listener: ListenerOptions) -> tuple[str, ...]:
-    """The files that the listener's certificates come from."""
+    """The listener's keystore and truststore files."""
     named: tuple[Option[str | None], ...] = (options.SSL_KEYSTORE_LOCATION, options.SSL_TRUSTSTORE_LOCATION)
     return tuple(path for path in map(listener.get, named) if path)

@@ -1,7 +1,7 @@
-"""What TLS listeners offer: certificates, versions, ciphers, whether clients show a certificate, and who they are then.
+"""TLS of listeners: certificates, versions, ciphers, whether clients need a certificate, and the principals of those.
 
-A listener's `ssl.SSLContext` is made from its options and files, and made again when either changed while the broker
-runs: new connections get the new one, open connections keep theirs.
+A listener's `ssl.SSLContext` is created from its options and files, and created again when either changes while the
+broker runs: new connections use the new one, open connections keep theirs.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ TLS_OPTIONS: Final = (
 
 
 class TlsListener:
-    """TLS of one listener. `context` serves new connections; `refresh` takes over what has changed."""
+    """TLS of one listener. `context` serves new connections; `refresh` applies changes of options and files."""
 
     def __init__(self, config: BrokerConfig, listener: str) -> None:
-        """Raises ConfigError."""
+        """Load the listener's certificates. Raises ConfigError."""
         self._options = ListenerOptions(config, listener)
         self.listener = listener
         self._seen = state_of(self._options)
@@ -57,7 +57,7 @@ class TlsListener:
             )
 
     def refresh(self) -> None:
-        """Make the context again when options or files have changed; what is wrong with them leaves the old one."""
+        """Create the context again if options or files have changed; log an error and keep it if they are wrong."""
         try:
             seen = state_of(self._options)
             if seen == self._seen:
@@ -76,7 +76,7 @@ class TlsListener:
         log.info("certificates replaced", extra={"listener": self.listener})
 
     def principal(self, certificate: bytes | None) -> str | None:
-        """Who shows this (DER) certificate; ANONYMOUS without one. None when no mapping rule applies to it."""
+        """The principal of a client's certificate (DER): ANONYMOUS without one, None if no mapping rule applies."""
         if certificate is None:
             return ANONYMOUS
         name = names.map_subject(self._rules, names.subject_of(certificate))
@@ -99,7 +99,7 @@ class TlsListener:
     # --- replacing ---------------------------------------------------------------------------------------
 
     def _own_subject(self) -> tuple[str, frozenset[str]] | None:
-        """Subject and alternative names of the broker's certificate; None where they cannot be read."""
+        """Subject and alternative names of the broker's certificate; None if the library that reads them is missing."""
         try:
             from cryptography import x509
         except ImportError:
@@ -113,7 +113,7 @@ class TlsListener:
         return certificate.subject.rfc4514_string(), frozenset(str(name.value) for name in found.value)
 
     def _check_same_name(self) -> None:
-        """A certificate that is replaced while running must be for the same broker, as Kafka has it. Raises ConfigError."""
+        """As in Kafka, a certificate may only be replaced by one for the same broker. Raises ConfigError."""
         was, now = self._subject, self._own_subject()
         if was is None or now is None:
             return
@@ -129,7 +129,7 @@ class TlsListener:
 
 
 def state_of(listener: ListenerOptions) -> object:
-    """Differs when a TLS option or file of the listener has changed. Raises ConfigError for a file that has gone."""
+    """A value that changes with the listener's TLS options and files. Raises ConfigError for a missing file."""
     files = []
     for path in stores.files_of(listener):
         try:
@@ -141,12 +141,12 @@ def state_of(listener: ListenerOptions) -> object:
 
 
 def set_versions(listener: ListenerOptions, context: ssl.SSLContext) -> None:
-    """Give a context the listener's TLS versions and cipher suites. Raises ConfigError."""
+    """Set the TLS versions and cipher suites of a context to the listener's. Raises ConfigError."""
     option = options.SSL_ENABLED_PROTOCOLS
     wanted = listener.get(option)
     usable = [VERSIONS[name] for name in wanted if name in VERSIONS]
     if not usable:
-        raise refused(option.name, ",".join(wanted), f"must name some of {', '.join(VERSIONS)}")
+        raise refused(option.name, ",".join(wanted), f"must name at least one of {', '.join(VERSIONS)}")
     suites = listener.get(options.SSL_CIPHER_SUITES)
     if suites and not TLS_1_3_SUITES & set(suites):
         usable = [version for version in usable if version is ssl.TLSVersion.TLSv1_2] or usable
@@ -154,7 +154,7 @@ def set_versions(listener: ListenerOptions, context: ssl.SSLContext) -> None:
     older = [openssl_name(suite) for suite in suites if suite not in TLS_1_3_SUITES]
     if not suites:
         return
-    if not older:  # TLS 1.3 alone is named
+    if not older:  # only suites of TLS 1.3 are named
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         return
     try:
@@ -163,12 +163,12 @@ def set_versions(listener: ListenerOptions, context: ssl.SSLContext) -> None:
         raise refused(
             options.SSL_CIPHER_SUITES.name,
             ",".join(suites),
-            "none of these suites is one that OpenSSL has",
+            "OpenSSL supports none of these suites",
         ) from None
 
 
 def load_key(listener: ListenerOptions, context: ssl.SSLContext) -> None:
-    """Give a context the listener's key and certificates. Raises ConfigError."""
+    """Load the listener's key and certificates into a context. Raises ConfigError."""
     material = stores.key_material(listener)
     option = listener.name_of(options.SSL_KEYSTORE_LOCATION)
     with stores.as_file(material.pem) as path:
@@ -183,7 +183,7 @@ def load_key(listener: ListenerOptions, context: ssl.SSLContext) -> None:
 
 
 def load_trusted(listener: ListenerOptions, context: ssl.SSLContext) -> bool:
-    """Give a context what the listener trusts; False where its options name nothing. Raises ConfigError."""
+    """Load the certificates that the listener trusts into a context; False if it names none. Raises ConfigError."""
     pem = stores.trusted(listener)
     if pem is None:
         return False
@@ -193,7 +193,7 @@ def load_trusted(listener: ListenerOptions, context: ssl.SSLContext) -> bool:
         except ssl.SSLError as error:
             option = listener.name_of(options.SSL_TRUSTSTORE_LOCATION)
             raise ConfigError(f"{option}: no certificates can be read there ({error.reason})") from None
-    # As in Java: every certificate in a truststore is trusted, also an intermediate authority without those above it.
+    # As in Java: every certificate in a truststore is trusted, even an intermediate authority's without its issuer's.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if stores.CRL_BEGIN in pem:
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
@@ -201,7 +201,7 @@ def load_trusted(listener: ListenerOptions, context: ssl.SSLContext) -> bool:
 
 
 def openssl_name(suite: str) -> str:
-    """OpenSSL's name of a cipher suite: ECDHE-RSA-AES128-GCM-SHA256 of TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256."""
+    """OpenSSL's name for a cipher suite: ECDHE-RSA-AES128-GCM-SHA256 for TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256."""
     if "_WITH_" not in suite:
         return suite
     exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")

@@ -34,10 +34,12 @@ CALL_TIMEOUT_S: Final = 60
 
 
 def checked(options: Mapping[str, str]) -> dict[str, str]:
-    """The options. Raises TypeError for a value that is no string, ConfigError for a name that has no effect."""
+    """A copy of the options. Raises TypeError for a value that is not a string, ConfigError for a bad value or a name
+    without effect.
+    """
     for name, value in options.items():
         if not isinstance(value, str):
-            raise TypeError(f"{name}: {value!r} is not a text; write {str(value)!r}")
+            raise TypeError(f"{name}: {value!r} is not a string; write {str(value)!r}")
     config = load(overrides=options)
     if config.warnings:
         raise ConfigError(config.warnings[0].removeprefix("command line: "))
@@ -59,7 +61,7 @@ async def compact(server: BrokerServer) -> None:
 
 
 class Snapshot:
-    """A copy of a broker's data directory; it exists as long as that broker object."""
+    """A copy of a broker's data directory; it is deleted when the broker is closed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,9 +72,8 @@ class Broker:
 
     options: Kafka's option names, with values as strings: {"num.partitions": "3"}. data_dir: a folder that is kept;
     by default a temporary one. manual_clock: the broker's clock begins now and moves by `advance` only, so sessions
-    and
-    retention never end by themselves. Raises ConfigError for an option that is not known or has a bad value,
-    TypeError for a value that is no string; the start raises StartError.
+    and retention never end by themselves. Raises ConfigError for an option that is unknown or has a bad value,
+    TypeError for a value that is not a string; the start raises StartError.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Broker:
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Stop and remove the temporary folder; what a `with` block does at its end."""
+        """Stop and remove the temporary folder, as a `with` block does at its end."""
         try:
             self.stop()
         finally:
@@ -135,6 +136,7 @@ class Broker:
 
     @property
     def data_dir(self) -> Path:
+        """The folder with the broker's data."""
         if self._data_dir is None:
             self._data_dir = self._scratch_dir() / "data"
         return self._data_dir
@@ -142,14 +144,14 @@ class Broker:
     def _scratch_dir(self) -> Path:
         if self._scratch is None:
             self._scratch = Path(tempfile.mkdtemp(prefix="barnabas-"))
-            # Callers of start and stop that never call close leave no folder behind either.
+            # Removes the folder also for callers of start and stop that never call close.
             weakref.finalize(self, remove_scratch, self._scratch, self._process_id)
         return self._scratch
 
     def start(self) -> None:
-        """Returns when connections are accepted. Raises StartError."""
+        """Start the broker; returns when it accepts connections. Raises StartError, RuntimeError if it is running."""
         if self._server is not None:
-            raise RuntimeError("the broker runs already")
+            raise RuntimeError("the broker is already running")
         texts = {
             "log.dirs": str(self.data_dir),
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
@@ -177,7 +179,7 @@ class Broker:
         if server is None:
             return
         if os.getpid() != self._process_id:
-            # A forked child has a copy of this object, and no thread that runs the broker: it belongs to the parent.
+            # A forked child has a copy of this object, but not the thread that runs the broker, which is the parent's.
             self._loop = self._thread = None
             return
         try:
@@ -208,7 +210,7 @@ class Broker:
     def _call(self, work: Callable[[], T]) -> T:
         """Run `work` on the broker's thread, between two turns of its loop."""
         if self._loop is None:
-            raise RuntimeError("the broker does not run")
+            raise RuntimeError("the broker is not running")
         done: Future[T] = Future()
 
         def run() -> None:
@@ -223,14 +225,15 @@ class Broker:
     # --- time ------------------------------------------------------------------------------------------
 
     def advance(self, by_ms: int) -> None:
-        """Move the manual clock: sessions have ended, retention has deleted, topics are compacted and offsets have
-        expired when this returns. Raises ValueError for a step back.
+        """Move the manual clock. When this returns, what was due is done: sessions have ended, old segments are
+        deleted, topics are compacted, offsets have expired. Raises ValueError for a negative step, RuntimeError without
+        a manual clock.
         """
         if by_ms < 0:
             raise ValueError(f"the clock cannot be moved back, by_ms is {by_ms}")
         clock = self.clock
         if clock is None:
-            raise RuntimeError("the clock can be moved with Broker(manual_clock=True) only")
+            raise RuntimeError("only the clock of Broker(manual_clock=True) can be moved")
         server = self._running()
         services = server.services
         self._unchecked_ms += by_ms
@@ -253,7 +256,7 @@ class Broker:
 
     def _running(self) -> BrokerServer:
         if self._server is None:
-            raise RuntimeError("the broker does not run")
+            raise RuntimeError("the broker is not running")
         return self._server
 
     # --- snapshots -------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class Faults:
         self._refusals = 0
         self._call: Callable[[Callable[[], None]], None] = lambda work: work()
         self._server: BrokerServer | None = None
-        self._lying: list[tuple[int, Callable[[], None]]] = []
+        self._delayed: list[tuple[int, Callable[[], None]]] = []
 
     # --- planning --------------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class Faults:
     # --- happening, on the broker's thread ----------------------------------------------------------------
 
     def attach(self, server: BrokerServer, call: Callable[[Callable[[], None]], None]) -> None:
-        """Take the place of a started broker's dispatcher. call: runs work on the broker's thread."""
+        """Replace the dispatcher of a started broker. call: runs a function on the broker's thread."""
         self._server, self._call = server, call
         services = server.services
         dispatcher = server.dispatcher = _FaultyDispatcher(services, self)
@@ -120,7 +120,7 @@ class Faults:
         return any(list(self._planned.values()))  # a copy: tests plan in another thread
 
     def take(self, key: int) -> _Planned | None:
-        """The fault that this request meets; counts it."""
+        """The fault that happens to a request of the API `key`, if any; counts it."""
         if not self._planned:
             return None
         with self._lock:
@@ -135,17 +135,17 @@ class Faults:
             return first
 
     def after(self, delay_ms: int, work: Callable[[], None]) -> None:
-        """Do something later, by the broker's clock."""
+        """Call `work` later, by the broker's clock."""
         assert self._server is not None
         if isinstance(self._server.clock, ManualClock):
-            self._lying.append((self._server.clock.now_ms() + delay_ms, work))
+            self._delayed.append((self._server.clock.now_ms() + delay_ms, work))
         else:
             self._server.services.loop.call_later(delay_ms / 1000, work)
 
     def on_time_moved(self, now_ms: int) -> None:
-        """Do everything that is due; called when a manual clock was moved."""
-        due = [work for due_ms, work in self._lying if due_ms <= now_ms]
-        self._lying = [(due_ms, work) for due_ms, work in self._lying if due_ms > now_ms]
+        """Call everything that is due, after a manual clock was moved."""
+        due = [work for due_ms, work in self._delayed if due_ms <= now_ms]
+        self._delayed = [(due_ms, work) for due_ms, work in self._delayed if due_ms > now_ms]
         for work in due:
             work()
 
@@ -171,7 +171,7 @@ class _FaultyDispatcher(Dispatcher):
         self._dropped: set[tuple[int, int]] = set()
 
     def on_frames(self, connection: Connection, buffer: memoryview, end: int) -> int:
-        # While a fault is planned, each frame is looked at.
+        # While a fault is planned, frames are processed one by one, by `on_frame`.
         return 0 if self._faults.are_planned else super().on_frames(connection, buffer, end)
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:

@@ -1,4 +1,4 @@
-"""Hosts in zones on one machine, and links between them that can be cut, to test what a cluster does then.
+"""Hosts in zones on one machine, and links between them that can be cut, to test how a cluster reacts.
 
 Each host is a network namespace of Linux, each zone a bridge, and one switch joins the zones. Packets that are sent
 over a cut link vanish silently, as between data centres: there is no "connection refused".
@@ -32,7 +32,7 @@ NAME_MAX: Final = 6
 
 
 class NetworkError(Exception):
-    """Linux refused a change of the network; one sentence says why."""
+    """A change of the network failed; the message says why."""
 
 
 class Host(NamedTuple):
@@ -93,7 +93,7 @@ class Network:
         return f"z{self._mark}{zone}"
 
     def add_host(self, name: str, zone: str) -> str:
-        """A new host; its address. Raises NetworkError."""
+        """Add a host to a zone; returns its address. Raises NetworkError."""
         number = next(self._numbers)
         if number > HOSTS_MAX or name in self.hosts or zone not in self.zones:
             raise NetworkError(
@@ -174,7 +174,7 @@ def _ip(*commands: str, inside: Host | None = None) -> None:
         raise NetworkError(f"`ip` cannot be run ({error}); it comes with the package iproute2") from None
     if done.returncode:
         why = " ".join(done.stderr.split())
-        raise NetworkError(f"the network could not be set up: `ip {commands[0]}` says {why!r}")
+        raise NetworkError(f"the network could not be set up: `ip {commands[0]}` reports {why!r}")
 
 
 def _ip_quietly(command: str) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def kafka_broker_options() -> Mapping[str, str]:
-    """Options of both brokers, {"num.partitions": "3"}: define a fixture of this name to set yours."""
+    """Options of both brokers; define a fixture of this name that returns yours, such as {"num.partitions": "3"}."""
     return {}
 
 

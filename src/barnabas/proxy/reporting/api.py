@@ -1,7 +1,7 @@
-"""The calls of reporting: SendMessage and what manages access points, and a plain POST to a topic.
+"""The requests of reporting: SendMessage, the actions that manage access points, and plain POSTs to topics.
 
-A refusal of an action is {"Response": {"Error": {"Code", "Message"}, "RequestId"}} with status 200, as the guide shows it;
-a refusal of a plain POST is {"error_code", "message"} with a status of its own.
+The answer to a refused action is {"Response": {"Error": {"Code", "Message"}, "RequestId"}} with status 200, as in
+Tencent Cloud's guide. The answer to a refused POST is {"error_code", "message"} with the status of the error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAME_MAX: Final = 128
 
 
 class ActionFailed(Exception):
-    """An action is refused. code: as the guide names it."""
+    """An action is refused. code: as in Tencent Cloud's guide."""
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
@@ -41,7 +41,7 @@ class ActionFailed(Exception):
 
 @dataclass(slots=True)
 class Reporting:
-    """secrets: keys by secret id; with any, every action has to be signed. hooks: kind and secret by topic."""
+    """secrets: keys by secret id; if there are any, every action has to be signed. hooks: kind and secret by topic."""
 
     points: Points
     producing: Producing
@@ -63,7 +63,7 @@ Action = Callable[[Reporting, dict[str, Any]], Awaitable[dict[str, Any]]]
 def _text(body: dict[str, Any], name: str, default: str | None = None) -> str:
     value = body.get(name, default)
     if not isinstance(value, str) or (not value and default is None):
-        raise ActionFailed("InvalidParameterValue", f"{name} is missing: a text")
+        raise ActionFailed("InvalidParameterValue", f"{name} must be a non-empty text")
     return value
 
 
@@ -93,14 +93,14 @@ async def send_message(reporting: Reporting, body: dict[str, Any]) -> dict[str, 
         raise ActionFailed("FailedOperation", f"task status suspended [{point.id}]")
     rows = body.get("Message")
     if not isinstance(rows, list) or not 0 < len(rows) <= MESSAGES_MAX:
-        raise ActionFailed("InvalidParameterValue", f"Message is a list of 1 to {MESSAGES_MAX} messages")
+        raise ActionFailed("InvalidParameterValue", f"Message must be a list of 1 to {MESSAGES_MAX} messages")
     records = []
     for index, row in enumerate(rows):
         if not isinstance(row, dict) or not isinstance(row.get("Body"), str):
-            raise ActionFailed("InvalidParameterValue", f"Message[{index}].Body is missing: a text")
+            raise ActionFailed("InvalidParameterValue", f"Message[{index}].Body must be a text")
         key = row.get("Key")
         if key is not None and not isinstance(key, str):
-            raise ActionFailed("InvalidParameterValue", f"Message[{index}].Key is not a text")
+            raise ActionFailed("InvalidParameterValue", f"Message[{index}].Key must be a text")
         records.append(
             Outgoing(
                 key.encode("utf-8", "surrogatepass") if key else None,
@@ -113,7 +113,8 @@ async def send_message(reporting: Reporting, body: dict[str, Any]) -> dict[str, 
     for index, result in enumerate(results):
         if result.error is not None:
             raise ActionFailed(
-                "InternalError", f"Message[{index}] is not stored: {result.error.str()}; some others may be"
+                "InternalError",
+                f"Message[{index}] was not stored: {result.error.str()}; others may have been",
             )
     ids = [
         f"{point.id}:{point.topic}:{result.partition}:{result.offset}:{received_ms}:{stored_ms}"
@@ -137,17 +138,17 @@ async def list_points(reporting: Reporting, body: dict[str, Any]) -> dict[str, A
 
 
 async def pause_point(reporting: Reporting, body: dict[str, Any]) -> dict[str, Any]:
-    """PauseAccessPoint: messages are refused until it is resumed."""
+    """PauseAccessPoint: messages to it are refused until it is resumed."""
     return _shown(await reporting.points.pause(_point(reporting, body), True))
 
 
 async def resume_point(reporting: Reporting, body: dict[str, Any]) -> dict[str, Any]:
-    """ResumeAccessPoint."""
+    """ResumeAccessPoint: messages to it are accepted again."""
     return _shown(await reporting.points.pause(_point(reporting, body), False))
 
 
 async def delete_point(reporting: Reporting, body: dict[str, Any]) -> dict[str, Any]:
-    """DeleteAccessPoint: the topic stays."""
+    """DeleteAccessPoint: deletes it, but not its topic."""
     point = _point(reporting, body)
     await reporting.points.delete(point)
     return {"DataHubId": point.id}
@@ -200,7 +201,7 @@ async def act(reporting: Reporting, request: Request) -> Response:
 
 
 async def post(reporting: Reporting, request: Request) -> Response:
-    """POST /topics/{topic}: JSON lines, a web hook, CloudEvents."""
+    """POST /topics/{topic}: stores JSON lines, a web hook's body or CloudEvents."""
     raw = await read_body(request)
     topic = unquote(request.path_params["topic"])
     headers = dict(request.headers)
@@ -212,11 +213,11 @@ async def post(reporting: Reporting, request: Request) -> Response:
             raise HttpError(401, error.message) from error
     elif reporting.hooks or reporting.secrets:
         raise HttpError(
-            403, f"topic {topic[:100]!r} takes no unsigned posts; name it in the file of web hooks"
+            403, f"topic {topic[:100]!r} accepts no unsigned POSTs; add it to the file of web hooks"
         )
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
-        if hook is not None:  # its sender is known: the body is taken as it was signed
+        if hook is not None:  # the sender is verified: the body is stored as it was signed
             messages = [Message(None, raw)]
         else:
             messages = messages_in(media_type, headers, raw, request.query_params.get("key"))
@@ -228,7 +229,7 @@ async def post(reporting: Reporting, request: Request) -> Response:
     for index, result in enumerate(results):
         if result.error is not None:
             refused = from_kafka(result.error)
-            message = f"record {index} is not stored: {refused.message}; some others may be"
+            message = f"record {index} was not stored: {refused.message}; others may have been"
             raise HttpError(refused.status, message, refused.code)
     return answer({"offsets": [{"partition": r.partition, "offset": r.offset} for r in results]})
 

@@ -1,7 +1,7 @@
-"""The records that a plain POST holds: JSON lines, one JSON value, CloudEvents. Pure.
+"""The records in a plain POST: JSON lines, one JSON value, CloudEvents. Pure.
 
-Sources: CloudEvents 1.0, its HTTP and Kafka protocol bindings: a binary event's attributes become headers `ce_...`, a
-structured one stays whole, and the extension `partitionkey` is the record's key.
+Sources: CloudEvents 1.0, its HTTP and Kafka protocol bindings. Attributes of a binary event become headers `ce_...`, a
+structured event is stored whole, and the extension `partitionkey` is the record's key.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ RECORDS_MAX: Final = 10_000
 
 
 class BadBody(ValueError):
-    """A body that holds no records; the message says why."""
+    """A body does not contain valid records; the message says why."""
 
 
 class Message(NamedTuple):
-    """What becomes one record."""
+    """The contents of one record."""
 
     key: bytes | None
     value: bytes | None
@@ -41,7 +41,7 @@ def messages_in(media_type: str, headers: Mapping[str, str], body: bytes, key: s
     if media_type == BATCHED:
         events = _json(body)
         if not isinstance(events, list) or not 0 < len(events) <= RECORDS_MAX:
-            raise BadBody(f"a batch of CloudEvents is a list of 1 to {RECORDS_MAX} events")
+            raise BadBody(f"a batch of CloudEvents must be a list of 1 to {RECORDS_MAX} events")
         return [_structured(event, _dump(event), named) for event in events]
     if "ce-specversion" in headers:
         return [_binary(media_type, headers, body, named)]
@@ -52,7 +52,7 @@ def _json(raw: bytes) -> Any:
     try:
         return parse_json(raw)
     except BadJson as error:
-        raise BadBody(f"the body is not JSON that can be taken: {error}") from None
+        raise BadBody(f"the body cannot be parsed as JSON: {error}") from None
 
 
 def _dump(value: Any) -> bytes:
@@ -60,12 +60,12 @@ def _dump(value: Any) -> bytes:
 
 
 def _values(body: bytes) -> list[bytes]:
-    """Each line of JSON; a text that is one JSON value over several lines is one record."""
+    """The lines of a body, each one JSON value; a body that is one JSON value on several lines is one record."""
     lines = [(number, line.strip()) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
     if not lines:
         raise BadBody("the body is empty; send JSON, one value on each line")
     if len(lines) > RECORDS_MAX and body.lstrip()[:1] not in (b"{", b"["):
-        raise BadBody(f"the body has {len(lines)} lines; at most {RECORDS_MAX} are taken")
+        raise BadBody(f"the body has {len(lines)} lines; at most {RECORDS_MAX} are accepted")
     for number, line in lines:
         try:
             parse_json(line)
@@ -73,16 +73,16 @@ def _values(body: bytes) -> list[bytes]:
             try:
                 parse_json(body)
             except BadJson:
-                raise BadBody(f"line {number} is not JSON that can be taken: {error}") from None
+                raise BadBody(f"line {number} cannot be parsed as JSON: {error}") from None
             return [body.strip()]
     if len(lines) > RECORDS_MAX:
-        raise BadBody(f"the body has {len(lines)} lines; at most {RECORDS_MAX} are taken")
+        raise BadBody(f"the body has {len(lines)} lines; at most {RECORDS_MAX} are accepted")
     return [line for _, line in lines]
 
 
 def _structured(event: Any, raw: bytes, key: bytes | None) -> Message:
     if not isinstance(event, dict):
-        raise BadBody("a CloudEvent is a JSON object")
+        raise BadBody("a CloudEvent must be a JSON object")
     _require(event)
     if "data_base64" in event:
         try:
@@ -115,4 +115,4 @@ def _require(event: Mapping[str, Any]) -> None:
         if not isinstance(event.get(name), str) or not event[name]:
             raise BadBody(f"the CloudEvent has no {name}")
     if event["specversion"] != "1.0":
-        raise BadBody(f"the CloudEvent's specversion is {event['specversion'][:20]!r}; 1.0 is taken")
+        raise BadBody(f"the CloudEvent's specversion is {event['specversion'][:20]!r}; only 1.0 is accepted")

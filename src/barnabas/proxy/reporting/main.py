@@ -18,7 +18,7 @@ from barnabas.proxy.reporting.points import DEFAULT_TOPIC, Points
 
 @dataclass(frozen=True, slots=True)
 class ReportingOptions:
-    """properties: librdkafka's, with bootstrap.servers. topic: where the access points are kept."""
+    """properties: librdkafka's, with bootstrap.servers. topic: of the access points. secrets, hooks: see Reporting."""
 
     properties: Mapping[str, Any]
     topic: str = DEFAULT_TOPIC
@@ -27,7 +27,7 @@ class ReportingOptions:
 
 
 def make_server(options: ReportingOptions, http: HttpOptions) -> HttpServer:
-    """A server that is not started yet. To be made in the event loop that it will run in."""
+    """A server that is not started yet."""
 
     def build() -> Service:
         kafka = Kafka({"client.id": "reporting", **options.properties})

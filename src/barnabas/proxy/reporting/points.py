@@ -1,4 +1,4 @@
-"""Access points: names that lead to topics. Kept in a compacted topic that every instance of the service follows."""
+"""Access points: names that lead to topics. Stored in a compacted topic, which every instance of the service reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """id: begins with `datahub-`. created_ms: since 1970."""
+    """An access point. id: begins with `datahub-`. created_ms: since 1970."""
 
     id: str
     name: str
@@ -39,7 +39,7 @@ class Point:
 
 
 class Points:
-    """All access points, as the topic says."""
+    """All access points, as read from the topic. Use it in one event loop."""
 
     def __init__(self, kafka: Kafka, producing: Producing, topic: str) -> None:
         self._kafka = kafka
@@ -53,13 +53,13 @@ class Points:
         self._thread: threading.Thread | None = None
 
     async def start(self) -> None:
-        """Makes the topic if need be, reads it to its end, follows it. Raises HttpError."""
+        """Create the topic if it is missing, read it to its end, and continue to read in a thread. Raises HttpError."""
         kafka = self._kafka
         wanted = NewTopic(self._topic, num_partitions=1, config={"cleanup.policy": "compact"})
         try:
             await kafka.only(lambda: kafka.admin.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_S))
         except HttpError as error:
-            if error.code != 40002:  # it is there
+            if error.code != 40002:  # the topic exists already
                 raise
         await self._producing.partitions(self._topic)
         _, end = await kafka.offsets_of(self._topic, 0)
@@ -68,7 +68,7 @@ class Points:
         await self._reached(end)
 
     async def _reached(self, offset: int) -> None:
-        """Waits until this instance has read what is stored before `offset`. Raises HttpError."""
+        """Wait until this instance has read all records before `offset`. Raises HttpError."""
         try:
             async with asyncio.timeout(CAUGHT_UP_S):
                 while self._next < offset:
@@ -90,7 +90,9 @@ class Points:
             while not self._ended.is_set():
                 self._take(consumer.poll(0.5), consumer)
         except KafkaException:
-            log.exception("the access points are not followed any more")
+            log.exception(
+                "the topic of the access points cannot be read any more; changes are missed until a restart"
+            )
         finally:
             consumer.close()
 
@@ -108,7 +110,7 @@ class Points:
                 log.warning("an access point cannot be read", extra={"offset": message.offset()})
             self._next = message.offset() + 1
         elif message.error().name() == "_PARTITION_EOF":
-            self._next = max(self._next, message.offset())  # offsets that compaction took are behind us too
+            self._next = max(self._next, message.offset())  # compaction may have removed the last records
         else:
             return
         try:
@@ -117,23 +119,23 @@ class Points:
             return  # the loop has ended
 
     async def stop(self) -> None:
-        """No longer follow."""
+        """Stop reading the topic."""
         self._ended.set()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
 
-    # --- what may be done with them -------------------------------------------------------------------
+    # --- reading and changing -------------------------------------------------------------------------
 
     def all(self) -> list[Point]:
-        """All, the oldest first."""
+        """All access points, the oldest first."""
         return sorted(self._held.values(), key=lambda point: (point.created_ms, point.id))
 
     def find(self, point_id: str) -> Point | None:
-        """One by its id."""
+        """The access point with an id; None if there is none."""
         return self._held.get(point_id)
 
     async def create(self, name: str, topic: str, now_ms: int) -> Point:
-        """Raises HttpError: no such topic, too many."""
+        """Create an access point. Raises HttpError if the topic does not exist, or there are too many access points."""
         if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
             raise HttpError(400, f"{topic[:100]!r} is not the name of a topic")
         if len(self._held) >= POINTS_MAX:
@@ -144,13 +146,13 @@ class Points:
         return point
 
     async def pause(self, point: Point, paused: bool) -> Point:
-        """Raises HttpError."""
+        """Pause or resume an access point; returns the changed one. Raises HttpError."""
         changed = replace(point, paused=paused)
         await self._write(point.id, changed)
         return changed
 
     async def delete(self, point: Point) -> None:
-        """Raises HttpError."""
+        """Delete an access point. Raises HttpError."""
         await self._write(point.id, None)
 
     async def _write(self, point_id: str, point: Point | None) -> None:

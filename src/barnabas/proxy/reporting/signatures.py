@@ -1,7 +1,7 @@
-"""Who signed a request: TC3-HMAC-SHA256 for SendMessage, and the signatures of GitHub's and Stripe's web hooks. Pure.
+"""Verifies signatures: TC3-HMAC-SHA256 for SendMessage, and those of GitHub's and Stripe's web hooks. Pure.
 
 Sources: Tencent Cloud's page "Signature Method v3"; GitHub's "Validating webhook deliveries"; Stripe's "Verify webhook
-signatures manually". Keys and digests are the standard library's.
+signatures manually". Digests are computed with the standard library.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AUTHORIZATION: Final = re.compile(
 
 
 class BadSignature(Exception):
-    """A request is not signed as it must be. code: as Tencent Cloud's API names it."""
+    """A request is not signed, or its signature is wrong. code: of Tencent Cloud's API."""
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
@@ -36,8 +36,8 @@ def _hmac(key: bytes, text: str) -> bytes:
     return hmac.new(key, text.encode(), hashlib.sha256).digest()
 
 
-def _same(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode(), other.encode())
+def _same(wanted: str, given: str) -> bool:
+    return hmac.compare_digest(wanted.encode(), given.encode())
 
 
 def tc3_signature(
@@ -51,7 +51,7 @@ def tc3_signature(
     timestamp: int,
     service: str,
 ) -> str:
-    """The signature of a request in hex. headers: names in lower case. signed: those that it covers, in order."""
+    """The signature of a request, in hex. headers: names in lower case. signed: names of the headers that it covers."""
     lines = "".join(f"{name}:{headers.get(name, '').strip().lower()}\n" for name in signed)
     digest = hashlib.sha256(body).hexdigest()
     canonical = "\n".join((method, quote(path, safe="/%-_.~"), query, lines, ";".join(signed), digest))
@@ -78,30 +78,32 @@ def check_tc3(
     secret_id, date, service, names, signature = match.groups()
     stamp = headers.get("x-tc-timestamp", "")
     if not stamp.isascii() or not stamp.isdigit() or len(stamp) > 12:
-        raise BadSignature("MissingParameter", "X-TC-Timestamp is missing: seconds since 1970")
+        raise BadSignature("MissingParameter", "X-TC-Timestamp must be the time in seconds since 1970")
     timestamp = int(stamp)
     if abs(now_s - timestamp) > LATE_S:
         raise BadSignature(
             "AuthFailure.SignatureExpire", f"X-TC-Timestamp is more than {LATE_S} s from the server's time"
         )
     if datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d") != date:
-        raise BadSignature("AuthFailure.SignatureFailure", "the date in Credential is not X-TC-Timestamp's")
+        raise BadSignature(
+            "AuthFailure.SignatureFailure", "the date in Credential is not that of X-TC-Timestamp"
+        )
     signed = names.split(";")
     if not {"content-type", "host"} <= set(signed):
         raise BadSignature("AuthFailure.SignatureFailure", "content-type and host have to be signed")
-    # A wrong id costs as much time as a wrong key.
+    # An unknown id takes as much time as a wrong key.
     wanted = tc3_signature(
         secrets.get(secret_id, ""), method, path, query, headers, signed, body, timestamp, service
     )
     if not _same(wanted, signature) or secret_id not in secrets:
         raise BadSignature(
-            "AuthFailure.SignatureFailure", "the signature does not match the request, or the id is not known"
+            "AuthFailure.SignatureFailure", "the signature does not match the request, or the id is unknown"
         )
     return secret_id
 
 
 def check_hook(kind: str, secret: str, headers: Mapping[str, str], body: bytes, now_s: float) -> None:
-    """kind: github or stripe. Raises BadSignature."""
+    """Verify the signature of a web hook. kind: github or stripe. headers: names in lower case. Raises BadSignature."""
     if kind == "github":
         given = headers.get("x-hub-signature-256", "")
         wanted = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()

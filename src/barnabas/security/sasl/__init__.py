@@ -1,4 +1,4 @@
-"""SASL, the server's side: one small state machine for each login, without sockets (broker/api/login.py has those)."""
+"""The server's side of SASL: one small state machine for each login, without sockets (see broker/api/login.py)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import NamedTuple, Protocol
 
 
 class SaslError(Exception):
-    """A login is refused; the text is what the client reads. It never says which of user and password was wrong."""
+    """A login is refused. The message is sent to the client, and never says whether user or password was wrong."""
 
 
 class Outcome(NamedTuple):
-    """What one token of a client led to.
+    """The result of one token from a client.
 
-    reply: the token that answers it. user: who has logged in, None while more tokens are to come. expires_ms: wall-clock
-    time at which the credentials end, None when they do not. by_token: whether they are a delegation token.
-    is_last_word: whether the mechanism has the server speak last. Where it has not, clients that send tokens without a
-    request around them wait for nothing, and would take an empty token for the beginning of their next answer.
+    reply: the token that answers it. user: the user who has logged in, None if more tokens are to come. expires_ms:
+    wall-clock time at which the credentials expire, None if they do not. by_token: whether they are a delegation token.
+    is_last_word: whether the mechanism ends with a token from the server. If it does not, clients that send bare tokens
+    (without requests around them) expect none, and would take an empty one for the beginning of the next response.
     """
 
     reply: bytes
@@ -30,7 +30,7 @@ class Exchange(Protocol):
     """One login by one mechanism."""
 
     claimed: str
-    """Whom the client says to be, as far as it has said so: for the log."""
+    """The user that the client claims to be, for the log; empty until the client has named one."""
 
     def step(self, token: bytes) -> Outcome | Awaitable[Outcome]:
-        """Take the client's next token. Raises SaslError."""
+        """Process the client's next token. Raises SaslError."""

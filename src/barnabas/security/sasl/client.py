@@ -1,7 +1,7 @@
-"""SASL, the client's side, without sockets: how a broker logs in to another one.
+"""The client's side of SASL, without sockets: how a broker logs in to another broker.
 
 `first` is the token that begins a login; `answer` takes the other side's token and returns the next one, or None at the end.
-Both are coroutines: a mechanism may ask a server of its own for tickets (client_gssapi.py).
+Both are coroutines, because a mechanism may have to ask another server for tickets (client_gssapi.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER, GSSAPI)
 
 
 class LoginRefused(Exception):
-    """The other side refuses the login, or cannot prove that it knows the password; the text says which."""
+    """The other side refuses the login, or does not prove that it knows the password; the message says which."""
 
 
 class ClientLogin(Protocol):
@@ -57,7 +57,7 @@ class ScramLogin:
     """See ClientLogin."""
 
     def __init__(self, mechanism: str, user: str, password: str) -> None:
-        """Raises ConfigError where the library is missing."""
+        """Raises ConfigError if the library is missing."""
         try:
             from scramp import ScramClient
         except ImportError:
@@ -84,18 +84,18 @@ class ScramLogin:
             proof: str = self._client.get_client_final()
         except (ScramException, ValueError) as error:
             raise LoginRefused(
-                f"its answer is not the one of a broker that knows the password: {error}"
+                f"a broker's answer does not prove that it knows the password: {error}"
             ) from None
         return proof.encode()
 
 
 class BearerLogin:
-    """See ClientLogin: a signed token in place of user and password. Who it names is read for messages only."""
+    """See ClientLogin. Sends a signed token in place of user and password; its user is read for messages only."""
 
     mechanism = OAUTHBEARER
 
     def __init__(self, token: str) -> None:
-        """Raises ConfigError for a text that is no token."""
+        """Raises ConfigError for a text that is not a signed token."""
         self._token = token
         try:
             payload = token.split(".")[1]
@@ -103,7 +103,7 @@ class BearerLogin:
             self.user = str(claims.get("sub", ""))
             self._message = f"n,,\x01auth=Bearer {token}\x01\x01".encode("ascii")
         except (IndexError, ValueError, AttributeError):
-            raise ConfigError("this is no signed token (JWT)") from None
+            raise ConfigError("this is not a signed token (JWT)") from None
 
     async def first(self) -> bytes:
         return self._message
@@ -111,10 +111,10 @@ class BearerLogin:
     async def answer(self, token: bytes) -> bytes | None:
         if token:
             said = token[:200].decode("utf-8", "replace")
-            raise LoginRefused(f"it refuses the token of {self.user!r}: {said}")
+            raise LoginRefused(f"a broker refuses the token of {self.user!r}: {said}")
         return None
 
 
 def new_login(mechanism: str, user: str, password: str) -> ClientLogin:
-    """A login by user and password. Raises ConfigError."""
+    """A login with user and password. Raises ConfigError."""
     return PlainLogin(user, password) if mechanism == PLAIN else ScramLogin(mechanism, user, password)

@@ -1,7 +1,7 @@
-"""GSSAPI, the client's side: how a broker shows another one its ticket.
+"""The client's side of GSSAPI: how a broker sends its ticket to another broker.
 
-The library gets tickets by the broker's own keytab and keeps them in memory until they end. What it does may ask the
-Kerberos server, and so runs in threads of its own: a server that does not answer holds up logins and nothing else.
+The library gets tickets with the broker's own keytab, and keeps them in memory until they expire. It may have to ask
+the Kerberos server, so it is called in separate threads: a server that does not answer delays logins and nothing else.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class Initiator:
         self._threads = ThreadPoolExecutor(THREADS, "kerberos")
 
     def login(self, host: str) -> GssapiLogin:
-        """A login to the broker that is reached by this name."""
+        """A login to the broker with this host name."""
         return GssapiLogin(self, host)
 
     def context(self, host: str) -> Any:
-        """In a thread. Raises GSSError."""
+        """A new security context for a login to a host. Blocks, so call it in a thread. Raises GSSError."""
         gssapi = library()
         kerberos = gssapi.MechType.kerberos
         own = gssapi.Name(self.principal, gssapi.NameType.kerberos_principal)
         store = {"client_keytab": f"FILE:{self._keytab}", "ccache": TICKETS + self.principal}
-        # Made anew for each login: the library then looks whether the tickets that it has are still good.
+        # New for each login, so that the library checks whether its tickets are still valid.
         credentials = gssapi.Credentials(name=own, usage="initiate", mechs=[kerberos], store=store)
         target = gssapi.Name(f"{self._service}@{host}", gssapi.NameType.hostbased_service)
         flags = [gssapi.RequirementFlag.mutual_authentication, gssapi.RequirementFlag.integrity]
@@ -48,13 +48,13 @@ class Initiator:
         )
 
     async def run(self, work: Callable[[], bytes], host: str) -> bytes:
-        """What the library answers. Raises LoginRefused."""
+        """Run `work`, which calls the library and returns a token, in a thread. Raises LoginRefused."""
         errors = library().exceptions.GSSError
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except errors as error:
             raise LoginRefused(
-                f"Kerberos has no login for {self.principal} to {self._service}@{host}: {reason_of(error)}"
+                f"the Kerberos login of {self.principal} to {self._service}@{host} failed: {reason_of(error)}"
             ) from None
 
 
@@ -81,15 +81,15 @@ class GssapiLogin:
         if self._has_chosen:
             return None
         if not self._context.complete:
-            # Without a token of its own the library has what it needs; an empty one lets the broker go on.
+            # The library returns no token when it needs nothing more; the broker continues after an empty one.
             return await self._initiator.run(lambda: self._context.step(token) or b"", self._host)
         self._has_chosen = True
         return await self._initiator.run(lambda: self._choose(token), self._host)
 
     def _choose(self, token: bytes) -> bytes:
-        """The answer to the security layers that the broker offers: none of them."""
+        """The answer to the security layers that the broker offers, which chooses to use none."""
         offer: bytes = self._context.unwrap(token).message
         if len(offer) < CHOICE_BYTES or not offer[0] & NO_LAYER:
-            raise LoginRefused("it wants a security layer, of which Kafka has none")
+            raise LoginRefused("a broker demands a security layer, but Kafka has none")
         choice: bytes = self._context.wrap(bytes((NO_LAYER, 0, 0, 0)), False).message
         return choice

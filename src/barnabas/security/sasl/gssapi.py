@@ -1,7 +1,7 @@
-"""GSSAPI (RFC 4752): Kerberos tickets for the broker's own principal, whose key lies in a keytab.
+"""GSSAPI (RFC 4752): Kerberos tickets for the broker's own principal, whose key is in a keytab.
 
-The client shows its ticket; then both agree on a security layer, of which Kafka knows none: TLS protects what follows.
-What a client asks to be besides (the authorization id) is ignored, as with Kafka; who it is, its ticket says.
+The client sends its ticket; then both sides agree to use no security layer, because Kafka has none: TLS protects the
+connection. The ticket alone determines the user: as in Kafka, the client's authorization id is ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CONFIG_VARIABLE: Final = "KRB5_CONFIG"
 
 
 class Acceptor:
-    """The broker's own credentials: a principal with its keytab. Raises ConfigError where they are not there."""
+    """The broker's own credentials: a principal with its key in a keytab. Raises ConfigError if they are missing."""
 
     def __init__(self, principal: str, keytab: str) -> None:
         gssapi = library_for(keytab)
@@ -56,15 +56,16 @@ class Acceptor:
 
 
 def library() -> Any:
+    """The module `gssapi`. Raises ConfigError if it, or Kerberos' own library, is missing."""
     try:
         return importlib.import_module("gssapi")
     except ImportError as error:
-        # The package may be there and Kerberos' own library not: then its import fails as well.
+        # The import also fails if the package is installed, but Kerberos' own library is not.
         raise ConfigError(f"GSSAPI needs {how_to_install('kerberos')} ({error})") from None
 
 
 def library_for(keytab: str) -> Any:
-    """The library, told of the configuration that KAFKA_OPTS names. Raises ConfigError, also for a missing keytab."""
+    """The library, with KRB5_CONFIG set if KAFKA_OPTS names a file. Raises ConfigError, also for a missing keytab."""
     gssapi = library()
     file = jaas.property_named(CONFIG_PROPERTY)
     if file is not None:
@@ -75,20 +76,20 @@ def library_for(keytab: str) -> Any:
 
 
 def key_of(entry: jaas.Entry) -> tuple[str, str] | None:
-    """Principal and keytab of a Krb5LoginModule's entry; None where it does not name both."""
+    """Principal and keytab of a Krb5LoginModule's entry; None if it does not name both."""
     principal, keytab = entry.get("principal"), entry.get("keyTab", "").removeprefix("FILE:")
     return (principal, keytab) if principal and keytab else None
 
 
 def reason_of(error: Exception) -> str:
-    """What Kerberos says, in one line."""
+    """The reason that Kerberos gives for an error, in one line."""
     text = " ".join(str(error).split())
     _, _, detail = text.partition("Minor (")
     return detail.partition("): ")[2] or text
 
 
 class Gssapi:
-    """See Exchange. Contexts step in threads: the library reads the keytab and keeps a file of tickets that were shown."""
+    """See Exchange. Steps run in threads, because the library reads the keytab and writes a replay cache."""
 
     def __init__(self, acceptor: Acceptor, rules: tuple[Rule, ...]) -> None:
         self.claimed = ""
@@ -109,7 +110,7 @@ class Gssapi:
             raise SaslError(REFUSED) from None
 
     def _accept(self, token: bytes) -> Outcome:
-        """The client's ticket, and further tokens of the Kerberos library."""
+        """Process the client's ticket, and further tokens of the Kerberos library."""
         reply: bytes | None = self._context.step(token)
         if not self._context.complete:
             return Outcome(reply or b"")
@@ -120,14 +121,14 @@ class Gssapi:
         return Outcome(reply)
 
     def _offer(self, token: bytes) -> Outcome:
-        """The client has what it needs: say which security layers there are."""
+        """The exchange of tickets is over: offer the only choice of security layer, which is none."""
         if token:
-            raise SaslError("Invalid GSSAPI response: nothing was expected behind the ticket")
+            raise SaslError("Invalid GSSAPI response: nothing was expected after the ticket")
         self._next = self._choose
         return Outcome(self._context.wrap(OFFER, False).message)
 
     def _choose(self, token: bytes) -> Outcome:
-        """The layer that the client has chosen, and whom it asks to be."""
+        """Process the security layer that the client has chosen; its authorization id is ignored."""
         choice: bytes = self._context.unwrap(token).message
         if len(choice) < CHOICE_BYTES or choice[0] != NO_LAYER:
             raise SaslError("Invalid GSSAPI response: the client wants a security layer, and none is offered")

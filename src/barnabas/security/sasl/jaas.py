@@ -1,9 +1,9 @@
-"""JAAS configuration as Kafka's books write it: in `sasl.jaas.config`, or as sections of a file.
+"""JAAS configuration in the syntax that Kafka documents: in `sasl.jaas.config`, or in sections of a file.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required
         username="admin" password="secret" user_alice="her secret";
 
-A file has such entries in named sections: `KafkaServer { ... };`, or `sasl_ssl.KafkaServer` for one listener alone.
+A file has such entries in named sections: `KafkaServer { ... };`, or `sasl_ssl.KafkaServer` for one listener only.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 Entry = Mapping[str, str]
-"""A login module's options; its class stands under the empty name."""
+"""A login module's options by name; the empty name has the module's class."""
 
 
 def parse_entry(text: str) -> Entry:
-    """The one entry of `sasl.jaas.config`. Raises ConfigError, which repeats nothing of the text: it holds secrets."""
+    """The one entry of `sasl.jaas.config`. Raises ConfigError without quoting the text, which contains secrets."""
     words = _words(text)
     entries = _entries(words)
     if words or len(entries) != 1:
@@ -57,12 +57,12 @@ def parse_file(text: str) -> dict[str, list[Entry]]:
 
 
 def file_named() -> str | None:
-    """The JAAS file of this process, as Kafka is told of it: KAFKA_OPTS=-Djava.security.auth.login.config=FILE."""
+    """The JAAS file of this process, named as for Kafka: KAFKA_OPTS=-Djava.security.auth.login.config=FILE."""
     return property_named(FILE_PROPERTY)
 
 
 def property_named(property_name: str) -> str | None:
-    """What KAFKA_OPTS=-DNAME=VALUE gives a Java property; None where it does not name it."""
+    """The value that KAFKA_OPTS=-DNAME=VALUE gives to a Java property; None if it is not set there."""
     for word in os.environ.get("KAFKA_OPTS", "").split():
         name, _, value = word.partition("=")
         if name == f"-D{property_name}" and value:
@@ -71,7 +71,7 @@ def property_named(property_name: str) -> str | None:
 
 
 def section_entries(path: str, listener: str) -> list[Entry]:
-    """What a JAAS file has for a listener. Raises ConfigError."""
+    """The entries for a listener in a JAAS file, from its own section or KafkaServer's. Raises ConfigError."""
     try:
         with open(path, encoding="utf-8") as file:
             sections = parse_file(file.read())
@@ -83,9 +83,9 @@ def section_entries(path: str, listener: str) -> list[Entry]:
 
 
 def entry_of(options: ListenerOptions, mechanism: str, module: str, file: str | None) -> Entry | None:
-    """A listener's entry for a mechanism: from `sasl.jaas.config`, else from the JAAS file; None where neither has one.
+    """A listener's entry for a mechanism: from `sasl.jaas.config`, else from the JAAS file; None if neither has one.
 
-    module: the end of the login module's class; entries of other modules do not count. Raises ConfigError.
+    module: the end of the login module's class name; entries of other modules are ignored. Raises ConfigError.
     """
     text = options.get(SASL_JAAS_CONFIG, mechanism)
     if text is not None:
@@ -102,7 +102,7 @@ def entry_of(options: ListenerOptions, mechanism: str, module: str, file: str | 
 
 
 def users_of(entry: Entry) -> dict[str, str]:
-    """user -> password of the options user_NAME="password"."""
+    """user -> password, from an entry's options user_NAME="password"."""
     return {name[len(USER_PREFIX) :]: value for name, value in entry.items() if name.startswith(USER_PREFIX)}
 
 
@@ -111,7 +111,7 @@ def _words(text: str) -> list[str]:
     while at < len(text):
         match = TOKEN.match(text, at)
         if match is None:
-            raise ConfigError("a JAAS configuration has a quote that does not end")
+            raise ConfigError("a JAAS configuration has a quote that is not closed")
         if match["string"]:
             found.append('"' + re.sub(r"\\(.)", r"\1", match["string"][1:-1], flags=re.DOTALL))
         elif match["sign"] or match["word"]:
@@ -125,7 +125,7 @@ def _entries(words: list[str]) -> list[Entry]:
     while words and words[0] != "}":
         options = {"": words.pop(0)}
         if not words or words.pop(0).lower() not in FLAGS:
-            raise ConfigError(f"behind a login module one of {', '.join(sorted(FLAGS))} must stand")
+            raise ConfigError(f"a login module must be followed by one of {', '.join(sorted(FLAGS))}")
         while words and words[0] != ";":
             name = words.pop(0).removeprefix('"')
             if len(words) < 2 or words.pop(0) != "=":

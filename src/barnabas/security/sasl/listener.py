@@ -1,4 +1,4 @@
-"""What one SASL listener offers: its mechanisms and where each finds its users, as the options say now."""
+"""The mechanisms of one SASL listener, and where each finds its users, according to the current options."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Now(Protocol):
 class Spare(NamedTuple):
     """What stands in for the credentials of users who do not exist.
 
-    shapes: how many users have each shape. text: a credential, so that checking takes as much work as for a real one.
+    shapes: how many users have each shape. text: a real credential, so that decoding takes as much work as for a user.
     """
 
     shapes: Mapping[Shape, int]
@@ -84,14 +84,14 @@ class SaslListener:
         self._users, self._secret, self._clock, self._token = users, secret, clock, token
         self._jaas_file = jaas.file_named()
         self._made: dict[str, tuple[object, Any]] = {}
-        """By mechanism: the option texts that something was made of, and what was made."""
+        """What `_once` has made, by purpose: (the option texts that it was made of, the object)."""
         self._spares: dict[str, Spare] = {}
         for mechanism in self.mechanisms:
             self.begin(mechanism)
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """Those that clients may use now. Raises ConfigError for one that this broker does not have."""
+        """The mechanisms that clients may use now. Raises ConfigError if there are none, or one is unknown."""
         option = options.SASL_ENABLED_MECHANISMS
         wanted = tuple(name.upper() for name in self.options.get(option))
         unknown = [name for name in wanted if name not in MECHANISMS]
@@ -102,7 +102,7 @@ class SaslListener:
         return wanted
 
     def begin(self, mechanism: str) -> Exchange:
-        """A new login. Raises ConfigError where the mechanism's own options are missing or wrong."""
+        """A new login. Raises ConfigError if the mechanism's own options are missing or wrong."""
         if mechanism == PLAIN:
             return Plain(self._plain_check())
         if mechanism == OAUTHBEARER:
@@ -118,12 +118,12 @@ class SaslListener:
             raise ConfigError(f"{mechanism} needs {how_to_install('security')}") from None
 
     def reauthentication_ms(self, mechanism: str) -> int:
-        """connections.max.reauth.ms; 0 for never."""
+        """connections.max.reauth.ms; 0 if clients need not log in again."""
         return self.options.get(options.CONNECTIONS_MAX_REAUTH_MS, mechanism)
 
     @property
     def frame_bytes_max(self) -> int:
-        """The largest request before the login."""
+        """The largest request that is accepted before the login, in bytes."""
         return self.options.get(options.SASL_SERVER_MAX_RECEIVE_SIZE)
 
     # --- where users come from -------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class SaslListener:
         return Known(credential, True, token.owner.partition(":")[2], token.expiry_ms)
 
     def _known(self, mechanism: str, user: str) -> Known:
-        """The same work whether the user exists or not."""
+        """The credential for a login; does the same work whether the user exists or not."""
         spare = self._spare(mechanism)
         instead = stand_in(mechanism, user, self._secret(), spare.shapes)
         text = self._users().get(("users", sanitize(user)), {}).get(mechanism)
@@ -162,7 +162,7 @@ class SaslListener:
         return Known(credential, True, user)
 
     def _spare(self, mechanism: str) -> Spare:
-        """Looked for now and then: users may be many, and whoever asks has not logged in."""
+        """Kept for SPARE_MS, because there may be many users, and the peer has not logged in yet."""
         now_ms = self._clock.monotonic_ms()
         kept = self._spares.get(mechanism)
         if kept is None or now_ms - kept.since_ms > SPARE_MS:
@@ -242,6 +242,7 @@ class SaslListener:
         )
 
     def _jaas_entry(self, mechanism: str, module: str, *, needed: bool = True) -> jaas.Entry:
+        """The listener's JAAS entry, empty if it is not needed. A JAAS file is read again for each login."""
         option = options.SASL_JAAS_CONFIG
         made_of = self.options.get(option, mechanism)
         if made_of is not None:
@@ -261,7 +262,7 @@ class SaslListener:
         )
 
     def _once(self, what: str, made_of: object, make: Callable[[], Any]) -> Any:
-        """What was made of the same before, or a fresh one. Files are read again only when a login begins."""
+        """The object that was last made for a purpose, if it was made of the same options; else a new one."""
         kept = self._made.get(what)
         if kept is None or kept[0] != made_of:
             kept = self._made[what] = (made_of, make())

@@ -1,8 +1,8 @@
 """OAUTHBEARER (RFC 7628): a signed token (JWT) in place of a password, checked against the keys of its issuer.
 
-Only signatures that a public key checks are accepted: an algorithm `none`, or one whose key both sides share, would let a
-client sign for itself. Tokens without a signature are accepted where the configuration names Kafka's validator of
-unsecured tokens, for trials.
+Only signatures that are verified with a public key are accepted: with the algorithm `none`, or one with a shared key,
+clients could sign their own tokens. Tokens without a signature are accepted if the configuration names Kafka's
+validator of unsecured tokens, which is meant for trials.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ BEARER: Final = re.compile(r"(?i)bearer +([-_.+/=A-Za-z0-9]+)")
 JWKS_BYTES_MAX: Final = 1 << 20
 FETCH_S_MAX: Final = 10.0
 TIME_S_END: Final = 253_402_300_800
-"""The year 10,000: JSON's numbers have no end, and Python's know infinity besides."""
+"""The year 10,000. Times of tokens must be earlier: numbers in JSON are unlimited, and Python accepts infinity."""
 
 
 class Rules(NamedTuple):
-    """What a token must fulfil. audience: one of these; issuer: this one; scope: all of these words."""
+    """The conditions that a token must meet. audience: one of these; issuer: this one; scope: all of these words."""
 
     audience: tuple[str, ...]
     issuer: str | None
@@ -50,7 +50,7 @@ class Keys:
     """The signing keys of an issuer, from a file or URL with a JWKS; fetched again when old, or when a key is missing."""
 
     def __init__(self, url: str, refresh_ms: int, retry_ms: int, monotonic_ms: Callable[[], float]) -> None:
-        """Raises ConfigError when the libraries are missing or the address is of no kind that is read."""
+        """Raises ConfigError if a library is missing or the URL has another scheme than https, http or file."""
         try:
             import jwt  # noqa: F401
         except ImportError:
@@ -59,7 +59,7 @@ class Keys:
             raise ConfigError(f"sasl.oauthbearer.jwks.endpoint.url={url}: must begin with https:// or file:")
         if url.startswith("http://"):
             log.warning(
-                "signing keys come over plain http: whoever is on the way can let anybody in",
+                "signing keys are fetched over plain http: an attacker on the network can forge tokens",
                 extra={"url": url},
             )
         self.url = url
@@ -69,19 +69,19 @@ class Keys:
         self._fetching: asyncio.Future[None] | None = None
 
     def find(self, key_id: str | None) -> Any:
-        """The key of an id, the only key for a token that names none; None when it is not known."""
+        """The key with an id, or the only key if a token names none; None if it is unknown."""
         if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(key_id)
 
     def is_due(self, key_id: str | None) -> bool:
-        """Whether the keys should be fetched before a token that names `key_id` is judged."""
+        """Whether the keys should be fetched before a token that names `key_id` is checked."""
         now_ms = self._monotonic_ms()
         wanted = now_ms - self._fetched_ms > self._refresh_ms or self.find(key_id) is None
         return wanted and now_ms - self._tried_ms >= self._retry_ms
 
     async def fetch(self) -> None:
-        """Fetch once for all who wait. What fails is logged, and the keys of before stay."""
+        """Fetch the keys, once for all concurrent callers. A failure is logged, and the previous keys remain."""
         if self._fetching is None:
             self._tried_ms = self._monotonic_ms()
             self._fetching = asyncio.ensure_future(self._fetch())
@@ -116,11 +116,11 @@ def _parse(data: bytes) -> dict[str | None, Any]:
         try:
             key = jwt.PyJWK(row)
         except jwt.PyJWTError:
-            continue  # of a kind that signs nothing we accept
+            continue  # not a key for a supported algorithm
         if key.algorithm_name in ALGORITHMS:
             found[row.get("kid")] = key
     if not found:
-        raise ValueError("no key in it can check a signature")
+        raise ValueError("it contains no key that can verify a signature")
     return found
 
 
@@ -133,7 +133,7 @@ class OAuthBearer:
         self._refusal = ""
 
     def step(self, token: bytes) -> Outcome | Awaitable[Outcome]:
-        if self._refusal:  # the client has read why and answers with one byte, as RFC 7628 has it
+        if self._refusal:  # the client answers the reason with one byte, as RFC 7628 requires
             raise SaslError(self._refusal)
         match = FIRST.fullmatch(token)
         if match is None:
@@ -162,10 +162,10 @@ class OAuthBearer:
             user = claims.get(self._rules.user_claim)
             if not isinstance(user, str) or not user:
                 raise ValueError(f"it has no claim {self._rules.user_claim}")
-            user.encode()  # half a surrogate pair, which JSON can hold, is no name: it raises a ValueError
+            user.encode()  # raises ValueError for half a surrogate pair, which JSON can contain
             self.claimed = user
             if other and other != user:
-                raise ValueError("its user is another than the client asks to be")
+                raise ValueError("its user differs from the authorization id")
             given = claims.get(self._rules.scope_claim, "")
             rows = given.split() if isinstance(given, str) else given if isinstance(given, list) else ()
             words = set(map(str, rows))
@@ -178,7 +178,7 @@ class OAuthBearer:
         return Outcome(b"", user, int(claims["exp"] * 1000))
 
     def _claims(self, token: str, key: Any) -> dict[str, Any]:
-        """The claims of a token that holds. Raises ValueError, which says why it does not."""
+        """The claims of a valid token. Raises ValueError with the reason if it is not valid."""
         import jwt
 
         rules = self._rules
@@ -209,7 +209,7 @@ class OAuthBearer:
         for name in ("exp", "nbf", "iat"):
             value = claims.get(name, 0)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < TIME_S_END:
-                raise ValueError(f"its claim {name} is no time")
+                raise ValueError(f"its claim {name} is not a valid time")
         if "exp" not in claims or claims["exp"] + skew_s <= now_s:
             raise ValueError("it has expired")
         if max(claims.get("nbf", 0), claims.get("iat", 0)) - skew_s > now_s:

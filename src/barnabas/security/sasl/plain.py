@@ -1,7 +1,7 @@
-"""PLAIN (RFC 4616): user and password as they are. Users come from JAAS options, or a Python function decides.
+"""PLAIN (RFC 4616): user and password in plain text, checked against JAAS options or by a Python function.
 
 The function is named by `listener.name.X.plain.sasl.server.callback.handler.class=MODULE:FUNCTION`. It is called as
-f(user, password), in a thread unless it is a coroutine function, and returns whether the two belong together.
+f(user, password), in a thread unless it is a coroutine function, and returns whether the password is the user's.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Plain:
         except SaslError:
             raise
         except Exception as error:
-            # The text of the error is left out: it may repeat what the function was given.
+            # The text of the error is not logged: it may contain the password.
             log.error(
                 "the function that checks passwords failed; the login is refused",
                 extra={"user": user, "error": type(error).__name__},
@@ -79,7 +79,7 @@ class Plain:
 
 
 def check_of(users: Mapping[str, str]) -> Check:
-    """Compares with known users; takes the same time and way for one that is not known."""
+    """A check against these users (user -> password), which does the same work for an unknown user."""
 
     def digest(text: str) -> bytes:
         return hashlib.sha256(text.encode()).digest()
@@ -96,7 +96,7 @@ def check_of(users: Mapping[str, str]) -> Check:
 
 
 def check_named(option: str, name: str) -> Check:
-    """The function MODULE:FUNCTION. Raises ConfigError."""
+    """A check that calls the function `name`, MODULE:FUNCTION. option: for messages. Raises ConfigError."""
     module_name, _, attribute = name.partition(":")
     try:
         found: Any = functools.reduce(getattr, attribute.split("."), importlib.import_module(module_name))

@@ -1,7 +1,7 @@
-"""SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677): the exchange, and credentials as Kafka keeps them at a user's node.
+"""SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677): the exchange, and credentials in the form that Kafka stores for a user.
 
 The exchange is also carried out for users who do not exist, with a salt computed from the name and a secret of the cluster,
-and refused at its end like a wrong password: neither the answers nor their number distinguish the two, now or over time.
+and refused at its end like a wrong password, so that neither answers nor their number ever tell whether a user exists.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.security.sasl import Outcome, SaslError
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 CODES: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-"""The numbers of the protocol's messages."""
+"""The mechanisms' numbers in messages of Kafka's protocol."""
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
 SALT_BYTES: Final = 32
@@ -29,7 +29,7 @@ K = TypeVar("K")
 
 
 class Credential(NamedTuple):
-    """What a broker keeps of a password: enough to check it, not enough to log in with."""
+    """What a broker stores of a password: enough to check it, but not enough to log in."""
 
     salt: bytes
     stored_key: bytes
@@ -38,7 +38,7 @@ class Credential(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What everybody sees of a credential before a proof is asked for.
+    """What a credential shows to any peer before the peer has to prove anything.
 
     is_text: whether the salt consists of digits and small letters, like those of Kafka's own tools: a random number of 130
     bits, written in base 36.
@@ -50,7 +50,7 @@ class Shape(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a login is checked against. exists: False for a stand-in. user: who it is then; the rest as in Outcome."""
+    """What a login is checked against. exists: False for a stand-in. user, expires_ms: of the Outcome on success."""
 
     credential: Credential
     exists: bool
@@ -75,7 +75,7 @@ def new_credential(
 
 
 def encode_credential(credential: Credential) -> str:
-    """A credential as the text of a config of /config/users/NAME."""
+    """A credential as text, as stored in a config of /config/users/NAME."""
 
     def text(data: bytes) -> str:
         return base64.b64encode(data).decode()
@@ -87,7 +87,7 @@ def encode_credential(credential: Credential) -> str:
 
 
 def decode_credential(text: str) -> Credential | None:
-    """The credential of such a text; None when it is none."""
+    """The credential in a text from `encode_credential`; None if it contains none."""
     fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
     try:
         salt, stored, server = (
@@ -99,7 +99,7 @@ def decode_credential(text: str) -> Credential | None:
 
 
 def shape_of(text: str) -> Shape | None:
-    """What everybody sees of a credential's text: `decode_credential` in a hurry. None for none."""
+    """The shape of the credential in a text, quicker than `decode_credential`; None if it contains none."""
     fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
     iterations = fields.get("iterations", "")
     try:
@@ -112,16 +112,17 @@ def shape_of(text: str) -> Shape | None:
 
 
 def stand_in(mechanism: str, user: str, secret: bytes, shapes: Mapping[Shape, int]) -> Credential:
-    """The credential shown for a user who does not exist: always the same for the same name, and like those of others.
+    """The credential for a user who does not exist: always the same for a name, and similar to those of real users.
 
-    secret: whoever has it can tell a stand-in from a user. shapes: how many users have each shape. The stand-ins have the
-    shapes in the same proportion, and when users are added or deleted few names change theirs (weighted rendezvous hashing).
+    secret: with it, stand-ins can be told from real users. shapes: how many users have each shape. The stand-ins have
+    the shapes in the same proportion; when users are added or deleted, few names change theirs (weighted rendezvous
+    hashing).
     """
     seed = hmac.digest(secret, f"{mechanism}\0{user}".encode(), "sha512")
     shape = draw(seed, shapes, lambda shape: b"shape %d %d %d" % shape)
     if shape is None:
         shape = Shape(ITERATIONS_MIN, SALT_BYTES)
-    # A stand-in with another shape has another salt, as with users: both change when the password changes.
+    # A stand-in whose shape changes gets a new salt, like a user, whose shape and salt change with the password.
     salt_seed = seed + b"salt %d %d %d" % shape
     if shape.is_text:
         salt = _text_salt(salt_seed, shape.salt_bytes)
@@ -161,9 +162,10 @@ def _text_salt(seed: bytes, count: int) -> bytes:
 
 
 def split_extensions(text: str) -> tuple[str, str, dict[str, str]]:
-    """A client's first message: (without its extensions, its part without the header, the extensions).
+    """Split a client's first message: (message without extensions, message without its header, extensions).
 
-    RFC 5802 has extensions that are not known ignored; the library refuses them. Kafka's clients say `tokenauth=true`.
+    RFC 5802 requires that unknown extensions are ignored, but the library refuses them. Kafka's clients send
+    `tokenauth=true`.
     """
     header = ",".join(text.split(",", 2)[:2])
     bare = text[len(header) + 1 :]
@@ -174,7 +176,7 @@ def split_extensions(text: str) -> tuple[str, str, dict[str, str]]:
 
 
 class Scram:
-    """See Exchange. find: (user or id of a token, whether it is a token) -> what is known."""
+    """See Exchange. find: (user or id of a token, whether it is a token) -> what the login is checked against."""
 
     def __init__(self, mechanism: str, find: Callable[[str, bool], Known]) -> None:
         from scramp import ScramMechanism
@@ -202,7 +204,7 @@ class Scram:
                 first, bare, extensions = split_extensions(text)
                 self._by_token = extensions.get("tokenauth", "").lower() == "true"
                 self._server.set_client_first(first)
-                self._server.client_first_bare = bare  # both sides sign it with its extensions
+                self._server.client_first_bare = bare  # both sides sign it with the extensions
                 return Outcome(self._server.get_server_first().encode())
             self._server.set_client_final(text)
             known = self._known
