@@ -87,7 +87,7 @@ outputs:
         (4, None, "1", None),
     ]  # fmt: skip
     assert consumed(bootstrap, f"{topic}-dead-letters") == []
-    with pytest.raises(PipelineError, match="the columns must be known before"):
+    with pytest.raises(PipelineError, match="the columns must be known"):
         check_plan(spark, parse_spec(text.replace("steps: [keep: [id, name]], ", "")))
 
 

@@ -70,7 +70,7 @@ BROKEN = [
         "    key: name\n",
         "    console: {}\n    key: name\n",
         12,
-        "has topic and console: an output goes to one place",
+        "has topic and console: an output has one destination",
     ),
     ("    key: name\n", "    route: {by: lvl}\n", 12, "there is no field 'lvl'"),
     ("    key: name\n", "    options: {kafka.compression.type: brotli}\n", 12, "brotli"),

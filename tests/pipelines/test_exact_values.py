@@ -116,7 +116,7 @@ def test_other_encodings(run):
     assert set(dead) == {line}
     with pytest.raises(PipelineError, match="'nonsense', which is no encoding"):
         run(steps, line, source=", encoding: nonsense")
-    with pytest.raises(PipelineError, match="which Java does not know"):
+    with pytest.raises(PipelineError, match="which Java does not support"):
         run(steps, line, source=", encoding: rot13")
 
 
@@ -157,7 +157,7 @@ def test_loops_are_refused():
         "source: {topic: a}\noutputs: [{topic: b, route: {by: x, topics: {E: a}}}]",
     ):
         with pytest.raises(
-            PipelineError, match=r"^pipeline:\d: the pipeline would read topic \w+ that it writes itself"
+            PipelineError, match=r"^pipeline:\d: the pipeline would read topic \w+, which it writes itself"
         ):
             parse_spec(f"pipeline: p\n{text}")
 

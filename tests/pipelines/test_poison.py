@@ -41,8 +41,8 @@ def test_one_poison_record_costs_no_neighbour_anything(spark, bootstrap, client,
             "no/name": "'no/name' is no legal topic name",
             f"{topic}-missing": f"topic {topic}-missing does not exist",
             "__consumer_offsets": "topic __consumer_offsets belongs to the brokers",
-            keyed: f"topic {keyed} is compacted and takes no record without a key",
-            topic: f"the pipeline would read topic {topic} that it writes itself, without end",
+            keyed: f"topic {keyed} is compacted and accepts no records without a key",
+            topic: f"the pipeline would read topic {topic}, which it writes itself, in an endless loop",
         }.items()
     }
     good = [f'{{"to": "{out}", "pad": "{i}"}}'.encode() for i in range(4)]
@@ -111,7 +111,10 @@ def test_a_topic_of_a_pattern_that_is_gone(spark, bootstrap, client, new_topic, 
     assert run("stop") == [b"a", b"b"]
     send(client, f"{topic}-in-b", [b"unread"])
     client.delete_topics([f"{topic}-in-b"])
-    with pytest.raises(PipelineError, match=f"topic {topic}-in-b was deleted, and of partition 0 whether"):
+    with pytest.raises(
+        PipelineError,
+        match=f"topic {topic}-in-b was deleted, and with it possibly unread records of partition 0",
+    ):
         run("stop")
     send(client, f"{topic}-in-a", [b"more"])
     assert run("earliest") == [b"a", b"b", b"more"]
@@ -162,7 +165,7 @@ def test_what_a_gate_lets_through():
     ]
     assert rows_refused(Gate("t", 1000), Codec.ZSTD) == []
     assert [row for row, _ in rows_refused(Gate("t", needs_key=True))] == [2, 3]
-    assert rows_refused(Gate("t", after_ms=3_600_000)) == [(3, "topic t takes no record of that time")]
+    assert rows_refused(Gate("t", after_ms=3_600_000)) == [(3, "topic t rejects this timestamp")]
     assert {row for row, _ in rows_refused(Gate("t", 1000, True, 0, 0))} == {1, 2, 3}
 
 

@@ -83,7 +83,7 @@ def test_a_union(spark, bootstrap, client, new_topic, tmp_path):
     swapped = UNION.format(t=t).replace("[web, app]", "[app, site]").replace("  web:", "  site:")
     swapped = parse_spec(swapped.replace("from: web", "from: site"))
     with pytest.raises(
-        PipelineError, match="was begun with the sources web, app and the pipeline now has site, app"
+        PipelineError, match="was begun with the sources web, app, but the pipeline now has site, app"
     ):
         run_pipeline(swapped, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
 
@@ -197,8 +197,7 @@ def test_joins(spark, bootstrap, client, new_topic, tmp_path):
     stay = replay(spark, spec, bootstrap, dry_run=True)
     assert (stay.found, stay.replayed, sum(stay.kept.values())) == (3, 0, 3)
     assert (
-        f"orders leads to {t}-named, which joins or counts: write the repaired record to {t}-orders"
-        in stay.kept
+        f"orders feeds {t}-named, which joins or counts: write the repaired record to {t}-orders" in stay.kept
     )
 
 

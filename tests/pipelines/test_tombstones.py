@@ -65,10 +65,10 @@ def test_tombstones_delete(spark, bootstrap, client, new_topic, tmp_path):
 @pytest.mark.parametrize(
     ("outputs", "message"),
     [
-        ("files: {path: /tmp/a}", "files cannot delete, and records may be deletes"),
+        ("files: {path: /tmp/a}", "files cannot delete rows with these options, and records may be deletes"),
         ("database: {url: 'sqlite:///t.db', table: t}", "database cannot delete"),
         ("elasticsearch: {url: 'http://h', index: i}", "elasticsearch cannot delete"),
-        ("topic: o\n    aggregate: {compute: {n: count(*)}}", "cannot be counted back"),
+        ("topic: o\n    aggregate: {compute: {n: count(*)}}", "cannot be subtracted from results"),
     ],
 )
 def test_where_deletes_are_refused(spark, outputs, message):

@@ -11,7 +11,7 @@ __all__ = ["Pipeline"]
 
 
 def __getattr__(name: str) -> Any:
-    # Found on first use: tools that only look at records must not wait for PySpark.
+    # Imported on first use: tools that only read records must not wait for the import of PySpark.
     if name == "Pipeline":
         from barnabas.pipelines.builder import Pipeline
 

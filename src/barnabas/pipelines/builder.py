@@ -1,4 +1,4 @@
-"""A pipeline in Python, the same as in a file.
+"""Builds a pipeline in Python, with the same parts as in a pipeline file.
 
     from barnabas.pipelines import Pipeline
 
@@ -12,10 +12,10 @@
     )
     access.run(once=True, bootstrap="localhost:9092")
 
-Every step of a pipeline file is a method of the same name: its options are the keywords, a single value or a list
-of names may be given plainly. Steps come before the outputs. Every target is a method, too: `.to_files(path=...)`,
-`.to_database(url=..., table=..., key=[...], name="rows")`. Mistakes are reported as for a file, with the pipeline's name in
-place of the line.
+Every step of a pipeline file is a method of the same name. Its options are keyword arguments; a single value or a list
+of names may be passed as positional arguments. Steps come before the outputs. Every target is a method, too:
+`.to_files(path=...)`, `.to_database(url=..., table=..., key=[...], name="rows")`. Mistakes are reported as for a file,
+with the pipeline's name in place of the line.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from barnabas.pipelines.steps import STEPS
 
 
 class Pipeline:
-    """A pipeline under construction. Each method gives a new one; nothing is changed in place."""
+    """A pipeline under construction. It is immutable: each method returns a changed copy."""
 
     def __init__(self, name: str, **settings: Any) -> None:
-        """settings: what a file may say at its top: dead_letters, bootstrap, spark, trigger."""
+        """settings: top-level entries of a pipeline file, like dead_letters, bootstrap, spark, trigger."""
         self._name = name
         self._parts: dict[str, Any] = {"pipeline": name, **settings}
         self._steps: tuple[Mapping[str, Any], ...] = ()
@@ -47,38 +47,38 @@ class Pipeline:
         return made
 
     def source(self, *topics: str, **settings: Any) -> Pipeline:
-        """Topics to read, or pattern="..."; start, and options of the data source as options={...}."""
+        """Sets the topics to read, or pattern="..."; other settings: start, options={...}, ..."""
         made = self._copy()
         made._parts["source"] = {**({"topics": list(topics)} if topics else {}), **settings}
         return made
 
     def sources(self, **sources: Any) -> Pipeline:
-        """Several sources by name, as in a file: `sources(orders={"topic": "orders", "steps": [...]})`."""
+        """Adds sources by name, as in a file: `sources(orders={"topic": "orders", "steps": [...]})`."""
         made = self._copy()
         made._parts["sources"] = {**made._parts.get("sources", {}), **sources}
         return made
 
     def relations(self, **relations: Any) -> Pipeline:
-        """What is made of the sources, by name: `relations(paid={"join": {...}})`. Outputs name theirs with `from_`."""
+        """Adds relations by name: `relations(paid={"join": {...}})`. An output names its relation as `from_`."""
         made = self._copy()
         made._parts["relations"] = {**made._parts.get("relations", {}), **relations}
         return made
 
     def dead_letters(self, topic: str) -> Pipeline:
-        """The topic for records that a step cannot handle."""
+        """Sets the topic for records that a step cannot process."""
         made = self._copy()
         made._parts["dead_letters"] = topic
         return made
 
     def step(self, kind: str, *values: Any, **options: Any) -> Pipeline:
-        """One more step of this kind."""
+        """Adds a step, with either plain values or options. Raises PipelineError for both, and after an output."""
         if self._outputs:
             raise PipelineError(
-                f"Pipeline({self._name!r}): step {kind} comes after an output; steps go before"
+                f"Pipeline({self._name!r}): step {kind} comes after an output: put steps before the outputs"
             )
         if values and options:
             raise PipelineError(
-                f"Pipeline({self._name!r}): step {kind} has plain values and keywords; use one"
+                f"Pipeline({self._name!r}): step {kind} has both plain values and keywords: use one or the other"
             )
         given: Any = {_plain(k): v for k, v in options.items()}
         if values:
@@ -97,13 +97,13 @@ class Pipeline:
         raise AttributeError(f"a pipeline has no step {name!r}; {suggestion(name, STEPS)}")
 
     def to_topic(self, topic: str, **settings: Any) -> Pipeline:
-        """An output: key, value, headers, timestamp (Spark SQL), route, partitions, config, steps, ..."""
+        """Adds an output to a topic. settings: key, value, timestamp (Spark SQL), headers, partitions, steps, ..."""
         made = self._copy()
         made._outputs = (*self._outputs, {"topic": topic, **{_plain(n): v for n, v in settings.items()}})
         return made
 
     def _to(self, kind: str, settings: Mapping[str, Any]) -> Pipeline:
-        """An output to a target that is no topic: its own options, and what a file says beside them."""
+        """Adds an output to another kind of target. settings: its options, and other entries of an output."""
         settings = {_plain(n): v for n, v in settings.items()}
         beside = {n: v for n, v in settings.items() if n in ("name", "from", "steps", "aggregate", "trigger")}
         own = {n: v for n, v in settings.items() if n not in beside}
@@ -120,10 +120,10 @@ class Pipeline:
         return read_spec(from_python({**parts, "outputs": list(self._outputs)}, where), where)
 
     def run(self, **settings: Any) -> RunReport:
-        """Runs it; settings as for `run_pipeline`: once, bootstrap, checkpoint_dir, master, progress."""
+        """Runs the pipeline. settings: see `run_pipeline`: once, bootstrap, checkpoint_dir, master, progress, ..."""
         return run_pipeline(self.spec(), **settings)
 
 
 def _plain(name: str) -> str:
-    """`from_` stands for `from`, `with_` for `with`: Python keeps these words for itself."""
+    """The option that a keyword stands for: `from_` is `from` and `with_` is `with`, which Python reserves."""
     return name.removesuffix("_")

@@ -1,9 +1,9 @@
-"""A checked pipeline to Spark data frames: source rows in, rows for the sink out.
+"""Turns a checked pipeline into Spark data frames: from rows of the sources to rows for the sink.
 
-Every output is one streaming query. A row that a step could not handle leaves through the same query as the
-others, addressed to the dead-letter topic with its original bytes: one pass over the data, and nothing can be
-lost between two writes. An output with an aggregate counts only rows without an error; the other outputs of
-the pipeline send the bad ones.
+A row that a step could not process is written by the same query as the others, but to the dead-letter topic and with
+its original bytes: the data is read once, and nothing can be lost between two writes. An output with an aggregate
+counts only rows without an error; the failed rows are sent by other queries of the pipeline (see
+`PipelineSpec.queries`).
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ SINK_TYPES: Final = {
     "origin": "struct<topic:string,partition:int,offset:bigint,output:string>",
 }
 METRICS: Final = "barnabas"
-"""Name of the observation that counts rows, and failed ones, of each micro-batch."""
+"""The name of the observation that counts rows and failed rows of each micro-batch."""
 
 
 def query_frame(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Frame:
-    """What this query's output is made of: the rows after all steps, observed for their numbers.
+    """The rows after all steps, from which the query's output is made, with an observation that counts them.
 
-    Rows that another query sends to the dead letters are left out. That is done after the observation, which Spark
-    moves no filter across: moved below the steps it would repeat all their expressions.
+    Rows that another query sends to the dead letters are filtered out, but after the observation: Spark moves no filter
+    across it, and a filter moved below the steps would evaluate all their expressions a second time.
     """
     frame = run_steps(_relation(spec, query, rows), query.output.steps)
     bad = F.col("_error").isNotNull()
@@ -66,7 +66,7 @@ def query_frame(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Fra
 
 
 def _observed(data: DataFrame, sent: Column, failed: Column, parcel: str, parcel_rows: str) -> DataFrame:
-    """`data`, observed: counts the rows for which `sent` and `failed` are true; a parcel counts as the lines in it."""
+    """`data`, observed to count the rows for which `sent` and `failed` are true; a parcel counts as its lines."""
     if parcel not in data.columns:
         counts = F.count(F.when(sent, 1)), F.count(F.when(failed, 1))
     else:
@@ -79,8 +79,8 @@ def _observed(data: DataFrame, sent: Column, failed: Column, parcel: str, parcel
 
 
 def _relation(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Frame:
-    """The rows of the relation that the query's outputs are results of. rows: those of each source; a data frame where
-    there is one source."""
+    """The rows of the relation that the query's outputs write. rows: of the only source, or a function that loads
+    them."""
     load = rows if callable(rows) else (lambda _relation, _as_stream: rows)
     compiler = Compiler(spec.plan, load, query.sends)
     if query.only_dead and not query.output.steps:
@@ -89,7 +89,7 @@ def _relation(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Frame
 
 
 def query_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> DataFrame:
-    """What this query writes to topics: topic, key, value, headers (and timestamp)."""
+    """The rows that this query writes to topics, with columns like topic, key, value, headers and timestamp."""
     if query.more:
         return _shared_rows(spec, query, rows)
     frame = query_frame(spec, query, rows)
@@ -103,8 +103,8 @@ def query_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Data
 def query_deliverable(
     spec: PipelineSpec, query: Query, rows: DataFrame | Load
 ) -> tuple[DataFrame, tuple[str, ...], bool]:
-    """What this query delivers to a target that is no topic, the names of the fields in it, and whether there are more
-    in its documents. Raises PipelineError when the target cannot take it."""
+    """The rows that this query delivers to a target other than a topic, the names of their fields, and whether their
+    documents may have more fields. Raises PipelineError when the target cannot accept them."""
     output, target = query.output, query.output.target
     assert target is not None
     kind = TARGETS[target.kind]
@@ -112,8 +112,8 @@ def query_deliverable(
     if frame.deletes and not kind.deletes(target.options):
         fail(
             _place(spec, output, target.kind),
-            f"{target.kind} cannot delete, and records may be deletes (tombstones: deletes): give it a key or an id, or "
-            "write to it with a pipeline of its own",
+            f"{target.kind} cannot delete rows with these options, and records may be deletes (tombstones: deletes): "
+            "give it a key or an id, or write to it from a separate pipeline",
         )
     identity = target.options.get("id")
     if output.aggregate is not None:
@@ -126,7 +126,7 @@ def query_deliverable(
         if kind.takes_open is not None and not kind.takes_open(target.options):
             fail(
                 _place(spec, output, target.kind),
-                "the columns must be known before: declare the fields in the parse step, or name them in a keep step",
+                "the columns must be known: declare the fields in the parse step, or name them in a keep step",
             )
     elif not frame.fields and kind.takes_open is not None:
         frame = _record_fields(spec, output, frame, kind.takes_bytes(target.options))
@@ -134,7 +134,7 @@ def query_deliverable(
         fail(_place(spec, output, target.kind), "there are no fields to deliver: begin with a parse step")
     known(frame, tuple(target.options.get("partition_by", ())), _place(spec, output, "partition_by"))
     fields = frame.fields
-    # Before the id: a field that it names must not leave the open ones.
+    # Before the id is computed: that takes the fields that it names out of the open ones, but the document needs them.
     frame = replace(frame, data=frame.data.withColumn(DOCUMENT, json_value(frame).cast("string")))
     if identity is not None:
         place = _place(spec, output, "id")
@@ -147,7 +147,7 @@ def query_deliverable(
 
 
 def _record_fields(spec: PipelineSpec, output: Output, frame: Frame, as_bytes: bool) -> Frame:
-    """The record itself as fields, for an archive of what came. As text, what is no text has an error."""
+    """Makes fields of the record itself, for an archive. Unless `as_bytes`, records that are not text fail."""
     plain = {name: name for name in ("topic", "partition", "offset", "timestamp")}
     texts = {name: name for name in ("key", "value", "headers")}
     place = _place(spec, output, "the record")
@@ -165,7 +165,7 @@ def _dead(spec: PipelineSpec, frame: Frame) -> DataFrame:
 
 
 def _place(spec: PipelineSpec, output: Output, what: str) -> Step:
-    """Where an output's own expression stands, for messages."""
+    """The place of one of an output's own entries in the file, for messages."""
     entry = what.partition(".")[0]
     kind = "" if output.target is None else output.target.kind
     where = (
@@ -175,7 +175,7 @@ def _place(spec: PipelineSpec, output: Output, what: str) -> Step:
 
 
 def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
-    """Good rows as the output says, bad ones as they came with headers that tell why."""
+    """The sink's rows: good ones as the output declares, failed ones as dead letters."""
     frame, columns = _columns(spec, output, frame)
     if f"_{PARCEL}" in frame.data.columns:
         columns[PARCEL] = F.col(f"_{PARCEL}")
@@ -183,13 +183,13 @@ def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
 
 
 def _columns(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, dict[str, Column]]:
-    """What the sink is given of each row: as the output says, or as a dead letter."""
+    """The sink's columns for each row: those that the output declares, or those of a dead letter if the row failed."""
     key = F.col("_key")
     timestamp, value = F.col("_timestamp"), F.col("_whole")
     if output.schema is not None:
         frame, value = _encoded(spec, output, frame)
     elif output.value is None:
-        # Before the expressions: a field that they name must not show up where a record does not have it.
+        # Before the other expressions: a field that they name would become null in records that do not have it.
         frame = replace(frame, data=frame.data.withColumn("_whole", json_value(frame)))
     if output.key is not None:
         frame, key = _own(spec, output, frame, "key", output.key)
@@ -209,7 +209,7 @@ def _columns(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, d
     }
     bad = F.col("_error").isNotNull()
     dead = dead_columns(spec)
-    # The sink may refuse a row: then it reads the record again that the row was made of.
+    # If a row is refused, the sink needs its origin to read the original record again.
     place = [F.col(f"_{name}").alias(name) for name in ("topic", "partition", "offset")]
     place.append(F.lit(output.name).alias("output"))
     chosen = {name: F.when(bad, dead[name]).otherwise(column) for name, column in columns.items()}
@@ -217,8 +217,8 @@ def _columns(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, d
 
 
 def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> DataFrame:
-    """What several outputs write to topics, out of one pass: the steps are done once, then each output's own expressions
-    on the same row, and all that was made of it leaves as rows of their own."""
+    """The rows that several outputs write to topics, made in one pass: the steps are evaluated once, then the
+    expressions of each output on the same row. Each result becomes a row of its own."""
     frame = _relation(spec, query, rows)
     kept = {name: f"_before{name}" for name in ("_error", SENT, *([OPEN] if frame.open else []))}
     data = frame.data.withColumns({before: F.col(name) for name, before in kept.items()})
@@ -227,11 +227,11 @@ def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Da
     for number, output in enumerate(query.outputs):
         own = replace(frame, data=data.withColumns({name: F.col(before) for name, before in kept.items()}))
         own, columns = _columns(spec, output, own)
-        # If Spark knows that the headers of one output are never null, it would assume this for all outputs.
+        # If Spark knew that the headers of one output are never null, it would assume this for all outputs.
         columns["headers"] = F.when(always(), columns["headers"])
         sent_elsewhere = F.col(kept["_error"]).isNotNull() if number else F.col(SKIPPED)
-        # Whatever is made of a record, the first output makes a row of it: where it does not send a record that failed,
-        # neither do the others.
+        # The first output makes a row of every record that this query sends, so its rows are counted; the others make
+        # none of a record that failed in a common step.
         marks = [F.lit(number == 0).alias("_first"), F.col("_error").isNotNull().alias("_dead")]
         if packed:
             marks += [_of_first(number, PARCEL, "binary"), _of_first(number, PARCEL_ROWS, "int")]
@@ -240,7 +240,7 @@ def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Da
         )
         data = own.data.withColumn(f"_made{number}", F.when(~sent_elsewhere, row))
         made.append(f"_made{number}")
-    # A row in memory for each, which Spark writes down once: as an array of rows they would be written twice.
+    # Spark copies each row of an unpivot once; rows exploded from an array would be copied twice.
     rows_made = data.unpivot([], made, "_output", "_row").where(F.col("_row").isNotNull())
     parts = (PARCEL, PARCEL_ROWS) if packed else ()
     marked = rows_made.select(*[f"_row.{name}" for name in (*SINK_TYPES, "_first", "_dead", *parts)])
@@ -249,21 +249,21 @@ def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Da
 
 
 def _of_first(number: int, name: str, kind: str) -> Column:
-    """A column of parcels in the rows of output `number`: only the rows of the first output carry parcels."""
+    """A column of parcels for the rows of output `number`; null unless it is the first output."""
     return (F.col(f"_{name}") if number == 0 else F.lit(None).cast(kind)).alias(name)
 
 
 def _own(
     spec: PipelineSpec, output: Output, frame: Frame, what: str, sql: str, kind: str | None = None
 ) -> tuple[Frame, Column]:
-    """One of an output's own expressions as a column; rows that it fails for have an error."""
+    """One of an output's own expressions as a column; rows for which it fails get an error."""
     name = f"_out.{what}"
     frame = computed(frame, name, sql, _place(spec, output, what), kind)
     return frame, F.col(quoted(name))
 
 
 def _encoded(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Column]:
-    """All fields by the schema of the output; rows that do not suit it have an error."""
+    """All fields, encoded with the output's schema; rows that do not fit it get an error."""
     assert output.schema is not None
     place = _place(spec, output, "value")
     made = F.col("_encoded")
@@ -286,13 +286,14 @@ def _topic(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Col
         read = source.topics if source.pattern is None else ()
         loop = loop | (routed.isin(list(read)) if read else routed.rlike(rf"^(?:{source.pattern})\z"))
     why = F.when(
-        loop, complaint("the pipeline would read topic ", routed, " that it writes itself, without end")
+        loop,
+        complaint("the pipeline would read topic ", routed, ", which it writes itself, in an endless loop"),
     )
     return replace(frame, data=flag(frame.data, why, _place(spec, output, "route.by"))), routed
 
 
 def _bytes(frame: Frame, column: Column) -> Column:
-    """Bytes of a key or value: text as UTF-8, objects as JSON, other values as their text."""
+    """The bytes of a key or value: text as UTF-8, structs, maps and arrays as JSON, other values as text."""
     kind = frame.kind(column)
     if kind == "binary":
         return column
@@ -313,7 +314,7 @@ def _aggregate_rows(spec: PipelineSpec, output: Output, frame: Frame) -> DataFra
     if output.key is not None:
         done, key = expression(done, output.key, _place(spec, output, "key"))
     if output.schema is not None:
-        # There is no record to send to the dead letters: as every error of an aggregate, this one ends the query.
+        # An aggregate has no record to send to the dead letters, so this error, like all of its errors, ends the query.
         made = F.col("_encoded")
         row = encoded_column(done, output.schema, _place(spec, output, "value"))
         done = replace(done, data=done.data.withColumn("_encoded", row))

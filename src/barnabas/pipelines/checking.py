@@ -1,6 +1,6 @@
-"""Whether a pipeline can run, found out without a broker: its options are read and Spark plans every query.
+"""Checks a pipeline without a broker: its options are read, and Spark plans every query.
 
-Names of fields, types, functions and broken SQL show in the plan, so nothing has to run for them.
+Unknown fields and functions, wrong types and broken SQL are found by planning, so nothing has to run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANYWHERE = "localhost:9092"
 
 
 def check_options(spec: PipelineSpec) -> None:
-    """Reads the options of sources and sinks. Raises PipelineError."""
+    """Checks the options of sources and sinks. Raises PipelineError."""
     for query in spec.queries():
         for source in spec.topics_read:
             try:
@@ -48,7 +48,7 @@ def ways(spark: SparkSession, spec: PipelineSpec) -> dict[str, str]:
 
 
 def check_plan(spark: SparkSession, spec: PipelineSpec) -> None:
-    """Lets Spark plan every query over no records. Raises PipelineError with the line of what is wrong."""
+    """Lets Spark plan every query over no records. Raises PipelineError with the line of the mistake."""
     adopt_session(spark)
 
     def nothing(relation: Relation, stream: bool) -> DataFrame:

@@ -1,8 +1,9 @@
-"""An archive of the classes that Spark loads (`-XX:SharedArchiveFile`): a session starts in half the time with it.
+"""An archive of the classes that Spark loads (`-XX:SharedArchiveFile`), which halves the time that a session takes to
+start.
 
-It is made once for each version of Java and Spark, by a short training session in a process of its own. Nobody waits
-for it: the first run starts without it and leaves a process of the lowest priority behind, which makes it. To make it
-at once, as `make test` does:
+It is made once for each version of Java and Spark, by a short training session in a separate process. No run waits for
+it: the first one starts without it, and starts a background process of the lowest priority that makes it. To make it at
+once, as `make test` does:
 
     python -m barnabas.pipelines.class_archive
 """
@@ -33,7 +34,7 @@ ARCHIVE_DISABLED: Final = "BARNABAS_NO_CLASS_ARCHIVE"
 
 
 def java_command() -> str:
-    """The `java` that Spark will run. Raises PipelineError when there is none."""
+    """The path of the `java` that Spark will run. Raises PipelineError when there is none."""
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
@@ -43,7 +44,7 @@ def java_command() -> str:
 
 
 def cache_folder() -> Path:
-    """Where things that can be made again are kept."""
+    """The folder for files that can be made again: $BARNABAS_CACHE, or `barnabas` in the user's cache folder."""
     own = os.environ.get("BARNABAS_CACHE")
     if own:
         return Path(own)
@@ -52,7 +53,7 @@ def cache_folder() -> Path:
 
 
 def archive_path() -> Path:
-    """The class archive for this Java and this Spark: another of either gets another file."""
+    """The path of the class archive for the installed Java and Spark; other versions have other files."""
     java = Path(java_command())
     spark = Path(pyspark.__file__).parent
     stamp = f"{java}|{java.stat().st_mtime_ns}|{pyspark.__version__}|{spark}|{spark.stat().st_mtime_ns}"
@@ -61,12 +62,12 @@ def archive_path() -> Path:
 
 
 def failure_path(archive: Path) -> Path:
-    """Holds the reason why an archive could not be made; while it exists, nobody tries again behind a run."""
+    """The file with the reason why an archive could not be made. While it exists, runs do not try again."""
     return archive.with_suffix(".failed")
 
 
 def find_archive() -> Path | None:
-    """The class archive when there is one; otherwise None, and a process begins to make it for the next run."""
+    """The class archive; if it is missing, starts a process that makes it for the next run, and returns None."""
     if os.environ.get(ARCHIVE_DISABLED):
         return None
     path = archive_path()
@@ -78,9 +79,9 @@ def find_archive() -> Path | None:
 
 
 def build_archive() -> Path | None:
-    """Makes the class archive when it is not there; None when that is not possible. Takes some 20 s, once.
+    """Makes the class archive if it is missing, which takes some 20 s; returns None when that is not possible.
 
-    Two processes that build at the same time: the second waits, and finds what the first has made.
+    If two processes do this at the same time, the second waits for the first and uses its archive.
     """
     if os.environ.get(ARCHIVE_DISABLED):
         return None
@@ -117,12 +118,12 @@ def _note_failure(path: Path, error: Exception) -> None:
     try:
         failure_path(path).write_text(f"{error}\nDelete this file to try again.\n")
     except OSError:
-        pass  # the folder cannot be written either: the warning has said so
+        pass  # the folder is not writable either; the caller has logged the reason
 
 
 def _build_behind() -> None:
-    """Starts a process that makes the archive and outlives this one; it yields the processor to everybody else."""
-    # An exec'd `nice` needs no code between fork and exec, which a process with threads must not run.
+    """Starts a process of the lowest priority that makes the archive and may outlive this one."""
+    # The program `nice` is used, because a process with threads must run no code between fork and exec.
     nice = [shutil.which("nice") or "nice", "-n", str(NICE)]
     try:
         subprocess.Popen(
@@ -138,7 +139,7 @@ def _build_behind() -> None:
 
 
 def _train(path: str) -> None:
-    """Runs what pipelines run, small, so that the archive holds the classes they need."""
+    """Runs a small pipeline, so that Java writes the classes that pipelines need into an archive at `path`."""
     from barnabas.pipelines.session import JVM_QUICK, start_session
     from barnabas.pipelines.spark_private import stop_java
     from barnabas.pipelines.training import exercise
@@ -147,7 +148,7 @@ def _train(path: str) -> None:
     options = f"{JVM_QUICK} -Xlog:disable -Xlog:all=off -XX:ArchiveClassesAtExit={path}"
     spark = start_session("barnabas-training", conf={"spark.driver.extraJavaOptions": options})
     exercise(spark, folder)
-    wait = stop_java(spark)  # it writes the archive on its way out
+    wait = stop_java(spark)  # Java writes the archive when it ends
     wait(TRAINING_SECONDS_MAX)
 
 

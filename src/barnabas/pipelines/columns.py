@@ -1,8 +1,8 @@
-"""Between the buffers of `records.columnar` and Arrow record batches of Spark's Kafka columns.
+"""Converts between the buffers of `records.columnar` and Arrow record batches with Spark's Kafka columns.
 
 The columns are those of Spark's own Kafka source: key, value (binary), topic (string), partition (int32),
 offset (int64), timestamp (microseconds, UTC), timestampType (int32: 0 create time, 1 log append time) and, on
-request, headers (list of key and value; null for a record without any).
+request, headers (list of key and value; null for a record without headers).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ BASE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestam
 
 
 def arrow_schema(names: tuple[str, ...]) -> pa.Schema:
-    """The Arrow schema of these columns, as Spark derives it from `ddl_schema`."""
+    """The Arrow schema of these columns, equal to the one that Spark derives from `ddl_schema`."""
     return pa.schema([pa.field(name, ARROW_TYPES[name]) for name in names])
 
 
 def ddl_schema(names: tuple[str, ...]) -> str:
-    """The columns in Spark's schema language."""
+    """The schema of these columns as Spark DDL."""
     return ", ".join(f"{name} {DDL_TYPES[name]}" for name in names)
 
 
@@ -117,7 +117,7 @@ def _column(name: str, decoded: Decoded, topic: str, partition: int) -> pa.Array
 def record_batches(
     decoded: Decoded, topic: str, partition: int, schema: pa.Schema, rows_max: int
 ) -> Iterator[pa.RecordBatch]:
-    """The decoded records as batches of at most `rows_max` rows; slices of one set of buffers, no copies."""
+    """The decoded records as batches of at most `rows_max` rows: slices of the same buffers, without copies."""
     if decoded.rows == 0:
         return
     arrays = [_column(name, decoded, topic, partition) for name in schema.names]
@@ -146,7 +146,7 @@ def _as_binary(array: pa.Array, name: str) -> pa.Array:
 
 def _header_buffers(array: pa.Array) -> Any:
     if not pa.types.is_list(array.type) or not pa.types.is_struct(array.type.value_type):
-        raise TypeError(f"column headers has type {array.type}; it is array<struct<key:string,value:binary>>")
+        raise TypeError(f"column headers has type {array.type}, not array<struct<key:string,value:binary>>")
     validity, offsets = array.buffers()[:2]
     pairs = array.values
     names = [field.name for field in pairs.type]
@@ -166,15 +166,15 @@ def _timestamp_buffers(array: pa.Array) -> Any:
     elif pa.types.is_timestamp(array.type) and array.type.unit in per_ms:
         units = per_ms[array.type.unit]
     else:
-        raise TypeError(f"column timestamp has type {array.type}; it is a timestamp, or bigint milliseconds")
+        raise TypeError(f"column timestamp has type {array.type}, not timestamp or bigint (milliseconds)")
     validity, data = array.buffers()
     return data, validity, array.offset, units
 
 
 def append_batch(encoder: BatchEncoder, batch: pa.RecordBatch, now_ms: int) -> None:
-    """Adds each row as one record: columns value, and where they are there key, headers, timestamp, partition.
+    """Adds each row as one record, from the column value and, if present, key, headers, timestamp and partition.
 
-    Raises TypeError that names a column of the wrong type.
+    now_ms: the time of records without a timestamp. Raises TypeError, which names the column, for a wrong type.
     """
     columns = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
     value = _binary_buffers(_as_binary(columns["value"], "value"))

@@ -1,10 +1,10 @@
-"""A plan to Spark's data frames: the one place where relations become rows.
+"""Compiles the relations of a plan into Spark data frames.
 
-Each relation is compiled once per query, after those it reads. A row that fails in one of its steps stays in the frame
-with its error, through unions and further relations, until an output sends it to the dead letters; before a join or an
-aggregate it is left out, and a query of its own sends it (`PipelineSpec.queries`).
+Each relation is compiled once per query, after those it reads. A row that fails in a step stays in the frame with its
+error, through unions and further relations, until an output sends it to the dead letters. Before a join or an aggregate
+failed rows are filtered out, and a separate query sends them (`PipelineSpec.queries`).
 
-`_skipped` says of a row with an error that another query sends it.
+`_skipped` is true for a row with an error that another query sends.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from barnabas.pipelines.steps.base import (
 )
 
 Load = Callable[[Relation, bool], DataFrame]
-"""The rows of a relation that is read, as the data source gives them: as a stream, or its table as it is now."""
+"""Loads the rows of a relation from its source, as a stream if the second argument is true, else as a batch read."""
 EVENT: Final = "_event"
-"""When a row's event happened; Spark keeps a watermark of it."""
+"""The column with a row's event time, for which Spark keeps a watermark."""
 SKIPPED: Final = "_skipped"
 HIDDEN: Final = {
     **{name: DDL_TYPES[name[1:]] for name in RECORD_COLUMNS},
@@ -60,18 +60,18 @@ HIDDEN: Final = {
     OPEN: OPEN_TYPE,
     DELETED: "boolean",
 }
-"""Columns beside the fields, and their types."""
+"""The columns that are not fields, and their types."""
 ABSENT: Final = {DELETED: False}
-"""What a hidden column holds in rows that do not have it, where that is not null."""
+"""Default values of hidden columns in rows that lack them; null for all others."""
 RIGHT: Final = "_right."
 Places = Callable[[str], Step]
-"""Where an entry of a file stands, for messages."""
+"""Returns the place of an entry in the pipeline file, for messages."""
 
 
 def opened(rows: DataFrame, encoding: str | None = None, *, deletes: bool = False) -> Frame:
-    """Source rows with the record in columns of its own and no fields yet. encoding: how values are written; default
-    UTF-8. deletes: whether records without a value stand for deletes. Raises PipelineError for an encoding that Java does
-    not know."""
+    """A frame of source rows: the record in hidden columns, and no fields yet. encoding: of values; default UTF-8.
+    deletes: whether records without a value stand for deletes. Raises PipelineError for an encoding that Java does not
+    support."""
     there = set(rows.columns)
     columns = [
         F.col(name[1:]).alias(name)
@@ -81,7 +81,7 @@ def opened(rows: DataFrame, encoding: str | None = None, *, deletes: bool = Fals
     ]
     data = rows.select(*columns, F.lit(None).cast(ERROR_TYPE).alias("_error"))
     if PARCEL in there:
-        # Steps do not touch rows with an error. A parcel is already complete, so it gets one, and they do not touch it.
+        # Steps leave rows with an error unchanged. A parcel is already processed, so it gets an empty error.
         full = F.struct(
             F.lit("").alias("step"), F.lit("").alias("reason"), F.lit(None).cast("string").alias("output")
         )
@@ -94,7 +94,7 @@ def opened(rows: DataFrame, encoding: str | None = None, *, deletes: bool = Fals
 
 
 def _text(data: DataFrame, encoding: str | None) -> Column:
-    """The value as text; null where its bytes are not text in the encoding."""
+    """The value as text; null if its bytes are not valid in the encoding."""
     if encoding is None or encoding.lower().replace("-", "") == "utf8":
         return F.try_validate_utf8(F.col("_value").cast("string"))
     try:
@@ -104,13 +104,13 @@ def _text(data: DataFrame, encoding: str | None) -> Column:
         known = False
     if not known:
         raise PipelineError(
-            f"source.encoding is {encoding!r}, which Java does not know; use one like windows-1252"
+            f"source.encoding is {encoding!r}, which Java does not support; use one like windows-1252"
         )
     return F.when(always(), attempt(F.decode(F.col("_value"), encoding)))["v"]
 
 
 def run_steps(frame: Frame, steps: Iterable[Step]) -> Frame:
-    """The frame after these steps. Raises PipelineError at the step that Spark does not accept."""
+    """The frame after these steps. Raises PipelineError with the place of a step that Spark rejects."""
     for step in steps:
         try:
             frame = STEPS[step.kind].apply(frame, step)
@@ -122,8 +122,8 @@ def run_steps(frame: Frame, steps: Iterable[Step]) -> Frame:
 
 
 class Compiler:
-    """Compiles the relations of one query. sends: the relations whose failed rows it sends; rows of others are marked in
-    `_skipped`."""
+    """Compiles the relations of one query. sends: the relations whose failed rows this query sends; failed rows of
+    other relations are marked in `_skipped`."""
 
     def __init__(self, plan: Plan, load: Load, sends: Collection[str]) -> None:
         self.plan = plan
@@ -142,8 +142,8 @@ class Compiler:
         return self._done[name]
 
     def buried(self, name: str) -> Frame:
-        """The rows of a relation for a query that only sends what failed: before its aggregate, and every record of what
-        is a table otherwise."""
+        """The rows of a relation for a query that sends only failed rows: those before its aggregate, and for a table
+        every record of its topic instead of the newest of each key."""
         return self._before_aggregate(self.plan[name], as_stream=self.plan.is_table(name))
 
     def _before_aggregate(self, relation: Relation, *, as_stream: bool = False) -> Frame:
@@ -164,7 +164,7 @@ class Compiler:
         return F.lit(False) if name in self.sends else F.col("_error").isNotNull()
 
     def _worked(self, frame: Frame, relation: Relation) -> Frame:
-        """After the relation's operators, with its event time."""
+        """The frame after the relation's operators, with its event time."""
         frame = run_steps(frame, relation.steps)
         return frame if relation.event_time is None else timed(frame, relation)
 
@@ -184,13 +184,13 @@ class Compiler:
 
 
 def place_in(relation: Relation, what: str) -> Step:
-    """Where an entry of a relation stands, for messages."""
+    """The place of a relation's entry in the file, for messages."""
     label = relation.name if what == "origin" else f"{relation.name}: {what}"
     return Step("relation", label, {}, relation.at(what.partition(".")[0]))
 
 
 def newest(rows: DataFrame) -> DataFrame:
-    """The newest record of each key, where it has a value: a compacted topic as a table."""
+    """The newest record of each key, unless it is a tombstone: a compacted topic as a table."""
     whole = F.struct(*[F.col(name) for name in rows.columns])
     last = rows.where(F.col("key").isNotNull()).groupBy("key").agg(F.max_by(whole, "offset").alias("_last"))
     found = last.select(*[F.col("_last")[name].alias(name) for name in rows.columns])
@@ -198,7 +198,7 @@ def newest(rows: DataFrame) -> DataFrame:
 
 
 def timed(frame: Frame, relation: Relation) -> Frame:
-    """With the event time that a relation declares; rows without one have an error."""
+    """The frame with the event time that its relation declares; rows in which it is null get an error."""
     declared = relation.event_time
     assert declared is not None
     place = place_in(relation, "time")
@@ -216,7 +216,7 @@ def timed(frame: Frame, relation: Relation) -> Frame:
 
 
 def union(frames: list[tuple[str, Frame]], place: Step) -> Frame:
-    """The rows of all frames, with the fields of all of them; a field that a frame does not have is null."""
+    """The rows of all frames, with the fields of all frames; fields that a frame lacks are null in its rows."""
     names = tuple(dict.fromkeys(name for _, frame in frames for name in frame.fields))
     is_open = any(frame.open for _, frame in frames)
     made = [(name, frame.declare(names, place) if frame.open else frame) for name, frame in frames]
@@ -246,7 +246,8 @@ def union(frames: list[tuple[str, Frame]], place: Step) -> Frame:
 
 
 def _common_kind(frames: list[tuple[str, Frame]], field: str, place: Step) -> str:
-    """The type of a field in all frames that have it; open fields are variants and take any type."""
+    """The common type of a field in all frames that have it; variant if it is an open field in one of them. Raises
+    PipelineError for different types."""
     kinds: dict[str, str] = {
         name: frame.data.schema[field].dataType.simpleString()
         for name, frame in frames
@@ -262,8 +263,8 @@ def _common_kind(frames: list[tuple[str, Frame]], field: str, place: Step) -> st
 
 
 def join(plan: Plan, wanted: Join, left: Frame, right: Frame, place: Step) -> Frame:
-    """Pairs of rows of two frames; what failed in either is left out. A pair is known by its left row's record, or by
-    the right one's where there is no left row."""
+    """Pairs of rows of two frames, without failed rows. A pair has the topic, partition and offset of its left row's
+    record, or of its right row's if there is no left row."""
     for name, frame in ((wanted.left, left), (wanted.right, right)):
         if frame.open:
             fail(
@@ -273,7 +274,7 @@ def join(plan: Plan, wanted: Join, left: Frame, right: Frame, place: Step) -> Fr
         if frame.deletes:
             fail(
                 place,
-                f"records of {name} may be deletes (tombstones: deletes), which have nothing to be joined by",
+                f"records of {name} may be deletes (tombstones: deletes), which have no fields to join on",
             )
     both = _same_names(wanted, left, right, place)
     left_data, right_data = (
@@ -283,8 +284,7 @@ def join(plan: Plan, wanted: Join, left: Frame, right: Frame, place: Step) -> Fr
     right_data = right_data.select(*[F.col(quoted(n)).alias(RIGHT + n) for n in right_data.columns])
     condition = F.lit(True)
     for ours, theirs in wanted.on.items():
-        one, other = left.source(ours, place), right.source(theirs, place)
-        kinds = (left.kind(one), right.kind(other))
+        kinds = (left.kind(left.source(ours, place)), right.kind(right.source(theirs, place)))
         if kinds[0] != kinds[1]:
             fail(
                 place,
@@ -304,8 +304,8 @@ def _of_right(name: str) -> Column:
 
 
 def _same_names(wanted: Join, left: Frame, right: Frame, place: Step) -> set[str]:
-    """The fields that both sides have and are joined on, which are one field of the pair. Other fields of one name are
-    refused."""
+    """The fields that are joined on and have the same name on both sides, which become one field of the pair. Raises
+    PipelineError when both sides have another field of the same name."""
     both = {ours for ours, theirs in wanted.on.items() if ours == theirs and not wanted.prefix}
     names = {wanted.prefix + name for name in right.fields if name not in both}
     if clash := sorted(names & set(left.fields)):
@@ -318,7 +318,7 @@ def _same_names(wanted: Join, left: Frame, right: Frame, place: Step) -> set[str
 
 
 def _paired(plan: Plan, wanted: Join, left: Frame, right: Frame, pairs: DataFrame, both: set[str]) -> Frame:
-    """The columns of a pair."""
+    """A frame with the columns of the pairs."""
     lone_right = wanted.kind in ("right", "full")
 
     def hidden(name: str) -> Column:
@@ -341,7 +341,7 @@ def _paired(plan: Plan, wanted: Join, left: Frame, right: Frame, pairs: DataFram
 
 
 def _pair_row(left: Frame, right: Frame) -> Column:
-    """Which of the rows that were made of the left record this is: the right one's place says it."""
+    """Identifies a pair among those of the same left record, by the topic, partition and offset of its right record."""
     own = [F.col(ROW)] if ROW in left.data.columns else []
     others = [_of_right(name).cast("string") for name in ("_topic", "_partition", "_offset")]
     if ROW in right.data.columns:
@@ -353,14 +353,17 @@ def _pair_row(left: Frame, right: Frame) -> Column:
 
 
 def aggregated(frame: Frame, plan: Aggregate, place: Places, *, timed: bool = False) -> Frame:
-    """Groups and their results as fields; rows with an error are left out. timed: with the window's end as event time."""
+    """Groups and their results as fields, of the rows without an error. timed: adds the window's time as event time."""
     if frame.deletes:
-        fail(place("aggregate"), "records may be deletes (tombstones: deletes), which cannot be counted back")
+        fail(
+            place("aggregate"),
+            "records may be deletes (tombstones: deletes), which cannot be subtracted from results",
+        )
     frame = replace(frame, data=frame.data.where(F.col("_error").isNull()))
     groups: list[Column] = []
     for sql in plan.by:
         frame, column = expression(frame, sql, place("aggregate.by"))
-        # Spark does not group by variants: their text does as well.
+        # Spark cannot group by variants, so their text is used.
         groups.append((column.cast("string") if frame.kind(column) == "variant" else column).alias(sql))
     if plan.window is not None:
         frame, window = _window(frame, plan, place("aggregate.window.of"))
@@ -393,7 +396,7 @@ def _window(frame: Frame, plan: Aggregate, place: Step) -> tuple[Frame, Column]:
 
     if window.of is None:
         if EVENT not in frame.data.columns:
-            fail(place, "the window needs `of`, a field with a time: what it counts has no event time")
+            fail(place, "the window needs `of`, a field with a time: its input has no event time")
         return frame, of(EVENT)
     frame, time = expression(frame, window.of, place)
     if frame.kind(time) != "timestamp":
@@ -405,18 +408,18 @@ def _window(frame: Frame, plan: Aggregate, place: Step) -> tuple[Frame, Column]:
 
 
 def group_fields(plan: Aggregate) -> list[str]:
-    """The fields that name a group."""
+    """The fields that identify a group."""
     return [*([] if plan.window is None else [plan.window.name]), *plan.by]
 
 
 def group_key(fields: list[str]) -> Column:
-    """The group's values as a JSON object: one key per group, so that compaction keeps the newest result."""
+    """The group's values as a JSON object: each group has a key of its own, so compaction keeps its newest result."""
     return F.to_json(F.struct(*[F.col(quoted(name)) for name in fields]), JSON_OPTIONS)
 
 
 def aggregated_relation(frame: Frame, plan: Aggregate, place: Places) -> Frame:
-    """The results of an aggregate as rows that further steps work on. No record is behind them: their key is the group's
-    values, their value all fields, both as JSON."""
+    """The results of an aggregate as rows for further steps. They come from no single record: their key is the group's
+    values and their value all fields, both as JSON."""
     done = aggregated(frame, plan, place, timed=True)
     own = {
         "_key": group_key(group_fields(plan)).cast("binary"),

@@ -1,4 +1,4 @@
-"""YAML with line numbers: every value knows where it stands, so that every complaint can say so."""
+"""YAML with line numbers: every value has its place in the file, which error messages name."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import yaml
 from barnabas.pipelines.errors import PipelineError
 
 DURATION: Final = re.compile(r"\d+\s*(milliseconds?|seconds?|minutes?|hours?|days?|weeks?)")
-"""How long something takes, as Spark writes it."""
+"""A duration in Spark's notation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """A value in a file: a scalar, a list of Items, or a dict of Items by name.
 
-    where: `file:line`, for messages. what: how to call it (`source.topic`). span: from and to which character of the file
-    a scalar stands.
+    where: `file:line`, for messages. what: its name in messages, like `source.topic`. span: the range of characters of
+    a scalar in the file.
     """
 
     value: Any
@@ -32,10 +32,11 @@ class Item:
     span: tuple[int, int] = (0, 0)
 
     def fail(self, message: str) -> NoReturn:
+        """Raises PipelineError with the item's place and this message."""
         raise PipelineError(f"{self.where}: {message}")
 
     def text(self) -> str:
-        """A scalar as text; numbers are taken as they were written."""
+        """A scalar as text. Raises PipelineError."""
         if isinstance(self.value, (dict, list)) or self.value is None:
             self.fail(f"{self.what} is {_kind(self.value)}, not text")
         if isinstance(self.value, bool):
@@ -43,13 +44,15 @@ class Item:
         return str(self.value)
 
     def flag(self) -> bool:
+        """A boolean. Raises PipelineError."""
         if self.value in ("true", "false"):
-            return bool(self.value == "true")  # as an environment variable has it
+            return bool(self.value == "true")  # text, if an environment variable sets it
         if not isinstance(self.value, bool):
             self.fail(f"{self.what} is {_kind(self.value)}, not true or false")
         return self.value
 
     def number(self, low: int = 1) -> int:
+        """A whole number of at least `low`. Raises PipelineError."""
         if isinstance(self.value, str) and re.fullmatch("[0-9]{1,18}", self.value):
             return Item(int(self.value), self.where, self.what).number(low)
         if isinstance(self.value, bool) or not isinstance(self.value, int) or self.value < low:
@@ -57,22 +60,25 @@ class Item:
         return self.value
 
     def choice(self, allowed: Collection[str]) -> str:
+        """One of the allowed words. Raises PipelineError."""
         found = self.text()
         if found not in allowed:
             self.fail(f"{self.what} is {found!r}; {suggestion(found, allowed)}")
         return found
 
     def items(self) -> list[Item]:
-        """A list; one value alone stands for a list of one."""
+        """A list; a single value is returned as a list of one."""
         return self.value if isinstance(self.value, list) else [self]
 
     def texts(self) -> tuple[str, ...]:
+        """The scalars of a list as texts. Raises PipelineError."""
         return tuple(item.text() for item in self.items())
 
     def mapping(
         self, allowed: Collection[str] | None = None, required: Collection[str] = ()
     ) -> Mapping[str, Item]:
-        """Names to Items; refuses names outside of `allowed` and asks for `required` ones."""
+        """Items by name. Raises PipelineError for names not in `allowed` (None: any), and if required ones are
+        missing."""
         if not isinstance(self.value, dict):
             self.fail(f"{self.what} is {_kind(self.value)}, not a group of names and values")
         if allowed is not None:
@@ -85,6 +91,7 @@ class Item:
         return self.value
 
     def text_map(self) -> dict[str, str]:
+        """Texts by name. Raises PipelineError."""
         return {name: item.text() for name, item in self.mapping().items()}
 
 
@@ -101,8 +108,8 @@ def _shown(value: object) -> str:
 
 
 def suggestion(name: str, allowed: Collection[str]) -> str:
-    """`did you mean X?` when something is near, and what is allowed. Names with an underscore in front are our own and never
-    shown."""
+    """`did you mean X?` if an allowed name is similar, then all allowed names. Names that begin with an underscore are
+    internal and never shown."""
     allowed = [word for word in allowed if not word.startswith("_")]
     lowered = {word.lower(): word for word in allowed}
     near = difflib.get_close_matches(name.lower(), list(lowered), n=1)
@@ -111,7 +118,7 @@ def suggestion(name: str, allowed: Collection[str]) -> str:
 
 
 def from_python(value: Any, where: str, what: str = "the pipeline") -> Item:
-    """Plain Python values as an Item; `where` stands in messages instead of file and line."""
+    """Plain Python values as an Item. where: used in messages in place of file and line."""
     if isinstance(value, Mapping):
         inner = "{}" if what == "the pipeline" else what + ".{}"
         return Item({str(k): from_python(v, where, inner.format(k)) for k, v in value.items()}, where, what)
@@ -122,7 +129,7 @@ def from_python(value: Any, where: str, what: str = "the pipeline") -> Item:
 
 
 def load(path: Path) -> Item:
-    """The file as an Item. Raises PipelineError with file and line."""
+    """Reads a YAML file. Raises PipelineError with file and line."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -131,8 +138,8 @@ def load(path: Path) -> Item:
 
 
 def parse(text: str, name: str, *, fill: bool = True) -> Item:
-    """YAML text as an Item; `name` stands in messages. fill: puts what they name in the place of `${env:...}` and
-    `${file:...}`."""
+    """YAML text as an Item. name: of the file, in messages. fill: replaces `${env:...}` and `${file:...}` by the values
+    that they name. Raises PipelineError with name and line."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         if node is None:
@@ -154,9 +161,9 @@ def _item(node: yaml.Node, name: str, what: str, loader: yaml.SafeLoader, fill: 
             key = str(key_node.value)
             inner = key if what == "the pipeline" else f"{what}.{key}"
             if key in found:
-                raise PipelineError(f"{name}:{key_node.start_mark.line + 1}: {inner} stands there twice")
+                raise PipelineError(f"{name}:{key_node.start_mark.line + 1}: {inner} appears twice")
             item = _item(value_node, name, inner, loader, fill)
-            # The key's line, not the value's: a block value begins on the line after.
+            # The key's line is used, not the value's: a block value begins on the next line.
             found[key] = Item(item.value, f"{name}:{key_node.start_mark.line + 1}", inner, item.span)
         return Item(found, where, what)
     if isinstance(node, yaml.SequenceNode):
@@ -173,7 +180,11 @@ REFERENCE: Final = re.compile(r"\$(\$\{|\{(env|file):([^}]+)\})")
 
 
 def _filled_in(text: str, where: str, what: str) -> str:
-    """Text with `${env:NAME}` and `${file:PATH}` (without the line's end) replaced by what they name; `$${` is `${`."""
+    """Text with `${env:NAME}` and `${file:PATH}` replaced by the variable or the file's text (without final line
+    breaks).
+
+    `$${` is replaced by `${`. Raises PipelineError.
+    """
 
     def found(match: re.Match[str]) -> str:
         if match[2] is None:
@@ -191,7 +202,7 @@ def _filled_in(text: str, where: str, what: str) -> str:
 
 
 def entries(item: Item) -> Iterator[tuple[str, Item]]:
-    """Name and value of each one-entry group in a list (`- parse: {...}`); a bare word has no value."""
+    """Name and value of each one-entry group in a list (`- parse: {...}`); a bare word has an empty group as value."""
     for row in item.items():
         if isinstance(row.value, str):
             yield row.value, Item({}, row.where, row.value)

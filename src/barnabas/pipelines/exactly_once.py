@@ -1,23 +1,26 @@
-"""Each row of a micro-batch in its topic exactly once, whatever is killed in between.
+"""Writes each row of a micro-batch to its topic exactly once, whichever process is killed in between.
 
-A query has a name in its brokers, its prefix. Its tasks write under the transactional ids `<prefix>-<task>`; the driver has
-the id `<prefix>`. A micro-batch is:
+Each query has a prefix, which no other query has. Its driver has the transactional id `<prefix>`, and its tasks have
+the ids `<prefix>-<task>`. A micro-batch has four steps:
 
-1. The driver begins (`open_batch`): it takes the id `<prefix>`, which fences an earlier driver, and reads what that one
-   decided. What was decided and not carried out is carried out now.
-2. Each task writes its rows in a transaction, with a marker in it: an offset of the group `<prefix>-<task>`, beside which
-   the query and the number of the micro-batch stand. It does not commit, but tells the driver of its transaction.
-3. The driver decides (`commit_batch`), in a transaction of its own: the group `<prefix>` gets an offset beside which all
-   transactions of the micro-batch are listed. From here on the batch is in the topics, as far as readers may depend on it.
-4. It commits the tasks' transactions. Afterwards Spark notes the batch in its checkpoint.
+1. The driver begins (`open_batch`): it begins a transaction with the id `<prefix>`, which fences an earlier driver, and
+   reads that driver's last decision. If the decision has not been carried out completely, this is done now.
+2. Each task writes its rows in a transaction together with a marker: an offset of the group `<prefix>-<task>`, with the
+   query and the number of the micro-batch as metadata. It does not commit the transaction, but reports it to the
+   driver.
+3. The driver decides (`commit_batch`): in its own transaction it commits an offset of the group `<prefix>`, with the
+   list of all transactions of the micro-batch as metadata. From now on the micro-batch is certain to be committed.
+4. The driver commits the tasks' transactions. Afterwards Spark notes the batch in its checkpoint.
 
-A driver that ends before step 3 leaves transactions that are aborted when it comes back, and the batch is written again. One
-that ends later is continued by step 1 of the next: the listed transactions are committed, and the tasks of the repeated
-batch find it done and write nothing, however many they are now. Only where a transaction of the list was aborted meanwhile
-(transaction.timeout.ms has passed) its task writes its rows again and the others do not, as their markers say. This needs
-the same division of rows among tasks: with another number of tasks, or of rows in one, the query fails with an error.
+If a driver ends before step 3, its tasks' transactions are aborted by the next driver, and the batch is written again.
+If it ends later, the next driver's step 1 commits the listed transactions; the tasks of the repeated batch find it done
+and write nothing, even if their number has changed. If some of the listed transactions were aborted meanwhile
+(transaction.timeout.ms has passed), only their tasks write their rows again; the markers show which tasks have
+committed. This requires that rows are divided among the tasks as before: with another number of tasks, or of rows in a
+task, the query fails with an error.
 
-Whoever was fenced can decide nothing: a driver that was believed dead fails in step 3, and what its tasks wrote is aborted.
+A fenced driver cannot decide anything: one that was only believed dead fails in step 3, and its tasks' rows are
+aborted.
 """
 
 from __future__ import annotations
@@ -42,15 +45,15 @@ from barnabas.wire.errors import ErrorCode
 log = logging.getLogger(__name__)
 
 NOTE_BYTES_MAX: Final = 4_000
-"""Kafka keeps 4,096 bytes beside an offset (offset.metadata.max.bytes)."""
+"""Kafka accepts 4,096 bytes of metadata with an offset (offset.metadata.max.bytes)."""
 TIMEOUT_MS: Final = 900_000
-"""The longest that brokers allow unless told otherwise (transaction.max.timeout.ms): a micro-batch may take long."""
+"""The longest timeout that brokers allow by default (transaction.max.timeout.ms), as a micro-batch may take long."""
 SHORT_TIMEOUT_MS: Final = 60_000
-"""For brokers that allow less, where no option says how long."""
+"""The timeout for brokers that allow less, unless an option sets it."""
 
 
 class SinkError(Exception):
-    """The micro-batch cannot be written exactly once as the query is now; the message says what to do."""
+    """The query as it is now cannot write the micro-batch exactly once; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A task's transaction that waits for its commit. rows: what the task was given. place: a partition that it wrote to,
-    with the offset after its last record there."""
+    """A task's transaction, ready to be committed. rows: how many the task received. place: a topic and partition that
+    it wrote to, and the offset after its last record there."""
 
     part: int
     producer: TxnProducer
@@ -74,8 +77,8 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The micro-batch that was decided last. rows: of the tasks whose transactions are committed, where some of the others
-    are not; None: all are."""
+    """The micro-batch that was decided last. tasks: how many it had. rows: by task, for those whose transactions are
+    committed, if some are not; None if all are committed."""
 
     batch: Batch
     tasks: int
@@ -94,8 +97,8 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A task's share of a micro-batch as the driver hears of it. is_left_out: its rows were there before, from a batch
-    whose other tasks write theirs again."""
+    """A task's report to the driver about its part of a micro-batch. prepared: None if it has written nothing.
+    is_left_out: its rows were committed by an earlier run of the batch."""
 
     opened: Opened
     batch: Batch
@@ -107,7 +110,11 @@ class Part:
 
 
 def prefix_of(options: SinkOptions) -> str | None:
-    """What a query's transactional ids begin with; None where nothing tells it from other queries."""
+    """What a query's transactional ids begin with; None if it has neither checkpoint nor id to distinguish it from
+    others.
+
+    Raises OptionError when the checkpoint cannot be read.
+    """
     if options.transactional_id is not None:
         return options.transactional_id
     if options.checkpoint is None:
@@ -136,11 +143,14 @@ def _part_of(producer: TxnProducer) -> int:
 # --- the driver -------------------------------------------------------------------------------------------
 
 _settled: dict[str, str] = {}
-"""Prefix -> the decision that this process has seen carried out to its end, and nothing was begun since."""
+"""Prefix -> the decision that this process has carried out completely, if it has begun no micro-batch since."""
 
 
 def open_batch(client: BlockingClient, prefix: str, timeout_ms: int | None) -> Opened:
-    """Step 1, before any task of the micro-batch."""
+    """Step 1, before any task of the micro-batch starts. timeout_ms: None: 15 min, or 1 min if brokers allow less.
+
+    Raises OptionError when the brokers do not allow the timeout.
+    """
     transactions = Transactions(client)
     known = _settled.pop(prefix, None)
     owner, timeout_ms = _begin(transactions, prefix, timeout_ms)
@@ -156,7 +166,7 @@ def open_batch(client: BlockingClient, prefix: str, timeout_ms: int | None) -> O
 
 
 def _begin(transactions: Transactions, prefix: str, timeout_ms: int | None) -> tuple[TxnProducer, int]:
-    """The driver's producer, with the time-out that the broker allows."""
+    """Begins the driver's transaction; returns its producer, and the timeout that the brokers allow."""
     wanted = timeout_ms or TIMEOUT_MS
     try:
         return transactions.begin(prefix, wanted), wanted
@@ -176,7 +186,7 @@ def _batch(note: Mapping[str, Any]) -> Batch:
 
 
 def _decision(transactions: Transactions, prefix: str) -> dict[str, Any] | None:
-    """What was decided last, by any driver."""
+    """The last decision of any driver; None if there is none."""
     found = [note for text in transactions.notes(prefix) if (note := _read(text)) is not None]
     return max(found, key=lambda note: tuple(note["owner"]), default=None)
 
@@ -190,7 +200,7 @@ def _read(text: str) -> dict[str, Any] | None:
 
 
 def _settle(transactions: Transactions, prefix: str, note: Mapping[str, Any], timeout_ms: int) -> Decided:
-    """Carries out what was decided, as far as it can be, and aborts all else that is under way."""
+    """Carries out a decision as far as possible, and aborts all other open transactions of the query's tasks."""
     listed = unpacked(prefix, note["prepared"])
     committed: Mapping[int, int] | None = None
     if listed is None:
@@ -199,7 +209,8 @@ def _settle(transactions: Transactions, prefix: str, note: Mapping[str, Any], ti
         lost = [error.transactional_id for error in transactions.end_all(listed, commit=True)]
     batch = _batch(note)
     if lost:
-        # Fenced first, read afterwards: whatever an earlier driver still sends can commit none of them in between.
+        # Tasks are fenced before their markers are read, so that no late request of an earlier driver commits one
+        # later.
         for name in lost:
             transactions.begin(name, timeout_ms)
         committed = {}
@@ -214,7 +225,7 @@ def _settle(transactions: Transactions, prefix: str, note: Mapping[str, Any], ti
 
 
 def _marked(transactions: Transactions, prefix: str, part: int, batch: Batch) -> int | None:
-    """How many rows of a micro-batch a task has committed; None: it has not."""
+    """How many rows of a micro-batch a task has committed; None if it has not committed."""
     for text in transactions.notes(task_id(prefix, part)):
         note = _read(text)
         if note is not None and _batch(note) == batch:
@@ -223,7 +234,8 @@ def _marked(transactions: Transactions, prefix: str, part: int, batch: Batch) ->
 
 
 def _fence(transactions: Transactions, prefix: str) -> None:
-    """Aborts what tasks have left under way: readers wait at it, and there may be fewer tasks now."""
+    """Aborts open transactions of tasks, which hold up readers. If there are fewer tasks now, none of them would do
+    it."""
     name_of_task = re.compile(re.escape(prefix) + r"-\d+")
     for name in transactions.open_ids(f"{prefix}-"):
         if name_of_task.fullmatch(name):
@@ -263,14 +275,14 @@ def commit_batch(client: BlockingClient, parts: Sequence[Part], batch_number: in
 def _check_same_tasks(decided: Decided, parts: Sequence[Part]) -> None:
     if len(parts) != decided.tasks:
         raise SinkError(
-            f"micro-batch {decided.batch.number} was committed in part by {decided.tasks} tasks, whose other transactions "
-            f"have timed out, and there are {len(parts)} tasks now: run the query with {decided.tasks} tasks until this "
-            "batch is done"
+            f"micro-batch {decided.batch.number} was committed in part by {decided.tasks} tasks, whose other "
+            f"transactions have timed out, but there are {len(parts)} tasks now: run the query with {decided.tasks} "
+            "tasks until this batch is done"
         )
 
 
 def abort_batch(client: BlockingClient, parts: Sequence[Part]) -> None:
-    """After a micro-batch that failed: aborts what its tasks have written, unless it was decided."""
+    """Aborts the transactions of a failed micro-batch, unless it was decided. Errors are logged, not raised."""
     prepared = [part.prepared for part in parts if part.prepared is not None]
     if not prepared:
         return
@@ -289,8 +301,8 @@ def abort_batch(client: BlockingClient, parts: Sequence[Part]) -> None:
 
 
 def rows_before(opened: Opened, batch: Batch, part: int) -> int | None:
-    """How many rows of a task are in the topics from an earlier run of the same micro-batch; None: it has to write them.
-    -1: all that the batch has, by whichever task."""
+    """How many rows the task has committed in an earlier run of the same micro-batch; None if it has to write them, -1
+    if all rows of the micro-batch are committed, whichever task wrote them."""
     decided = opened.decided
     if decided is None or decided.batch != batch:
         return None
@@ -298,12 +310,12 @@ def rows_before(opened: Opened, batch: Batch, part: int) -> int | None:
 
 
 def check_rows(opened: Opened, part: int, before: int, rows: int) -> None:
-    """Raises SinkError when a task that leaves its rows out is not the one that wrote them."""
+    """Raises SinkError unless a task that skips its rows has as many as it committed (`before`, see `rows_before`)."""
     if before not in (-1, rows):
         assert opened.decided is not None
         raise SinkError(
-            f"task {part} of micro-batch {opened.decided.batch.number} has committed {before} rows before and has {rows} "
-            "now: run the query with the options that it had, until this batch is done"
+            f"task {part} of micro-batch {opened.decided.batch.number} has committed {before} rows in an earlier run, "
+            f"but has {rows} now: run the query with its earlier options until this batch is done"
         )
 
 
@@ -315,18 +327,21 @@ def mark(
     rows: int,
     ends: Mapping[tuple[str, int], int],
 ) -> Prepared:
-    """Puts the marker into a task's transaction, whose records are all acknowledged."""
+    """Adds the marker to a task's transaction, once all its records are acknowledged.
+
+    ends: by topic and partition that it has written to, the offset after the last record.
+    """
     (topic, partition), end = min(ends.items())
     note = json.dumps({"query": batch.query, "batch": batch.number, "rows": rows})
     transactions.add_offset(producer, producer.transactional_id, (topic, partition), end, note)
     return Prepared(part, producer, rows, (topic, partition, end))
 
 
-# --- the list of transactions beside an offset ------------------------------------------------------------
+# --- the list of transactions in an offset's metadata -----------------------------------------------------
 
 
 def packed(prepared: Sequence[Prepared]) -> str | None:
-    """Tasks with their producer ids and epochs as text; None for more than there is room for, some 800."""
+    """Tasks with their producer ids and epochs as text; None for more than fit into the metadata, some 800."""
     rows = sorted((p.part, p.producer.producer_id, p.producer.epoch) for p in prepared)
     text = " ".join(f"{part}.{producer_id}.{epoch}" for part, producer_id, epoch in rows)
     short = base64.b85encode(zlib.compress(text.encode(), 9)).decode()
@@ -334,7 +349,7 @@ def packed(prepared: Sequence[Prepared]) -> str | None:
 
 
 def unpacked(prefix: str, text: str | None) -> list[TxnProducer] | None:
-    """The producers of `packed`."""
+    """The producers in a text made by `packed`."""
     if text is None:
         return None
     rows = zlib.decompress(base64.b85decode(text)).decode().split(" ")

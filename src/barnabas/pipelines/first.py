@@ -1,8 +1,8 @@
-"""Where a query begins, kept in its checkpoint before it begins.
+"""Stores a query's first offsets in its checkpoint before the query begins.
 
-Spark's log of offsets holds the ends of micro-batches. A query that dies before its first one is committed
-would otherwise ask again where `latest`, a time or a consumer group stands, and skip what came in between.
-Spark's own Kafka source keeps its first offsets in the checkpoint's folder `sources`, too.
+Spark's offset log holds only the ends of micro-batches. Without the first offsets, a query that dies before its first
+micro-batch is committed would look up `latest`, a time or a consumer group again, and skip records that came in
+between. Spark's own Kafka source also stores its first offsets in the checkpoint's folder `sources`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ NOTE: Final = "sources/{}/barnabas-first.json"
 def first_offsets(
     spark: SparkSession, location: str, settings: Mapping[str, str], number: int = 0
 ) -> StreamOffset | None:
-    """The first offsets of the query with this checkpoint; None once a micro-batch of it is committed.
+    """The first offsets of the query with this checkpoint; None if they are not stored, but a micro-batch is committed.
 
-    Found out and written down when they are not known yet. settings: the source's options. number: which of the
+    On the query's first start they are looked up and stored. settings: the source's options. number: which of the
     query's sources it is. Raises PipelineError.
     """
     folder, note = Folder(spark, location), NOTE.format(number)
@@ -56,8 +56,12 @@ def first_offsets(
 
 
 def kept_offset(options: SourceOptions, planner: Planner) -> StreamOffset:
-    """The same inside of the source, whose process has no Java at hand, for programs that set its option
-    `checkpointLocation`. Several sources of one query are distinguished by what they read."""
+    """The first offsets for a program that sets the source's option `checkpointLocation`; looked up and stored if
+    missing.
+
+    Runs in the source's process, which has no access to Java. A query's sources are distinguished by the topics and the
+    start that they are given.
+    """
     assert options.checkpoint is not None
     import pyarrow.fs as pafs
 

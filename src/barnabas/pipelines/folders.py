@@ -1,6 +1,7 @@
-"""Folders on any file system that Spark reaches (a path, file:///, hdfs://, s3a://, ...), through Hadoop's own classes.
+"""Folders on any file system that Spark supports (a path, file:///, hdfs://, s3a://, ...), through Hadoop's own
+classes.
 
-So what is configured for Spark's checkpoints and files (`spark.hadoop.*`) holds for ours as well.
+This way Spark's settings for its checkpoints and files (`spark.hadoop.*`) apply here, too.
 """
 
 from __future__ import annotations
@@ -22,13 +23,12 @@ COPY_BYTES: Final = 1 << 20
 
 
 def join(location: Path | str, *names: str) -> str:
-    """A place below a path or URL."""
+    """A path or URL with names appended."""
     return "/".join([str(location).rstrip("/"), *names])
 
 
 def local_path(location: Path | str) -> Path | None:
-    """Where a location lies on this machine; None when it is on another file system. As Hadoop reads URLs: without
-    any %20."""
+    """The local path of a location; None for other file systems. As in Hadoop, %20 and the like are not decoded."""
     text = str(location)
     if "://" not in text and not text.startswith("file:/"):
         return Path(text)
@@ -37,7 +37,7 @@ def local_path(location: Path | str) -> Path | None:
 
 
 class Folder:
-    """A folder, with names relative to it. What goes wrong is Java's IOException, as Py4JJavaError."""
+    """A folder; names are relative to it. Errors are Java's IOException, raised as Py4JJavaError."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._hadoop = hadoop(spark)
@@ -48,7 +48,7 @@ class Folder:
         return self._hadoop.fs.Path(f"{self.path}/{name}" if name else self.path)
 
     def files(self, below: str = "") -> Iterator[tuple[str, int]]:
-        """Names and sizes of all visible files below a folder of it; nothing when it is not there."""
+        """Names and sizes (bytes) of all visible files below a subfolder; nothing if that does not exist."""
         start = self._at(below)
         if not self._fs.exists(start):
             return
@@ -62,21 +62,23 @@ class Folder:
                 yield name, int(status.getLen())
 
     def move(self, source: str, target: str) -> None:
-        """Puts a file or folder in the place of another."""
+        """Moves a file or folder; replaces the target if it exists. Raises OSError."""
         self._fs.mkdirs(self._at(posixpath.dirname(target)))
         self.delete(target)
         if not self._fs.rename(self._at(source), self._at(target)):
             raise OSError(f"{self.path}/{source} cannot be moved to {target}")
 
     def delete(self, name: str) -> None:
+        """Deletes a file, or a folder with its contents; does nothing if it does not exist."""
         self._fs.delete(self._at(name), True)
 
     def exists(self, name: str = "") -> bool:
+        """Whether a file or folder exists."""
         return bool(self._fs.exists(self._at(name)))
 
     def concatenate(self, names: Iterable[str], target: str, skip: bytes = b"") -> None:
-        """Writes files one behind the other into a new one, byte by byte; packed ones are packed again. skip: the line
-        that they all begin with, written once."""
+        """Writes the contents of files one after the other into a new file; compressed files are decompressed, and the
+        new one is compressed if its name says so. skip: the line that they all begin with, which is written once."""
         self._fs.mkdirs(self._at(posixpath.dirname(target)))
         codec = self._codec(target)
         out = self._fs.create(self._at(target), True)
@@ -96,7 +98,8 @@ class Folder:
             out.close()
 
     def first_row(self, name: str, bytes_max: int) -> bytes | None:
-        """The first row of a CSV file, with its end; lines within quotes belong to it. None when it is longer."""
+        """The first row of a CSV file with its line break; quoted line breaks do not end it. None if over
+        `bytes_max`."""
         stream = self._opened(name)
         try:
             start = bytes(stream.readNBytes(bytes_max))
@@ -108,7 +111,7 @@ class Folder:
         return start[:end] if end else None
 
     def _codec(self, name: str) -> Any:
-        """Hadoop's codec for a name's ending; None for one that is not packed."""
+        """Hadoop's codec for a file name's extension; None for a file that is not compressed."""
         factory = self._hadoop.io.compress.CompressionCodecFactory(self._fs.getConf())
         return factory.getCodec(self._at(name))
 
@@ -118,7 +121,7 @@ class Folder:
         return stream if codec is None else codec.createInputStream(stream)
 
     def write_note(self, name: str, value: Any) -> None:
-        """A small JSON file, whole or not at all."""
+        """Writes a small JSON file under another name, then moves it: it is never seen half-written."""
         fresh = posixpath.join(posixpath.dirname(name), f".{posixpath.basename(name)}.new")
         stream = self._fs.create(self._at(fresh), True)
         try:
@@ -128,6 +131,7 @@ class Folder:
         self.move(fresh, name)
 
     def read_note(self, name: str) -> Any:
+        """The contents of a JSON file."""
         stream = self._fs.open(self._at(name))
         try:
             return json.loads(bytes(stream.readAllBytes()))
@@ -135,7 +139,7 @@ class Folder:
             stream.close()
 
     def names(self, folder: str = "") -> list[str]:
-        """What lies in a folder of it, in order, without what is hidden; nothing when it is not there."""
+        """Sorted names in a subfolder, except those that begin with a dot; nothing if it does not exist."""
         if not self.exists(folder):
             return []
         found = sorted(str(status.getPath().getName()) for status in self._fs.listStatus(self._at(folder)))

@@ -1,7 +1,8 @@
-"""Secrets of a pipeline file: what the declarations of its entries (shapes.py) name as secret is shown nowhere.
+"""Hides the secrets of a pipeline file: values of entries that are declared as secret (shapes.py) are never shown.
 
-A file is shown with MASK in the place of its secrets; `${env:NAME}` and `${file:PATH}` stay. Messages (errors, status of a
-server, its log) lose the values themselves, wherever those came from: also where a driver tells them of its own accord.
+A file is shown with MASK in place of its secrets; `${env:NAME}` and `${file:PATH}` remain. In messages (errors, the
+status of a server, its log) MASK replaces the values themselves, even if a database driver has put them into its own
+message.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from barnabas.pipelines.shapes import PASSWORDS, Hidden, Shape
 
 MASK: Final = "********"
 SHORT: Final = 6
-"""A secret with fewer characters may be a part of ordinary words: only whole words are taken for it."""
+"""A secret with fewer characters may occur in ordinary words, so it is only replaced as a whole word."""
 _REFERENCES: Final = re.compile(rf"(?:{REFERENCE.pattern})+")
 
 
 def secret_values(document: Item, shape: Shape) -> frozenset[str]:
-    """The secrets of a document, as they are used and as they were written."""
+    """The secrets of a document, both as they are used and as they are written in it."""
     return frozenset(value for hidden in shape.hidden(document) for value in hidden.values if value)
 
 
 def hide(text: str, secrets: Collection[str]) -> str:
-    """A message without these values."""
+    """A message with MASK in place of these values."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) < SHORT:
             text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MASK, text)
@@ -35,7 +36,7 @@ def hide(text: str, secrets: Collection[str]) -> str:
 
 
 def masked(text: str, shape: Shape) -> str:
-    """A pipeline file without the secrets that were written into it."""
+    """The text of a pipeline file with MASK in place of the secrets in it. Raises PipelineError if it is not YAML."""
     found = {hidden.item.span: hidden for hidden in shape.hidden(parse(text, "file", fill=False))}
     for span, hidden in sorted(found.items(), reverse=True):
         start, end = span
@@ -44,7 +45,7 @@ def masked(text: str, shape: Shape) -> str:
 
 
 def _masked_value(raw: str, hidden: Hidden) -> str:
-    """A value as it stands in the file, masked."""
+    """A value as written in the file, masked."""
     if not hidden.whole:
         return PASSWORDS.sub(_masked_password, raw)
     bare = raw.strip().strip("\"'")

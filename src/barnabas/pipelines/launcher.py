@@ -1,8 +1,9 @@
-"""The `python` that Spark starts on this machine: one that imports PySpark from where it is installed.
+"""The `python` that Spark starts on this machine: a script that makes it import PySpark from where it is installed.
 
-Spark puts a zip with PySpark and one of its jars in front of PYTHONPATH. Python keeps no compiled modules for a zip, so
-each process, one per streaming query and several per session, would compile PySpark anew: 0.6 s of the 1.1 s of CPU
-that its start takes. A script of three lines, kept beside the class archive, takes both away again and becomes Python.
+Spark puts a zip with PySpark and one of its jars in front of PYTHONPATH. Python caches no compiled modules for a zip,
+so each process, one per streaming query and several per session, would compile PySpark again: 0.6 s of the 1.1 s of CPU
+time that its start takes. A script of three lines, stored beside the class archive, removes both from PYTHONPATH and
+runs Python.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ SCRIPT: Final = """#!/bin/sh
 rest="${{PYTHONPATH#*/jars/spark-core*.jar:}}"
 PYTHONPATH="${{rest:+$rest:}}"{packages} exec {python} "$@"
 """
-"""What Spark puts in front ends with the jar. The folder of PySpark comes last, as the one where pip has put it would."""
+"""The part that Spark puts in front ends with the jar. The folder of PySpark comes last, as installed packages do."""
 
 
 def launcher(folder: Path) -> Path | None:
-    """The file to run in place of Python, made in `folder` if need be; None where Python itself has to do."""
+    """The script to run in place of Python, made in `folder` if it is missing; None if there can be none."""
     packages = installed_in()
     if packages is None or os.name != "posix":
         return None
@@ -40,19 +41,19 @@ def launcher(folder: Path) -> Path | None:
         except OSError as error:
             log.warning("no launcher for Python", extra={"reason": str(error)})
             return None
-    return path if os.access(path, os.X_OK) else None  # a mount without programs
+    return path if os.access(path, os.X_OK) else None  # a mount may forbid programs
 
 
 def python_of_workers(given: str | None, folder: Path, *, local: bool) -> str:
-    """The value of PYSPARK_PYTHON for a session. given: the one that is there; it counts unless it is the launcher of an
-    earlier session, which hosts of a cluster do not have."""
+    """The value of PYSPARK_PYTHON for a session. given: its present value, which is kept unless it is the launcher of
+    an earlier session: the hosts of a cluster do not have that. local: whether workers run on this machine."""
     if given and not _is_launcher(Path(given)):
         return given
     return str((launcher(folder) if local else None) or sys.executable)
 
 
 def _is_launcher(path: Path) -> bool:
-    """Whether a session wrote this file, this process's or its parent's."""
+    """Whether this file is a launcher, written by a session of this process or of its parent."""
     if not re.fullmatch(r"python-[0-9a-f]{12}", path.name):
         return False
     try:
@@ -62,7 +63,7 @@ def _is_launcher(path: Path) -> bool:
 
 
 def installed_in() -> str | None:
-    """The folder of both PySpark and Py4J; None when they are not side by side in a folder, as pip puts them."""
+    """The folder with both PySpark and Py4J, as pip installs them; None if they are not in the same folder."""
     found = set()
     for name in ("pyspark", "py4j"):
         spec = importlib.util.find_spec(name)
@@ -74,7 +75,7 @@ def installed_in() -> str | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all: another process may look for it now."""
+    """Writes the script under another name, then moves it: another process never finds it half-written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as fresh:
         fresh.write(text)

@@ -1,11 +1,12 @@
-"""Dead letters as the records they were: read by Spark's tasks column by column, without a Python object for each.
+"""Reads dead letters as the original records, column by column in Spark's tasks, without a Python object for each.
 
-A letter carries who could not handle its record, why, for which output, and where the record lay, in headers that begin with
-`barnabas.`. `LetterSource` (the format `barnabas-letters`) takes them apart in the tasks that read the topic.
+A letter's headers that begin with `barnabas.` hold the pipeline, step and output that failed, the reason, and the
+topic, partition and offset of the record. `LetterSource` (the format `barnabas-letters`) decodes them in the tasks that
+read the topic.
 
-Letters stay where they are. Which of them a replay has taken is noted in the topic `<dead letters>-replays`, in records with
-the header `barnabas.mark`; a letter for an aggregate goes there, too, because only the running query has what was counted
-so far.
+Letters remain in their topic. The letters that a replay has processed are noted in the topic `<dead letters>-replays`,
+in records with the header `barnabas.mark`. Letters for an aggregate are copied to that topic, too, because only the
+running query has the aggregate's state.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
 FORMAT: Final = "barnabas-letters"
 MARK: Final = HEADER_PREFIX + "mark"
 REPLAYED: Final = HEADER_PREFIX + "replayed"
-"""How often a record was replayed, on the record and on a letter that failed again."""
+"""The header with the number of replays, on a replayed record and on its letter if it failed again."""
 RANGES_MAX: Final = 20_000
-"""Ranges of one mark: some 400 KB."""
+"""The most ranges in one mark, which is some 400 KB then."""
 RECORD: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 SCHEMA: Final = pa.schema(
     [
@@ -64,11 +65,11 @@ DDL: Final = ", ".join(
     ]
 )
 Spans = dict[int, list[tuple[int, int]]]
-"""Offsets from..to (exclusive) by partition."""
+"""Ranges of offsets by partition, from..to (exclusive)."""
 
 
 def _last_of(keys: pa.Array, name: str, parents: Any, rows: int) -> Any:
-    """The place of each row's last header of this name; -1 where it has none."""
+    """The index of each row's last header of this name; -1 if it has none."""
     places = np.full(rows, -1, np.int64)
     there = np.flatnonzero(pc.equal(keys, HEADER_PREFIX + name).to_numpy(zero_copy_only=False))
     places[parents[there]] = there
@@ -79,7 +80,7 @@ def _texts(values: pa.Array, places: Any) -> pa.Array:
     taken = values.take(pa.array(places, mask=places < 0))
     try:
         return taken.cast(pa.string())
-    except pa.ArrowInvalid:  # a header that others wrote
+    except pa.ArrowInvalid:  # not UTF-8: another program wrote the header
         return pa.array([None if v is None else v.decode("utf-8", "replace") for v in taken.to_pylist()])
 
 
@@ -89,8 +90,8 @@ def _numbers(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def restored(batch: pa.RecordBatch, pipeline: str) -> pa.RecordBatch:
-    """A batch of the dead-letter topic as the records that this pipeline could not handle, with the columns of SCHEMA.
-    Letters of other pipelines are left out."""
+    """The original records of a batch of the dead-letter topic, with the columns of SCHEMA; letters of other pipelines
+    are filtered out."""
     headers = batch.column(batch.schema.get_field_index("headers"))
     entries = headers.flatten()
     keys, values = entries.field(0), entries.field(1)
@@ -127,7 +128,7 @@ def restored(batch: pa.RecordBatch, pipeline: str) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """What to read. topic: of dead letters. bounds: from..to by partition. done: what replays have taken."""
+    """Which letters to read. topic: of dead letters. bounds: from..to (exclusive) by partition. done: without these."""
 
     topic: str
     pipeline: str
@@ -135,7 +136,7 @@ class Letters:
     done: Spans
 
     def options(self) -> dict[str, str]:
-        """As options of the format."""
+        """The same as options of the format `barnabas-letters`."""
         return {
             "subscribe": self.topic,
             "pipeline": self.pipeline,
@@ -145,18 +146,21 @@ class Letters:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Letters:
+        """The inverse of `options`."""
+
         def spans(name: str) -> dict[int, Any]:
             return {int(partition): value for partition, value in json.loads(options[name]).items()}
 
         return cls(options["subscribe"], options["pipeline"], spans("bounds"), spans("done"))
 
     def ranges(self) -> list[Range]:
+        """What each Spark task reads."""
         found = [Range(self.topic, p, start, end) for p, (start, end) in self.bounds.items() if end > start]
         return split(found, 2)
 
 
 def letter_options(settings: Mapping[str, str], topic: str) -> SourceOptions:
-    """How the topic is read: what was deleted meanwhile is passed over."""
+    """The options for reading the topic; records that were deleted meanwhile are skipped."""
     kafka = {name: value for name, value in settings.items() if name.lower().startswith("kafka.")}
     return source_options({**kafka, "subscribe": topic, "includeHeaders": "true", "onDataLoss": "earliest"})
 
@@ -164,7 +168,7 @@ def letter_options(settings: Mapping[str, str], topic: str) -> SourceOptions:
 def read_letters(
     options: SourceOptions, part: Range, pipeline: str, done: Sequence[tuple[int, int]] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """The letters of a range that are not done."""
+    """The letters of a range, except those in `done` (sorted ranges of offsets, from..to exclusive)."""
     starts = np.array([start for start, _ in done], np.int64)
     ends = np.array([end for _, end in done], np.int64)
     for batch in read_range(options, part):
@@ -189,7 +193,7 @@ class LetterReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
-        if part is None:  # Spark stands in one partition for none
+        if part is None:  # Spark passes one partition of None if there are none
             return
         settle()
         yield from read_letters(
@@ -198,7 +202,7 @@ class LetterReader(DataSourceReader):
 
 
 class LetterSource(DataSource):
-    """The data source that Spark knows as `barnabas-letters`."""
+    """The data source that is registered in Spark as `barnabas-letters`."""
 
     @classmethod
     def name(cls) -> str:
@@ -212,8 +216,8 @@ class LetterSource(DataSource):
 
 
 def marks(client: BlockingClient, settings: Mapping[str, str], spec: PipelineSpec, topic_id: str) -> Spans:
-    """The letters that replays have taken, as ordered ranges that do not touch. topic_id: of the dead-letter topic; notes
-    on an earlier topic of that name do not count."""
+    """The letters that earlier replays have processed, as sorted ranges that do not touch. topic_id: of the dead-letter
+    topic; marks for an earlier topic of the same name are ignored."""
     name = spec.replays
     if name not in client.describe([name]):
         return {}
@@ -235,7 +239,7 @@ def marks(client: BlockingClient, settings: Mapping[str, str], spec: PipelineSpe
 
 
 def merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges in order, those that touch as one."""
+    """The ranges sorted, with those that overlap or touch merged."""
     found: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:
@@ -246,7 +250,7 @@ def merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def spans_of(partitions: Any, offsets: Any) -> Spans:
-    """Single offsets as ranges, by partition."""
+    """Ranges of offsets by partition. partitions, offsets: NumPy arrays with one element for each letter."""
     found: Spans = {}
     for partition in np.unique(partitions):
         own = np.unique(offsets[partitions == partition])
@@ -259,7 +263,7 @@ def spans_of(partitions: Any, offsets: Any) -> Spans:
 def write_marks(
     client: BlockingClient, spec: PipelineSpec, topic_id: str, taken: Spans, about: Mapping[str, Any]
 ) -> None:
-    """Notes which letters a replay has taken, with what was asked of it."""
+    """Writes marks for the letters that a replay has processed. about: further entries of each mark."""
     rows = []
     for partition, spans in taken.items():
         for at in range(0, len(spans), RANGES_MAX):
@@ -281,14 +285,14 @@ def write_marks(
 
 
 def header_text(name: str) -> Column:
-    """The last header of this name, as a Spark column of text."""
+    """A column with the text of a record's last header `barnabas.<name>`; null if it has none."""
     same = each("filter", "headers", lambda header: header["key"] == HEADER_PREFIX + name)
     return F.try_element_at(same, F.lit(-1))["value"].cast("string")
 
 
 def with_replayed(rows: DataFrame, spec: PipelineSpec, output: Output) -> DataFrame:
-    """The source's rows of an aggregate: letters that a replay put aside for it stand among them as the records they were,
-    marks and letters of others are left out."""
+    """The source's rows for an aggregate, with the original records in place of letters that a replay has copied for
+    it. Marks and letters for other outputs are filtered out."""
     letter = F.col("topic") == spec.replays
     mine = (header_text("pipeline") == spec.name) & (header_text("output") == output.name)
     own = each("filter", "headers", lambda header: ~header["key"].startswith(HEADER_PREFIX))

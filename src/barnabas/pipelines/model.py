@@ -1,4 +1,4 @@
-"""A pipeline as plain data, however it was written down: in a file (spec.py) or in Python (builder.py)."""
+"""A pipeline as plain data, whether it was written as a file (spec.py) or in Python (builder.py)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Final
 from barnabas.pipelines.plan import Plan, Relation, Scan, operator_of, plan_of
 
 SOURCE: Final = "source"
-"""The relation of a pipeline that has one source and no others."""
+"""The name of the only relation of a pipeline that has one source and no relations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target of an output that is no topic: its kind's name (see delivery/) and checked options."""
+    """An output's target other than a topic. kind: its name in delivery/. options: checked."""
 
     kind: str
     options: Mapping[str, Any]
@@ -22,8 +22,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step. label: its place and kind, `2 parse`, as dead letters name it. where: file and line. output: whose own step
-    it is; None for one that is done for all outputs."""
+    """One step. label: its number and kind, `2 parse`, by which dead letters name it. where: file and line. output: the
+    output that it belongs to; None for a step that is common to all outputs."""
 
     kind: str
     label: str
@@ -34,8 +34,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Time windows: column `of` (None: the relation's event time) in windows of `every` (beginning each `slide`), or in
-    sessions that a pause of `gap` ends; `name` is the start's column, `end` the end's."""
+    """Time windows. of: the field with the time; None: the relation's event time. every: a window's length. slide: how
+    often one begins; None: each when the last one ends. gap: in place of every, the pause that ends a session. name,
+    end: the fields for the window's start and end."""
 
     of: str | None
     every: str | None
@@ -46,15 +47,15 @@ class Window:
 
     @property
     def names(self) -> list[str]:
-        """Its columns."""
+        """The fields that it adds."""
         return [self.name, *([] if self.end is None else [self.end])]
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """compute: result columns to Spark SQL aggregates. late: how late a record may come and still count; None
-    keeps every window open for ever. emit: `changes` gives a group's new result whenever it changes, `final` each
-    window's once, when it is over."""
+    """Groups of rows and their results. compute: Spark SQL aggregates by field. late: how late a record may come and
+    still count; None keeps every window open forever. emit: `changes` writes a group's result whenever it changes,
+    `final` only once, when the group's window is over."""
 
     window: Window | None
     by: tuple[str, ...]
@@ -65,8 +66,8 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where each record goes. by: Spark SQL; topics: its values and their topics (empty: the value is the topic's
-    name). What is not among them goes to the output's own topic."""
+    """Chooses each record's topic. by: Spark SQL. topics: topic by value of `by`; empty: the value is the topic's name.
+    Records with another value, or null, go to the output's own topic."""
 
     by: str
     topics: Mapping[str, str] = field(default_factory=dict)
@@ -82,8 +83,8 @@ class RegistryPlace:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where results go. key, value, timestamp, headers: Spark SQL; value None is a JSON object of all columns. where: file
-    and line of its entries, for messages. relation: what it is the result of."""
+    """Where results go. key, value, timestamp, headers: Spark SQL; value None is a JSON object of all fields. where:
+    file and line by entry, for messages. relation: whose rows it writes."""
 
     name: str
     topic: str
@@ -102,28 +103,28 @@ class Output:
     relation: str = SOURCE
     where: Mapping[str, str] = field(default_factory=dict, compare=False)
     schema: RegistryPlace | None = None
-    """What the value, a record of all fields, is written by."""
+    """The subject of the schema with which all fields are encoded as the value."""
 
     @property
     def destination(self) -> str:
-        """Where it goes, for people."""
+        """The topic or kind of target, for display."""
         return self.topic or (self.target.kind if self.target is not None else "")
 
     def may_share(self) -> bool:
-        """Whether other outputs may be served by the same query."""
+        """Whether the output may share a query with others."""
         return self.target is None and self.aggregate is None and not self.steps
 
     def topics(self) -> tuple[str, ...]:
-        """Every topic that is known to be written."""
+        """The topics that it may write to, as far as the pipeline names them."""
         routed = self.route.topics.values() if self.route is not None else ()
         return tuple(dict.fromkeys(name for name in [self.topic, *routed] if name))
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is read: of topics, exactly one of topics and pattern. encoding: of the values, where a step reads them as text;
-    None is UTF-8. kind: see sources/. settings: what a kind that is no topic needs. deletes: whether a record without a
-    value stands for a delete of its key."""
+    """What is read; if from brokers, exactly one of topics and pattern is set. encoding: of values that a step reads as
+    text; None is UTF-8. kind: see sources/. settings: of kinds that do not read topics. deletes: whether a record
+    without a value stands for a delete of its key."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -138,7 +139,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """What the dead-letter topic is made with when it is not there."""
+    """Partitions and config with which the dead-letter topic is created if it does not exist."""
 
     partitions: int = 1
     config: Mapping[str, str] = field(default_factory=dict)
@@ -146,9 +147,8 @@ class DeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One streaming query. sends: the relations whose failed records are its to send. only_dead: it sends nothing but
-    bad records. more: outputs that it serves besides, all into topics. alone: there is no other query in the pipeline.
-    """
+    """One streaming query. sends: the relations whose failed records it sends to the dead letters. only_dead: it sends
+    only failed records. more: other outputs that share it, all to topics. alone: the pipeline has no other query."""
 
     name: str
     output: Output
@@ -159,31 +159,32 @@ class Query:
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """All outputs that it serves."""
+        """All outputs that the query writes."""
         return (self.output, *self.more)
 
     @property
     def relation(self) -> str:
-        """What its outputs are results of."""
+        """The relation whose rows its outputs write."""
         return self.output.relation
 
     @property
     def adds_only(self) -> bool:
-        """Whether a row that it gave never changes: Spark's output mode is append, else update."""
+        """Whether rows never change once written: Spark's output mode is append then, otherwise update."""
         aggregate = self.output.aggregate
         return self.only_dead or aggregate is None or aggregate.emit == "final"
 
     @property
     def destination(self) -> str:
-        """Where its results go, for people."""
+        """Topics or kinds of targets, for display."""
         return ", ".join(dict.fromkeys(output.destination for output in self.outputs))
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """A whole pipeline: its plan, its outputs and how it runs. where: the file, for messages. group_prefix: what its
-    consumer groups' names begin with; default the pipeline's name. relations: of a pipeline with several sources; then
-    `source` is the first of them and there are no `steps`. secrets: values that no message shows."""
+    """A whole pipeline: its plan, its outputs and how it runs. where: the file, for messages. group_prefix: what the
+    names of its consumer groups begin with; None: the pipeline's name. relations: of a pipeline with `sources`; then
+    there are no `steps`, and `source` is the first one that is a topic, otherwise the first. secrets: values that no
+    message shows."""
 
     name: str
     source: Source
@@ -201,7 +202,7 @@ class PipelineSpec:
 
     @property
     def plan(self) -> Plan:
-        """What the outputs are results of."""
+        """The relations from which the outputs are made."""
         if self.relations:
             return plan_of(self.relations)
         operators = tuple(operator_of(step) for step in self.steps)
@@ -209,17 +210,17 @@ class PipelineSpec:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Everything that is read."""
+        """All sources."""
         return self.plan.sources if self.relations else (self.source,)
 
     @property
     def topics_read(self) -> tuple[Source, ...]:
-        """What is read of brokers."""
+        """The sources that read topics."""
         return tuple(source for source in self.sources if source.topics or source.pattern is not None)
 
     def queries(self, apart: Collection[str] = ()) -> tuple[Query, ...]:
-        """What runs: a query for the outputs into topics, one for each other output, and for records that fail where no
-        output can send them, one that does only that. apart: names of outputs that have a query of their own all the same.
+        """The queries to run: one for the outputs that can share it (`sharing`), one for each other output, and queries
+        that only send failed records that reach no output. apart: outputs that have their own query nevertheless.
 
         A record that fails in a relation is sent to the dead letters once: by the first output that it reaches.
         """
@@ -241,7 +242,7 @@ class PipelineSpec:
         return tuple(replace(query, alone=len(found) == 1) for query in found)
 
     def _burials(self, plan: Plan, covered: frozenset[str]) -> Iterator[Query]:
-        """Queries that do nothing but send what failed before a join or an aggregate."""
+        """Queries that only send failed records that no other query sends, like those before a join or aggregate."""
         for name in reversed(tuple(plan.relations)):
             sends = plan.failing(name) - covered
             covered |= sends
@@ -251,9 +252,9 @@ class PipelineSpec:
                 yield Query(own_name, nothing, sends, only_dead=True)
 
     def sharing(self, apart: Collection[str] = ()) -> tuple[Output, ...]:
-        """The outputs that one query serves, so that the source is read and taken apart once for all of them: those
-        of one relation into topics without steps of their own, of one trigger and one set of options. None when there
-        are fewer than two."""
+        """The outputs that share one query, so that the source is read and parsed only once for them; empty if there
+        are fewer than two. They write to topics, have no aggregate and no steps of their own, and have the same
+        relation, trigger and options. apart: names of outputs that must not share."""
         able = [output for output in self.outputs if output.name not in apart and output.may_share()]
         for first in able:
             alike = (first.relation, first.trigger, first.options)
@@ -266,12 +267,12 @@ class PipelineSpec:
 
     @property
     def replays(self) -> str:
-        """The topic in which replays are noted, and from which running aggregates take letters."""
+        """The topic with marks of replays, and with letters that are replayed into running aggregates."""
         return f"{self.dead_letters[:241]}-replays"
 
     @property
     def shared_name(self) -> str:
-        """The name of the query that serves several outputs."""
+        """The name of the query that several outputs share."""
         return "topics" if all(output.name != "topics" for output in self.outputs) else "topics-together"
 
     def group(self, query: Query) -> str:

@@ -1,8 +1,8 @@
-"""Which partitions a query reads, from where to where: the driver's side of the source.
+"""Plans which partitions and offsets a query reads: the driver's side of the source.
 
-An offset of the stream, as Spark keeps it in the checkpoint, is one JSON object per topic: the topic's id and
-the next offset of each partition, `{"orders": {"id": "f0e1...", "0": 120, "1": 98}}`. The id tells a topic
-that was deleted and created again from the one the query has read.
+A stream offset, as Spark stores it in the checkpoint, is a JSON object with an entry per topic: the topic's id and the
+next offset of each partition, `{"orders": {"id": "f0e1...", "0": 120, "1": 98}}`. The id shows whether a topic was
+deleted and created again since the query read it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ log = logging.getLogger(__name__)
 StreamOffset = dict[str, dict[str, Any]]
 COMMIT_SECONDS: Final = 5.0
 QUIET_SECONDS: Final = 0.5
-"""After so long without records a query waits for the next ones at its brokers."""
+"""After this time without records, the source lets the brokers tell it about new ones, instead of polling."""
 WAIT_SECONDS: Final = 1.0
-"""How long at a time: new partitions are found between two waits, and a query that is stopped waits no longer than this."""
+"""The longest wait: new partitions are found after it, and a query that is to stop waits no longer than this."""
 ROWS_SHARED_MAX: Final = 1_000
-"""Ranges that together have no more records than this are read by one task."""
+"""Ranges may share a task if they have at most this many records together."""
 NO_ID: Final = str(UUID(int=0))
 
 
 class DataLost(Exception):
-    """Records between the checkpoint and the log are gone, and the policy is to stop."""
+    """Records after the checkpoint no longer exist, and the policy (onDataLoss) is to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Range:
 
 
 def parse_offset(offset: Mapping[str, Mapping[str, Any]]) -> tuple[dict[TopicPartition, int], dict[str, str]]:
-    """Next offsets by partition, and topic ids, of a stream offset."""
+    """The next offset of each partition, and the id of each topic, in a stream offset."""
     positions = {
         (topic, int(name)): int(value)
         for topic, entry in offset.items()
@@ -61,7 +61,7 @@ def parse_offset(offset: Mapping[str, Mapping[str, Any]]) -> tuple[dict[TopicPar
 
 
 def build_offset(positions: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> StreamOffset:
-    """A stream offset; equal positions give equal JSON, which is how Spark sees that nothing is new."""
+    """A stream offset. Equal positions give equal JSON, by which Spark sees that there is nothing new."""
     offset: StreamOffset = {}
     for topic, partition in sorted(positions):
         entry = offset.setdefault(topic, {"id": ids.get(topic, NO_ID)})
@@ -70,25 +70,26 @@ def build_offset(positions: Mapping[TopicPartition, int], ids: Mapping[str, str]
 
 
 class Planner:
-    """Answers what is there and what to read next. Holds a client; not picklable."""
+    """Finds out which records exist and plans what to read next. Has connections, so it cannot be pickled."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
         self.client = BlockingClient(replace(options.client, retries_max=options.offset_retries_max))
-        # Commits only show the progress: they give up soon, so as not to hold the query up.
+        # Commits to the consumer group only show progress, so they give up early and do not delay the query.
         self._commits = BlockingClient(replace(options.client, deadline_s=COMMIT_SECONDS))
         self._ids: dict[str, str] = {}
         self._ends_seen: dict[TopicPartition, int] = {}
-        """The newest ends of partitions that this process has seen: all that is known of a deleted topic."""
+        """The newest ends of partitions that this process has seen, to know how much of a deleted topic was unread."""
         self._watch = Watch(self.client.cluster, read_committed=options.read_committed)
         self._news_at = time.monotonic()
 
     def close(self) -> None:
+        """Closes the connections."""
         self.client.close()
         self._commits.close()
 
     def partitions(self) -> list[TopicPartition]:
-        """The partitions to read now. Raises UnknownTopic for a topic that was named and is not there."""
+        """The partitions to read now. Raises UnknownTopic if a topic or partition in the options does not exist."""
         options = self.options
         if options.pattern is not None:
             import re
@@ -117,18 +118,19 @@ class Planner:
         return pair
 
     def log_starts(self, pairs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Log start offsets."""
         found = self.client.list_offsets(dict.fromkeys(pairs, EARLIEST))
         return {pair: timed.offset for pair, timed in found.items()}
 
     def log_ends(self, pairs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """High watermarks, or last stable offsets for committed reads."""
+        """High watermarks, or last stable offsets if only committed records are read."""
         found = self.client.list_offsets(
             dict.fromkeys(pairs, LATEST), read_committed=self.options.read_committed
         )
         return {pair: timed.offset for pair, timed in found.items()}
 
     def resolve(self, position: Position, pairs: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of each partition that a start or end option means."""
+        """The offset of each partition that a start or end option stands for. Raises UnknownTopic."""
         for pair in (*position.offsets, *position.timestamps_ms):
             if pair not in pairs:
                 raise UnknownTopic(f"the offsets name partition {pair[0]}-{pair[1]}, which is not read")
@@ -162,22 +164,24 @@ class Planner:
         return found
 
     def initial(self) -> StreamOffset:
+        """Where a query without a checkpoint begins. Raises UnknownTopic."""
         pairs = self.partitions()
         return build_offset(self.resolve(self.options.starting, pairs), self._ids)
 
     def newest(self) -> StreamOffset:
-        """Everything there is now."""
+        """The present ends of all partitions."""
         pairs = self.partitions()
         ends = self.log_ends(pairs)
         self._ends_seen.update(ends)
         return build_offset(ends, self._ids)
 
     def advance(self, start: StreamOffset, target: StreamOffset, rows_max: int | None) -> StreamOffset:
-        """Where the next micro-batch ends: `target`, or nearer so that about rows_max records are read.
+        """Where the next micro-batch ends: at `target`, or earlier so that it reads about `rows_max` records.
 
-        A limit is shared out in proportion to what waits in each partition, as in Spark's own source.
-        Partitions that came since `start` are read from their beginning. Topics of a pattern that are gone, and
-        partitions that a topic lost when it was made again, leave the offset as the policy says.
+        The limit is divided in proportion to the number of waiting records in each partition, as in Spark's own source.
+        Partitions added since `start` are read from their beginning. Deleted topics of a pattern, and partitions that a
+        topic no longer has after it was created again, are removed from the offset. Raises DataLost if
+        the policy is to stop and a topic was created again, or unread records may be lost.
         """
         begin, old_ids = parse_offset(start)
         ends, ids = parse_offset(target)
@@ -195,7 +199,7 @@ class Planner:
         if new:
             begin.update(self.log_starts(new))
         if self.options.data_loss == "latest":
-            # Where records are gone the query goes on at the log's end, however little a micro-batch may take.
+            # If records of a partition are gone, the query continues at its end, whatever limit a micro-batch has.
             starts = self.log_starts(ends)
             jumps = {p for p in ends if p[0] in renewed or begin[p] < starts[p] or ends[p] < begin[p]}
             for pair in jumps:
@@ -211,44 +215,42 @@ class Planner:
                 share = rows
             else:
                 share = min(rows, max(rows * rows_max // total, 1))
-            # A log that ends before the position was truncated or replaced: the plan decides, not a guess here.
+            # A log that ends before the position was truncated or replaced, which `ranges` handles.
             reached[pair] = begin[pair] + share if ends[pair] >= begin[pair] else ends[pair]
         return build_offset(reached, {**old_ids, **ids})
 
     def note_news(self) -> None:
-        """Says that records have come."""
+        """To be called when new records were found."""
         self._news_at = time.monotonic()
 
     def await_news(self, start: StreamOffset, stopped: Callable[[], bool]) -> bool:
-        """Whether to look again at once: where nothing has come for a while, this waits for records behind `start`.
+        """If there were no records for a while, waits for records at or after `start`; returns whether to look again at
+        once.
 
-        Otherwise every idle query would ask its brokers ten times a second. stopped: ends the wait.
+        Without this, every idle query would ask its brokers ten times a second. stopped: ends the wait when it returns
+        true.
         """
         if time.monotonic() - self._news_at < QUIET_SECONDS:
             return False
         heard = self._watch.wait(parse_offset(start)[0], WAIT_SECONDS, stopped)
         if heard:
-            self.note_news()  # also where it was about nothing new: not at once again
+            self.note_news()  # even if it turns out to be nothing new, so as not to wait again at once
         return heard
 
     def _leaves(self, pair: TopicPartition, at: int, renewed: set[str]) -> bool:
-        """Whether a partition that is not there any more leaves the offset. Raises DataLost where records of it may be
-        lost, and the policy is to stop."""
+        """Whether a partition that no longer exists is to be removed from the offset. Raises DataLost if records of it
+        may be lost and the policy is to stop."""
         topic, partition = pair
         if topic not in renewed and self.options.pattern is None:
-            return False  # it was named: asking for it fails with its name
+            return False  # the options name it: a request for it fails with its name
         end = self._ends_seen.get(pair)
         if topic in renewed or (end is not None and end <= at):
             return True
-        lost = (
-            "whether records were unread is not known"
-            if end is None
-            else f"records {at} to {end - 1} were unread"
-        )
+        lost = "possibly unread records" if end is None else f"the unread records {at} to {end - 1}"
         if self.options.data_loss == "stop":
             raise DataLost(
-                f"topic {topic} was deleted, and of partition {partition} {lost}: set onDataLoss to earliest or latest to "
-                "go on without it, or start with a new checkpoint"
+                f"topic {topic} was deleted, and with it {lost} of partition {partition}: set onDataLoss to earliest "
+                "or latest to continue without them, or start with a new checkpoint"
             )
         log.warning("topic is gone", extra={"topic": topic, "partition": partition, "what": lost})
         return True
@@ -257,12 +259,15 @@ class Planner:
         if self.options.data_loss == "stop":
             raise DataLost(
                 f"topic {topic} was deleted and created again since the checkpoint (id {old}, now {new}): set "
-                "onDataLoss to earliest or latest to go on with the new one, or start with a new checkpoint"
+                "onDataLoss to earliest or latest to continue with the new one, or start with a new checkpoint"
             )
         log.warning("topic was created again", extra={"topic": topic, "old_id": old, "new_id": new})
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[Range]:
-        """What the tasks of one micro-batch read; ranges whose records are gone follow the policy."""
+        """The ranges that the tasks of a micro-batch read. If their records are gone, the policy decides.
+
+        Raises DataLost or UnknownTopic if the policy is to stop.
+        """
         begin, old_ids = parse_offset(start)
         ends, ids = parse_offset(end)
         active = [
@@ -281,7 +286,9 @@ class Planner:
             log.warning("partitions are gone", extra={"partitions": [f"{topic}-{p}" for topic, p in gone]})
             active = [pair for pair in active if pair in there]
         elif gone:
-            raise UnknownTopic(f"partition {gone[0][0]}-{gone[0][1]} was deleted while the query reads it")
+            raise UnknownTopic(
+                f"partition {gone[0][0]}-{gone[0][1]} was deleted while the query was reading it"
+            )
         starts = self.log_starts(active)
         found = []
         for pair in active:
@@ -302,19 +309,19 @@ class Planner:
         policy = self.options.data_loss
         if start < log_start or end < start or swapped:
             if start > end:
-                what = f"the log of {topic}-{partition} ends at {end}, before offset {start} that was reached"
+                what = f"the log of {topic}-{partition} ends at {end}, before offset {start} that the query had reached"
             else:
                 what = f"records {start} to {log_start - 1} of {topic}-{partition} are gone (retention or deletion)"
             if policy == "stop":
                 raise DataLost(
-                    f"{what}: set onDataLoss to earliest or latest to go on, or start with a new checkpoint"
+                    f"{what}: set onDataLoss to earliest or latest to continue, or start with a new checkpoint"
                 )
             log.warning("records are gone", extra={"topic": topic, "partition": partition, "what": what})
             start = end if policy == "latest" else log_start
         return Range(topic, partition, start, end)
 
     def batch_ranges(self) -> list[Range]:
-        """What a batch read covers."""
+        """The ranges that a batch read covers. Raises UnknownTopic, DataLost."""
         pairs = self.partitions()
         starts = self.resolve(self.options.starting, pairs)
         ends = self.resolve(self.options.ending, pairs)
@@ -323,7 +330,7 @@ class Planner:
         return split(found, self.options.partitions_min, self.options.rows_per_task_max)
 
     def commit(self, end: StreamOffset) -> None:
-        """Shows the progress in the consumer group. A group that refuses does not stop the query."""
+        """Commits the progress to the consumer group, if there is one. Raises ClientError."""
         if self.options.commit_group is None:
             return
         positions, _ = parse_offset(end)
@@ -331,8 +338,8 @@ class Planner:
 
 
 def split(ranges: list[Range], count_min: int, rows_max: int | None = None) -> list[Range]:
-    """At least `count_min` ranges of at most `rows_max` records, the longest cut into equal parts; the order within a
-    partition is kept."""
+    """Splits ranges into about `count_min` ranges or more, each of at most `rows_max` records. Long ranges are cut into
+    equal parts; the order within a partition is kept."""
     if rows_max is not None:
         ranges = [
             Range(r.topic, r.partition, at, min(at + rows_max, r.end))
@@ -352,8 +359,8 @@ def split(ranges: list[Range], count_min: int, rows_max: int | None = None) -> l
 
 
 def gather(ranges: list[Range], count_min: int) -> list[tuple[Range, ...]]:
-    """The ranges by task: those with few records share one, but there are at least `count_min` tasks when there are
-    that many ranges. Each task costs Spark and its Python workers more than a few hundred records do."""
+    """The ranges of each task. Ranges with few records share a task, because a task costs more than some hundred
+    records do; but there are at least `count_min` tasks if there are that many ranges."""
     spare = max(len(ranges) - count_min, 0)
     tasks: list[tuple[Range, ...]] = []
     rows = 0

@@ -1,7 +1,8 @@
-"""The options of the Spark source and sink: Spark's own Kafka names, checked before anything starts.
+"""The options of the Spark source and sink, checked before anything starts. Names are those of Spark's own Kafka
+source.
 
-Names are case-insensitive, as everywhere in Spark. `kafka.*` options go to the client. Every refusal is an
-OptionError of one line that names the option, its value and what is allowed.
+Names are case-insensitive, as everywhere in Spark. `kafka.*` options are passed to the client. An invalid option raises
+OptionError, whose message is one line with the option, its value and what is allowed.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ LATEST_OFFSET: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An option: its name as Spark's documentation writes it, and what it says. in_files: whether pipeline files may
-    set it; the others are for Spark programs. internal: set by ourselves alone, and never shown."""
+    """An option. name: spelt as in Spark's documentation. in_files: whether pipeline files may set it; others are for
+    Spark programs. internal: only set by this package, and never shown."""
 
     name: str
     doc: str
@@ -43,7 +44,9 @@ def _by_name(*options: Named) -> dict[str, Named]:
 
 
 SCHEMA_NAMES: Final = (
-    Named("value.schema", "registry: values are columns, by the schemas of a registry", in_files=False),
+    Named(
+        "value.schema", "registry: values are structs, with the schemas of a schema registry", in_files=False
+    ),
     Named("key.schema", "registry: the same for keys", in_files=False),
     Named("value.subject", "the subject of values; default: TOPIC-value", in_files=False),
     Named("key.subject", "the subject of keys; default: TOPIC-key", in_files=False),
@@ -51,15 +54,19 @@ SCHEMA_NAMES: Final = (
 )
 SOURCE_NAMES: Final = _by_name(
     Named("subscribe", "topics to read, separated by commas", in_files=False),
-    Named("subscribePattern", "a regular expression of topics to read; later ones are found", in_files=False),
+    Named(
+        "subscribePattern",
+        "a regular expression for topics to read, also those created later",
+        in_files=False,
+    ),
     Named("assign", 'partitions to read, as JSON: {"topic": [0, 1]}', in_files=False),
     Named(
         "startingOffsets", 'earliest, latest or JSON: {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
     ),
     Named("startingTimestamp", "begin at the first record at or after this time, in milliseconds"),
     Named("startingOffsetsByTimestamp", 'the same per partition, as JSON: {"topic": {"0": 1700000000000}}'),
-    Named("startingOffsetsByTimestampStrategy", "when no record is that young: error (default) or latest"),
-    Named("startingGroup", "begin where this consumer group stands; startingOffsets where it has no offset"),
+    Named("startingOffsetsByTimestampStrategy", "if no record is that recent: error (default) or latest"),
+    Named("startingGroup", "begin at this consumer group's offsets; at startingOffsets if it has none"),
     Named("endingOffsets", "latest or JSON: where a batch read ends", in_files=False),
     Named(
         "endingTimestamp",
@@ -67,31 +74,31 @@ SOURCE_NAMES: Final = _by_name(
         in_files=False,
     ),
     Named("endingOffsetsByTimestamp", "the same per partition, as JSON", in_files=False),
-    Named("maxOffsetsPerTrigger", "at most so many records in one micro-batch"),
+    Named("maxOffsetsPerTrigger", "at most this many records in a micro-batch"),
     Named(
         "minOffsetsPerTrigger",
-        "a micro-batch waits until so many records are there, or maxTriggerDelay passed",
+        "a micro-batch waits for this many records, or until maxTriggerDelay has passed",
     ),
     Named(
         "maxTriggerDelay", "how long minOffsetsPerTrigger may hold a micro-batch back, like 15m (the default)"
     ),
-    Named("maxRecordsPerPartition", "at most so many records in one Spark task: larger ranges are split"),
-    Named("minPartitions", "split large ranges so that at least so many Spark tasks read"),
+    Named("maxRecordsPerPartition", "at most this many records in a Spark task: larger ranges are split"),
+    Named("minPartitions", "split large ranges so that about this many Spark tasks or more read"),
     Named(
-        "failOnDataLoss", "false: go on at the earliest record when records are gone (onDataLoss=earliest)"
+        "failOnDataLoss", "false: continue at the earliest record if records are lost (onDataLoss=earliest)"
     ),
-    Named("onDataLoss", "when records are gone: stop (default), earliest or latest"),
-    Named("includeHeaders", "true: a column headers", in_files=False),
+    Named("onDataLoss", "if records are lost: stop (default), or continue at earliest or latest"),
+    Named("includeHeaders", "true: add a column headers", in_files=False),
     Named(
         "columns",
-        "only these columns, separated by commas: what is not read is not sent to Spark",
+        "only these columns, separated by commas; others are not sent to Spark",
         in_files=False,
     ),
     Named("commitGroup", "the consumer group to commit progress to after each micro-batch", in_files=False),
     Named("rowsPerBatch", "rows in one Arrow batch"),
-    Named("checkCrcs", "false: trust the broker's bytes without a checksum"),
-    Named("checkpointLocation", "the query's checkpoint: where it begins is kept there", in_files=False),
-    Named("firstOffsets", "where the query begins, as its checkpoint had it (JSON)", internal=True),
+    Named("checkCrcs", "false: do not verify the checksums of record batches"),
+    Named("checkpointLocation", "the query's checkpoint, where its first offsets are stored", in_files=False),
+    Named("firstOffsets", "the query's first offsets, from its checkpoint (JSON)", internal=True),
     Named(
         "direct",
         "program for processing lines where they are read, see direct/planning.py (JSON)",
@@ -104,11 +111,11 @@ SOURCE_NAMES: Final = _by_name(
         "how often a failed request for offsets is tried again; default: for a minute",
     ),
     Named("fetchOffset.retryIntervalMs", "the pause before a request is tried again, in milliseconds"),
-    Named("groupIdPrefix", "accepted; this source does not join a group"),
+    Named("groupIdPrefix", "accepted and ignored; this source does not join a group"),
     *SCHEMA_NAMES,
     Named(
         "undecodable",
-        "a record that its schema cannot read: fail (default), or null, with the reason in a column error",
+        "records that cannot be decoded: fail (default), or null, with the reason in a column error",
         in_files=False,
     ),
 )
@@ -117,7 +124,7 @@ SINK_NAMES: Final = _by_name(
     *SCHEMA_NAMES,
     Named(
         "deadLetters",
-        "where rows go that their topic will never take; without it they fail the query",
+        "the topic for rows that their own topic rejects; without it they fail the query",
         in_files=False,
     ),
     Named(
@@ -126,12 +133,12 @@ SINK_NAMES: Final = _by_name(
         "kafka.transactional.id",
     ),
     Named("pipeline", "the pipeline's name, for dead letters", internal=True),
-    Named("batchId", "the micro-batch that foreachBatch is at", internal=True),
+    Named("batchId", "the number of foreachBatch's micro-batch", internal=True),
     Named("queryId", "the query that foreachBatch belongs to", internal=True),
-    Named("replay", "true: the rows are replayed records, and dead letters of them say so", internal=True),
+    Named("replay", "true: the rows are replayed records, which their dead letters note", internal=True),
     Named("parcels", "true: rows may be parcels, see direct/parcels.py", internal=True),
     Named("ownTopics", "topics whose absence fails the query", internal=True),
-    Named("includeHeaders", "accepted; headers are written when the column is there", in_files=False),
+    Named("includeHeaders", "accepted and ignored; a column headers is always written", in_files=False),
     Named("checkpointLocation", "belongs to Spark", internal=True),
     Named("path", "belongs to Spark", internal=True),
     Named("queryName", "belongs to Spark", internal=True),
@@ -153,7 +160,7 @@ class OptionError(ValueError):
 
 
 def client_options(options: Mapping[str, str]) -> ClientOptions:
-    """The connection out of the `kafka.*` options. Raises OptionError."""
+    """The client's options from the `kafka.*` options. Raises OptionError."""
     lowered = {name.lower(): value for name, value in options.items()}
     kafka = {n.removeprefix("kafka."): v for n, v in lowered.items() if n.startswith("kafka.")}
     if "bootstrap.servers" not in kafka:
@@ -166,10 +173,11 @@ def client_options(options: Mapping[str, str]) -> ClientOptions:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to begin or end: an offset (or -2, -1) or a time per partition, else `otherwise` for all.
+    """Where to begin or end: an offset (or -2, -1) or a time per partition; `otherwise` for partitions that have
+    neither.
 
-    timestamp_ms: one time for all partitions. group: a consumer group whose offsets come first. end_when_younger: no
-    record as young as a time means the end; else it is an error.
+    timestamp_ms: one time for all partitions. group: a consumer group, whose offsets take precedence. end_when_younger:
+    if no record is at or after the time, take the partition's end; otherwise that is an error.
     """
 
     otherwise: Where
@@ -182,7 +190,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class SchemaPlace:
-    """Keys or values with the schemas of a subject. schema: what it is read or written by, once that has been looked up."""
+    """Keys or values that have the schemas of a subject. schema: for reading or writing, once it has been looked up."""
 
     part: Literal["key", "value"]
     url: str
@@ -192,7 +200,7 @@ class SchemaPlace:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Everything the readers need; picklable."""
+    """All options of the readers; picklable."""
 
     client: ClientOptions
     topics: tuple[str, ...]
@@ -222,11 +230,12 @@ class SourceOptions:
 
     @property
     def read_columns(self) -> tuple[str, ...]:
-        """The columns, and headers where those may name schemas."""
+        """The columns to read: those of the result, and headers if they may name schemas."""
         return self.columns if self.headers or not self.schemas else (*self.columns, "headers")
 
     @property
     def headers(self) -> bool:
+        """Whether the result has a column headers."""
         return "headers" in self.columns
 
 
@@ -287,7 +296,7 @@ def _only_topic(topics: tuple[str, ...], options: Mapping[str, str]) -> str | No
 
 
 def _schemas(options: Mapping[str, str], topic: str | None) -> tuple[SchemaPlace, ...]:
-    """topic: the only one, None where there are several."""
+    """Keys and values with schemas. topic: the only one; None if there are several. Raises OptionError."""
     url = options.get("schema.registry.url", "")
     found = []
     for part in PARTS:
@@ -316,7 +325,7 @@ def _keeps_undecodable(options: Mapping[str, str]) -> bool:
 
 
 def _timed(client: ClientOptions, options: Mapping[str, str]) -> ClientOptions:
-    """The connection with Spark's own options of time-outs and pauses."""
+    """The client's options with Spark's options for timeouts and pauses applied."""
     wait = _number(options, "kafkaconsumer.polltimeoutms", "kafkaConsumer.pollTimeoutMs", None)
     pause = _number(options, "fetchoffset.retryintervalms", "fetchOffset.retryIntervalMs", None)
     return replace(
@@ -328,9 +337,9 @@ def _timed(client: ClientOptions, options: Mapping[str, str]) -> ClientOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Everything the writers need; picklable. batch_bytes: uncompressed bytes of one record batch. exactly_once: None
-    leaves it to the sink. transactional_id: what transactional ids begin with. batch: query and number of the micro-batch
-    in foreachBatch."""
+    """All options of the writers; picklable. batch_bytes: of a record batch, uncompressed. exactly_once: None: if the
+    sink has what it needs for it. transactional_id: the prefix of transactional ids. batch: query and number of
+    foreachBatch's micro-batch."""
 
     client: ClientOptions
     topic: str | None
@@ -388,7 +397,7 @@ def _refuse_unknown(options: Mapping[str, str], known: Mapping[str, Named], what
     for name in options:
         if not name.startswith("kafka.") and name not in known and name != "path":
             shown = ", ".join(sorted(shown_names(known, in_files=False)))
-            raise OptionError(f"the barnabas {what} has no option {name}; it has {shown} and kafka.*")
+            raise OptionError(f"the barnabas {what} has no option {name}; allowed: {shown}, kafka.*")
 
 
 def _number(
@@ -409,7 +418,7 @@ _UNITS: Final = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60
 
 
 def _seconds(options: Mapping[str, str], name: str, shown: str, default: float) -> float:
-    """A duration as Spark writes it: 15m, 30s, 500ms."""
+    """A duration in Spark's notation (15m, 30s, 500ms), in seconds. Raises OptionError."""
     if name not in options:
         return default
     match = re.fullmatch(r"\s*(\d+)\s*(us|ms|s|m|min|h|d|)\s*", options[name].lower())
@@ -443,7 +452,7 @@ def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
     for name in names:
         if name not in by_name:
             raise OptionError(
-                f"columns={options['columns']}: there is no column {name}; {', '.join(by_name.values())}"
+                f"columns={options['columns']}: there is no column {name}; allowed: {', '.join(by_name.values())}"
             )
     if not names:
         raise OptionError("columns is empty: name at least one")

@@ -1,4 +1,4 @@
-"""How rows leave a pipeline: the JSON of their fields, their identity, and the headers of dead letters."""
+"""What a pipeline writes for its rows: the JSON of their fields, their identity, and the headers of dead letters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IDENTITY: Final = "_identity"
 
 
 def json_value(frame: Frame) -> Column:
-    """All fields as one JSON object; the record's own value when no step made any."""
+    """All fields as a JSON object; the record's own value if no step has made fields."""
     if not frame.fields and not frame.open:
         return F.col("_value")
     declared = F.to_json(F.struct(*[F.col(quoted(name)) for name in frame.fields]), JSON_OPTIONS)
@@ -29,7 +29,7 @@ def json_value(frame: Frame) -> Column:
     rest = F.to_json(F.coalesce(F.col(OPEN), F.create_map().cast(OPEN_TYPE)), JSON_OPTIONS)
     if not frame.fields:
         return rest
-    # Two objects one after the other: `{"a":1}` and `{"b":2}` to `{"a":1,"b":2}`.
+    # Two objects become one: `{"a":1}` and `{"b":2}` become `{"a":1,"b":2}`.
     joined = F.concat(
         F.substr(declared, F.lit(1), F.length(declared) - 1), F.lit(","), F.substr(rest, F.lit(2))
     )
@@ -37,7 +37,7 @@ def json_value(frame: Frame) -> Column:
 
 
 def dead_columns(spec: PipelineSpec) -> dict[str, Column]:
-    """The columns for the sink of a record that goes to the dead letters."""
+    """The sink's columns for a record that goes to the dead letters."""
     return {
         "topic": F.lit(spec.dead_letters),
         "key": F.col("_key"),
@@ -48,8 +48,8 @@ def dead_columns(spec: PipelineSpec) -> dict[str, Column]:
 
 
 def dead_headers(pipeline: str) -> Column:
-    """The record's own headers, then who could not handle it, why, and where it lay; and for which output, where the
-    others have it."""
+    """The record's own headers, then the pipeline, step and reason of the failure, and the record's topic, partition
+    and offset; also the output, if the record failed only there."""
     origin = {
         "pipeline": F.lit(pipeline),
         "step": F.col("_error")["step"],
@@ -71,14 +71,13 @@ def dead_headers(pipeline: str) -> Column:
 
 
 def identified(rows: DataFrame, identity: str | None) -> DataFrame:
-    """Rows that have their document (all fields as JSON) with their identity, ready for `deliver_batch`.
+    """Rows with a column for their document's id, ready for `deliver_batch`.
 
-    identity: Spark SQL for the document's id; without it topic, partition and offset (and the place in each array that
-    was exploded), which are the same whenever the record is delivered. A row without a record behind it is known by its
-    key.
+    identity: Spark SQL for the id; default topic, partition and offset (and the index in each array that was exploded),
+    which are the same whenever the record is delivered. A row that comes from no single record has its key as id.
     """
     exploded = [ROW] if ROW in rows.columns else []
     place = F.concat_ws("-", "_topic", "_partition", "_offset", *exploded)
-    if "_offset" in rows.columns:  # not behind an aggregate of the output's own
+    if "_offset" in rows.columns:  # the output's own aggregate leaves none
         place = F.when(F.col("_offset").isNull(), F.col("_key").cast("string")).otherwise(place)
     return rows.withColumn(IDENTITY, place if identity is None else F.expr(identity).cast("string"))

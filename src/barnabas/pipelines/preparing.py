@@ -1,4 +1,4 @@
-"""What is found out and made before a pipeline's queries start: the broker, its topics, its targets."""
+"""Checks brokers, topics and targets before a pipeline's queries start, and creates missing topics."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ CONTACT_SECONDS: Final = 3.0
 
 
 def prepare(spec: PipelineSpec, bootstrap: str) -> None:
-    """Everything that can be found out before Spark starts: the broker, the topics read, the topics written.
+    """Checks what can be checked before Spark starts: options, targets, brokers, and the topics to be read.
 
-    Topics that are written and not there are made. Raises PipelineError, BrokerAway when no broker answers; neither shows a
-    secret of the pipeline.
+    Creates missing topics that the pipeline writes. Raises PipelineError, and BrokerAway when no broker answers; their
+    messages show no secrets of the pipeline.
     """
     try:
         _prepare(spec, bootstrap)
@@ -65,8 +65,9 @@ def _prepare(spec: PipelineSpec, bootstrap: str) -> None:
 
 
 def new_topics(spec: PipelineSpec) -> list[NewTopic]:
+    """The topics that the pipeline writes, with the settings to create them."""
     dead = spec.dead_topic
-    # Dead letters keep their records' times: by those, retention would take letters of old records away at once.
+    # Dead letters keep their records' timestamps, so retention by time would delete letters of old records at once.
     configs = {"retention.ms": "-1", **dead.config}
     wanted = {spec.dead_letters: NewTopic(spec.dead_letters, dead.partitions, configs=configs)}
     if any(takes_replays(spec, query) for query in spec.queries()):

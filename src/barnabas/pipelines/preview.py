@@ -1,4 +1,4 @@
-"""What each step of a pipeline does to real records: for the terminal, and as plain data for others."""
+"""Shows what each step of a pipeline does to real records, as text for the terminal or as plain data."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class StepResult:
-    """A record after one step. rows: its fields, once per row that came of it (none: it was filtered out,
-    several: it was exploded). reason: why the step could not handle it."""
+    """A record after one step. rows: the fields of each row that the step made of it: none if it was filtered out,
+    several if it was exploded. reason: why the step failed."""
 
     step: str
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -50,8 +50,8 @@ class Leaving:
 
 @dataclass(slots=True)
 class RecordPreview:
-    """One record and what became of it, step by step, up to the step that failed. leaves: what would be written to topics
-    of it, by the output that is shown and as a dead letter."""
+    """One record and the result of each step, up to the step that failed. leaves: what the output would write to topics
+    for it, also as a dead letter."""
 
     topic: str
     partition: int
@@ -72,10 +72,11 @@ def preview(
     output: str | None = None,
     oldest: bool = False,
 ) -> list[RecordPreview]:
-    """Runs the steps, one more each time, over `count` records of the source (the newest, or the oldest).
+    """Runs the first step, then the first two, and so on, over `count` records of the source (the newest, or the
+    oldest).
 
-    topic: of a pipeline that reads several. output: whose own steps come after the common ones; default the
-    first. Nothing is written. Raises PipelineError.
+    topic: which one to read, of several. output: whose steps follow the common ones; default the first. Writes nothing.
+    Raises PipelineError.
     """
     from barnabas.pipelines.queries import connection_options
 
@@ -91,7 +92,7 @@ def preview(
 def _preview_source(
     spark: SparkSession, spec: PipelineSpec, bootstrap: str, topic: str | None, count: int, oldest: bool
 ) -> list[RecordPreview]:
-    """Of a pipeline with several sources, the steps of the source that a topic belongs to; default the first one."""
+    """A preview of one of several sources: the one that reads the topic; default the first."""
     from barnabas.pipelines.queries import connection_options
 
     scans = [(r, r.origin.source) for r in spec.plan.relations.values() if isinstance(r.origin, Scan)]
@@ -109,7 +110,7 @@ def _preview_source(
 def _add_leaving(
     spark: SparkSession, spec: PipelineSpec, output: Output, table: pa.Table, records: list[RecordPreview]
 ) -> None:
-    """What the output writes to topics. Aggregates and other targets make something else of many records."""
+    """Adds what the output writes to its topic for each record; nothing for aggregates and for other targets."""
     if output.target is not None or output.aggregate is not None:
         return
     query = Query(output.name, output, spec.plan.carried(output.relation))
@@ -149,7 +150,7 @@ def _records(
 def preview_rows(
     spark: SparkSession, steps: tuple[Step, ...], table: pa.Table, source: Source | None = None
 ) -> list[RecordPreview]:
-    """The same over records that are there already."""
+    """A preview of the steps over records that were read before."""
     adopt_session(spark)
     found: dict[tuple[str, int, int], RecordPreview] = {}
     for row in table.to_pylist():
@@ -198,7 +199,7 @@ def _text(value: bytes | bytearray | None) -> str | None:
 
 
 def render(records: list[RecordPreview]) -> str:
-    """The preview as text: per step only what it changed."""
+    """The preview as text, with only the changes of each step."""
     lines: list[str] = []
     for record in records:
         lines.append(f"{record.topic}-{record.partition} offset {record.offset}")

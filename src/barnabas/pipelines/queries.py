@@ -1,4 +1,4 @@
-"""One streaming query of a pipeline: its settings, its start, its numbers, and why it failed."""
+"""The streaming queries of a pipeline: their settings, start, progress and reasons of failure."""
 
 from __future__ import annotations
 
@@ -32,35 +32,36 @@ if TYPE_CHECKING:
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_TRIGGER: Final = "100 milliseconds"
-"""Without any pause an idle query would ask the broker for news a hundred times a second."""
+"""Without a pause, an idle query would ask the broker for new records a hundred times a second."""
 POLL_SECONDS: Final = 0.2
 STOP_SECONDS: Final = 30.0
 CONFIG_SECONDS: Final = 2.0
 ROWS_OPTION: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES_OPTION: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNBOUNDED: Final = str((1 << 31) - 1)
-"""Spark does not count bytes at all then."""
+"""With this value, Spark does not count bytes at all."""
 BATCH_BYTES: Final = 512 << 20
 RECORD_BYTES: Final = 1 << 20
 ROWS_MIN, ROWS_MAX = 64, 4096
-"""With records of 1 MB, Kafka's largest unless a topic says otherwise, 512 rows: at most 512 MB, usually 100 KB."""
+"""With records of at most 1 MB, Kafka's default, a batch has 512 rows: at most 512 MB, usually some 100 KB."""
 PARCELS_MAX: Final = 128
-"""A parcel is a row of at most half a megabyte, usually of a tenth of that."""
+"""The most rows in a batch of parcels: a parcel is a row of at most half a megabyte, usually a tenth of that."""
 PLANNED_FOR: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
 }
-"""The settings with which the result of Spark's expressions is the same as that of direct/."""
+"""The settings with which Spark's expressions have the same results as direct/."""
 _starting = threading.Lock()
-"""Held while a query starts, because it takes over the settings of the session."""
+"""Held while a query starts, because the query takes its settings from the session at that moment."""
 
 
 @dataclass(slots=True)
 class QueryReport:
-    """What one query did. rows: read and not filtered out; failed: of these, sent to the dead letters.
-    latest: when it last looked for records (ISO 8601, UTC). way: see `way_of`."""
+    """What one query has done. rows: read and not filtered out. failed: of these, sent to the dead letters. batches:
+    the number of its next micro-batch. latest: when the last micro-batch seen here began (ISO 8601, UTC). way: see
+    `way_of`."""
 
     name: str
     topic: str
@@ -73,24 +74,24 @@ class QueryReport:
 
 
 def address_of(spec: PipelineSpec, bootstrap: str | None) -> str:
-    """The brokers to talk to: as given, else the file's, else the environment's, else the local one."""
+    """The brokers' address: the given one, else the pipeline's, else $BARNABAS_BOOTSTRAP, else localhost:9092."""
     return bootstrap or spec.bootstrap or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP
 
 
 def connection_options(spec: PipelineSpec, bootstrap: str) -> dict[str, str]:
-    """The `kafka.*` options of a pipeline's source, with the address."""
+    """The `kafka.*` options of a pipeline's source, with the brokers' address."""
     own = {name: value for name, value in spec.source.options.items() if name.startswith("kafka.")}
     return {**own, "kafka.bootstrap.servers": bootstrap}
 
 
 def stop_file(folder: Path) -> Path:
-    """While this file of the driver's machine exists the queries finish the micro-batch they are in and begin no
-    other."""
+    """The path of the stop file, on the driver's machine: while it exists, queries finish their present micro-batch and
+    begin no other one."""
     return (folder / "stopping").absolute()
 
 
 def takes_replays(spec: PipelineSpec, query: Query) -> bool:
-    """Whether the query itself takes letters that are replayed."""
+    """Whether letters are replayed into the running query, because it has an aggregate."""
     return query.output.aggregate is not None and not query.only_dead and not spec.relations
 
 
@@ -103,14 +104,14 @@ def session_program(spark: SparkSession, spec: PipelineSpec, query: Query) -> Pr
 
 
 def way_of(spark: SparkSession, spec: PipelineSpec, query: Query) -> str:
-    """How a query's records are processed, in one line for people; see `session_program`."""
+    """How a query's records are processed, as one line of text; see `session_program`."""
     try:
         planned_program(spec, query)
         reason = _other_setting(spark)
     except NeedsSpark as found:
         reason = str(found)
     if reason is None:
-        return "direct: plain lines pass Spark in parcels, others go through its expressions"
+        return "direct: plain lines bypass Spark's expressions, only the others go through them"
     return f"Spark's expressions: {reason}"
 
 
@@ -133,7 +134,7 @@ def source_settings(
 ) -> dict[str, str]:
     """The options of a query's source. source: one of several; None for the only one. program: from `session_program`."""
     source = source or spec.source
-    # What a replay puts aside for an aggregate is counted by its running query.
+    # Letters that a replay has copied for an aggregate are read by its running query.
     more = [spec.replays] if takes_replays(spec, query) else []
     chosen = (
         {"subscribe": ",".join([*source.topics, *more])}
@@ -168,10 +169,10 @@ def sink_settings(
 
 
 def planned_queries(spark: SparkSession, spec: PipelineSpec, checkpoint: str) -> tuple[Query, ...]:
-    """The queries of a pipeline as its checkpoints have begun them.
+    """The queries of a pipeline, divided as in its checkpoints.
 
-    Outputs that share a query are noted in its checkpoint: one that comes later has a query of its own, which begins
-    where the pipeline says, and so has one that went its own way before outputs could share. Raises PipelineError.
+    Outputs that share a query are noted in its checkpoint. An output added later has its own query, which begins where
+    the pipeline says; so has an output that already has a checkpoint of its own. Raises PipelineError.
     """
     if not spec.sharing():
         return spec.queries()
@@ -192,7 +193,7 @@ def planned_queries(spark: SparkSession, spec: PipelineSpec, checkpoint: str) ->
 
 
 def rows_per_batch(spec: PipelineSpec, bootstrap: str) -> int:
-    """How many rows may wait in memory on their way to Python: fewer where the source's records may be large."""
+    """How many rows may be in memory between Java and Python: fewer if the sources' topics allow large records."""
     options = client_options(connection_options(spec, bootstrap))
     largest = RECORD_BYTES
     with BlockingClient(replace(options, deadline_s=CONFIG_SECONDS)) as client:
@@ -241,8 +242,9 @@ def start_query(
     once: bool = False,
     starting: Mapping[str, str] | None = None,
 ) -> StreamingQuery:
-    """Starts it. checkpoint: folder or URL of the pipeline's checkpoints. brake: see `stop_file`. starting: source
-    options that say where a query without a checkpoint begins. Raises PipelineError."""
+    """Starts a query. checkpoint: folder or URL of the pipeline's checkpoints. brake: see `stop_file`. once: process
+    what is there, then end. starting: source options that say where a query without a checkpoint begins. Raises
+    PipelineError."""
     from barnabas.pipelines.chain import query_deliverable, query_rows
     from barnabas.pipelines.delivery.base import deliver_batch
     from barnabas.pipelines.session import adopt_session, is_local
@@ -294,8 +296,8 @@ def start_query(
 
 
 def exactly_once_settings(spark: SparkSession, query: Query, name: str, place: str) -> dict[str, str]:
-    """The options with which a query's sink writes each row once, unless its output says otherwise. What its transactional
-    ids begin with is noted in its checkpoint: it goes wherever that goes, and no other query has it."""
+    """The options with which a query's sink writes each row exactly once, unless its output says otherwise. The prefix
+    of its transactional ids is stored in its checkpoint: it moves with the checkpoint, and no other query has it."""
     chosen = {n.lower(): v for n, v in query.output.options.items()}
     wanted = chosen.get("exactlyonce", "true")
     if wanted.lower() != "true" or "kafka.transactional.id" in chosen:
@@ -318,7 +320,7 @@ def source_loader(
     starting: Mapping[str, str] | None = None,
     program: Program | None = None,
 ) -> Callable[[Relation, bool], DataFrame]:
-    """What gives the compiler the rows of each source that a query reads. place: the query's checkpoint. Raises
+    """A function that loads the rows of each source of a query for the compiler. place: the query's checkpoint. Raises
     PipelineError when the checkpoint was begun with other sources."""
     from barnabas.pipelines.letters import with_replayed
 
@@ -337,21 +339,21 @@ def source_loader(
 
 
 def _keep_order(spark: SparkSession, place: str, names: list[str]) -> None:
-    """Spark's checkpoint knows sources by their number: in another order they would go on at each other's offsets."""
+    """Raises PipelineError if the sources or their order have changed: checkpoints identify them by number."""
     folder = Folder(spark, place)
     note = "barnabas-sources.json"
     if not folder.exists(note):
         folder.write_note(note, names)
     elif (before := folder.read_note(note)) != names:
         raise PipelineError(
-            f"the checkpoint {place} was begun with the sources {', '.join(before)} and the pipeline now has "
-            f"{', '.join(names)}: change them back, or begin anew with another output name or --checkpoints"
+            f"the checkpoint {place} was begun with the sources {', '.join(before)}, but the pipeline now has "
+            f"{', '.join(names)}: change them back, or start again with another output name or --checkpoints"
         )
 
 
 def write_each_batch(settings: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
-    """For `foreachBatch` of queries in update mode, which a Python sink cannot take directly. settings: options of the sink,
-    with `kafka.transactional.id` to write each row exactly once."""
+    """A function for `foreachBatch` of queries in update mode, which Spark does not support in Python sinks. settings:
+    options of the sink, with `kafka.transactional.id` to write each row exactly once."""
     lowered = {name.lower() for name in settings}
 
     def write(rows: DataFrame, batch_id: int) -> None:
@@ -365,8 +367,8 @@ def write_each_batch(settings: Mapping[str, str]) -> Callable[[DataFrame, int], 
 
 
 def wait_until_idle(streams: list[StreamingQuery]) -> None:
-    """Waits until no query is inside a micro-batch: one that is broken off is done again by the next run, and
-    what it had written by then would stand there twice."""
+    """Waits until no query is inside a micro-batch, at most STOP_SECONDS: the next run repeats an interrupted
+    micro-batch, which may write rows a second time."""
     give_up = time.monotonic() + STOP_SECONDS
     idle = 0
     while idle < 2 and time.monotonic() < give_up:
@@ -376,7 +378,7 @@ def wait_until_idle(streams: list[StreamingQuery]) -> None:
 
 
 def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
-    """Adds the micro-batches that ended since the last look; whether one of them read something."""
+    """Adds the micro-batches that ended since the last call to the report; returns whether any of them read records."""
     from barnabas.pipelines.chain import METRICS
 
     found = False
@@ -395,7 +397,7 @@ def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
 
 
 def records_per_second(raw: Mapping[str, Any]) -> float:
-    """The speed of a micro-batch, from Spark's progress. Spark's own number counts a parcel as one row."""
+    """The speed of a micro-batch, from Spark's progress report; Spark's own number counts a parcel as one row."""
     from barnabas.pipelines.chain import METRICS
 
     counts = (raw.get("observedMetrics") or {}).get(METRICS) or {}
@@ -431,11 +433,11 @@ _EMPTY: Final = (
     "terminated with exception",
     "Exception thrown in awaitResult",
 )
-"""Messages that only say that there is another one."""
+"""Messages that only say that there was another error."""
 
 
 def failure_reason(text: str) -> str:
-    """The error at the bottom of a Spark failure, in one line: ours when there is one, else the most precise."""
+    """The cause of a Spark failure in one line: an error of this package if there is one, else the most precise."""
     found: list[tuple[str, str]] = []
     for line in text.splitlines():
         match = _NAMED.match(line.strip())

@@ -1,4 +1,4 @@
-"""How fast a query goes and how long it will take, out of what was seen of it in the last seconds; and one line of that."""
+"""Estimates how long a query will take, from its progress in the last seconds; and formats progress lines."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ WINDOW_SECONDS: Final = 20.0
 
 @dataclass(slots=True)
 class Gauge:
-    """Looks at a query: seconds (monotonic), records so far, records waiting."""
+    """Recent observations of a query: seconds (monotonic), records so far, records waiting."""
 
     seen: deque[tuple[float, int, int]] = field(default_factory=deque)
 
     def note(self, now_s: float, rows: int, lag: int) -> None:
+        """Adds an observation; discards those older than WINDOW_SECONDS."""
         self.seen.append((now_s, rows, lag))
         while self.seen[0][0] < now_s - WINDOW_SECONDS:
             self.seen.popleft()
 
     def seconds_left(self) -> int | None:
-        """How long until nothing waits, as the lag falls now: what comes in meanwhile counts. None when it does not fall, or
-        is not known yet."""
+        """The seconds until no records wait, if the lag continues to fall as fast as now. None when it does not fall,
+        or too little is known."""
         if len(self.seen) < 2:
             return None
         (first_s, _, first), (last_s, _, last) = self.seen[0], self.seen[-1]
@@ -35,7 +36,7 @@ class Gauge:
 
 
 def progress_line(status: Mapping[str, Any], reports: Iterable[Any], dead_letters: str) -> str:
-    """A pipeline on one line: records, rate, lag and time left of the query that has most to do."""
+    """A pipeline's progress in one line: records, and rate, lag and time left of the query with the largest lag."""
     reports = list(reports)
     rows = max((report.rows for report in reports), default=0)
     failed = sum(report.failed for report in reports)
@@ -45,7 +46,9 @@ def progress_line(status: Mapping[str, Any], reports: Iterable[Any], dead_letter
     if status["waiting"]:
         return ", ".join([*parts, status["waiting"]])
     if status["state"] == "failed":
-        return ", ".join([*parts, f"{status['last_error']}; again in {status['retry_in_seconds']:g} s"])
+        return ", ".join(
+            [*parts, f"{status['last_error']}; trying again in {status['retry_in_seconds']:g} s"]
+        )
     queries = status["queries"]
     if queries:
         slowest = max(queries, key=lambda query: query["lag"] or 0)
@@ -59,7 +62,7 @@ def progress_line(status: Mapping[str, Any], reports: Iterable[Any], dead_letter
 
 
 def duration_text(seconds: float) -> str:
-    """`45 s`, `3 min 20 s`, `2 h 5 min`."""
+    """A duration as text: `45 s`, `3 min 20 s`, `2 h 5 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -1,4 +1,4 @@
-"""A few records of topics as plain Python or as a Spark table, read by the driver itself."""
+"""Reads a few records of topics in the driver, as an Arrow table or as Spark rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS_PER_BATCH: Final = 10_000
 
 
 def read_ranges(client: BlockingClient, ranges: Mapping[TopicPartition, tuple[int, int]]) -> pa.Table:
-    """The records of start..end-1 of each partition, in order."""
+    """The records with offsets start..end-1 of each partition, in order. Raises ClientError."""
     schema = arrow_schema(COLUMNS)
     batches: list[pa.RecordBatch] = []
     for (topic, partition), (start, end) in sorted(ranges.items()):
@@ -36,7 +36,7 @@ def read_ranges(client: BlockingClient, ranges: Mapping[TopicPartition, tuple[in
 
 
 def last_records(client: BlockingClient, topics: Iterable[str], count: int) -> pa.Table:
-    """The newest `count` records of these topics by their times."""
+    """The newest `count` records of these topics by timestamp, oldest first."""
     pairs = [(topic, partition) for topic in topics for partition in client.partitions(topic)]
     starts = client.list_offsets(dict.fromkeys(pairs, EARLIEST))
     ends = client.list_offsets(dict.fromkeys(pairs, LATEST))
@@ -66,7 +66,7 @@ def first_records(client: BlockingClient, topics: Iterable[str], count: int) -> 
 
 
 def as_rows(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """The table as Spark rows with the columns of the source."""
+    """The table as a data frame with the columns of the source."""
     rows: list[Any] = [
         tuple(
             None if value is None else [(h["key"], h["value"]) for h in value] if name == "headers" else value

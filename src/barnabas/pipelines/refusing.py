@@ -1,9 +1,9 @@
-"""What a topic will never take, found out before it is sent, and the dead letter that is written instead.
+"""Finds rows that their topic would reject before they are sent, and makes dead letters of them.
 
-A broker refuses a whole batch for the sake of one record: the query would fail, begin the micro-batch again and write
-the record's neighbours once more, without end. So rows are compared with the topic's own options first: its largest
-batch, its need of keys, its limits of time. What does not fit becomes a dead letter with the record as it came, read
-again from its source by its place. A dead letter that is too large itself is cut, and says so in a header.
+A broker rejects a whole batch because of one record: the query would fail, repeat the micro-batch, write the record's
+neighbours again and fail again, forever. So rows are first compared with the topic's config: its largest batch, whether
+it needs keys, and its limits for timestamps. A row that does not fit becomes a dead letter with the original record,
+which is read from its source again. A dead letter that is itself too large is cut, which a header notes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LEGAL: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 BATCH_BYTES_MAX: Final = 1_048_588
 """Kafka's default of max.message.bytes."""
 RECORD_OVERHEAD: Final = 61 + 40
-"""Bytes of a batch's header, and of a record's own fields at the most."""
+"""The bytes of a batch's header, and the most bytes of a record's other fields."""
 HEADER_OVERHEAD: Final = 10
 FOREVER_MS: Final = 1 << 62
 CUT: Final = "barnabas.cut"
@@ -43,12 +43,12 @@ DEAD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
 
 
 class RefusedTopic(ClientError):
-    """Nobody may write to this topic, or it is not there."""
+    """The topic does not exist, or must not be written to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A row that its topic will never take."""
+    """A row that its topic would reject. row: its index in the batch."""
 
     row: int
     reason: str
@@ -56,7 +56,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What a topic takes. before_ms, after_ms: how far from now a record's time may lie."""
+    """What a topic accepts. before_ms, after_ms: how far before and after now a record's timestamp may be."""
 
     topic: str
     batch_bytes_max: int = BATCH_BYTES_MAX
@@ -65,11 +65,11 @@ class Gate:
     after_ms: int = FOREVER_MS
 
     def encoder_bytes(self, wanted: int) -> int:
-        """How large batches of several records may grow, before compression, to be taken for certain."""
+        """The largest size of batches with several records, before compression, that the topic certainly accepts."""
         return max(min(wanted, self.batch_bytes_max * 98 // 100 - 512), 1)
 
     def refusals(self, rows: pa.RecordBatch, now_ms: int, codec: Codec) -> list[Refusal]:
-        """The rows that the topic will never take."""
+        """The rows that the topic would reject, by row, with the first reason for each."""
         found = [*self._without_key(rows), *self._out_of_time(rows, now_ms), *self._too_large(rows, codec)]
         first = {refusal.row: refusal for refusal in reversed(found)}
         return [first[row] for row in sorted(first)]
@@ -80,7 +80,7 @@ class Gate:
         keys = rows.column("key") if "key" in rows.schema.names else pa.nulls(rows.num_rows)
         if not keys.null_count:
             return []
-        reason = f"topic {self.topic} is compacted and takes no record without a key"
+        reason = f"topic {self.topic} is compacted and accepts no records without a key"
         return [Refusal(row, reason) for row in pc.indices_nonzero(keys.is_null()).to_pylist()]
 
     def _out_of_time(self, rows: pa.RecordBatch, now_ms: int) -> list[Refusal]:
@@ -91,7 +91,9 @@ class Gate:
             column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
         times = column.cast(pa.int64())
         bad = pc.or_(pc.greater(times, now_ms + self.after_ms), pc.less(times, now_ms - self.before_ms))
-        reason = f"topic {self.topic} takes no record of that time: see message.timestamp.after.max.ms and before.max.ms"
+        reason = (
+            f"topic {self.topic} rejects this timestamp: see message.timestamp.before.max.ms and after.max.ms"
+        )
         return [Refusal(row, reason) for row in pc.indices_nonzero(pc.fill_null(bad, False)).to_pylist()]
 
     def _too_large(self, rows: pa.RecordBatch, codec: Codec) -> list[Refusal]:
@@ -108,13 +110,13 @@ class Gate:
                 size = sum(len(batch.data) for batch in alone.flush())
                 if size <= self.batch_bytes_max:
                     continue
-            limit = f"topic {self.topic} takes {self.batch_bytes_max} (max.message.bytes)"
-            found.append(Refusal(row, f"the record needs {size} bytes, and {limit}"))
+            limit = f"topic {self.topic} accepts {self.batch_bytes_max} (max.message.bytes)"
+            found.append(Refusal(row, f"the record needs {size} bytes, but {limit}"))
         return found
 
 
 def record_sizes(rows: pa.RecordBatch, limit: int) -> pa.Array | None:
-    """The most that each row may need as a record, in bytes; None when none can be over the limit."""
+    """The most bytes that each row may need as a record; None if no row can exceed the limit (bytes)."""
     names = rows.schema.names
     parts = [_lengths(rows.column(name)) for name in ("key", "value") if name in names]
     if "headers" in names:
@@ -130,7 +132,7 @@ def _lengths(texts: pa.Array) -> Any:
 
 
 def _headers_sizes(headers: pa.Array) -> Any:
-    """What `headers_size` says of each row, without a Python object for any of them."""
+    """`headers_size` of each row, without Python objects for headers."""
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
     entries = headers.flatten()
     sizes = HEADER_OVERHEAD + _lengths(entries.field(0)) + _lengths(entries.field(1))
@@ -140,7 +142,7 @@ def _headers_sizes(headers: pa.Array) -> Any:
 
 
 def headers_size(headers: list[dict[str, Any]] | None) -> int:
-    """What headers need in a record, in bytes, at the most."""
+    """The most bytes that headers may need in a record."""
     return sum(
         HEADER_OVERHEAD
         + sum(len(v.encode() if isinstance(v, str) else v) for v in h.values() if v is not None)
@@ -149,7 +151,7 @@ def headers_size(headers: list[dict[str, Any]] | None) -> int:
 
 
 def gate_of(client: BlockingClient, topic: str) -> Gate:
-    """What a topic takes now. Raises RefusedTopic for one that nobody may write to, or that is not there."""
+    """What a topic accepts now. Raises RefusedTopic if it does not exist, or must not be written to."""
     if not LEGAL.fullmatch(topic):
         raise RefusedTopic(f"{topic[:80]!r} is no legal topic name")
     if topic in INTERNAL:
@@ -165,7 +167,7 @@ def gate_of(client: BlockingClient, topic: str) -> Gate:
         ) from None
     except BrokerError as error:
         if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and topic in client.cluster.topics:
-            return Gate(topic)  # it may be written to, only its options are not shown
+            return Gate(topic)  # writing may be allowed, only reading its config is not
         if error.code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION):
             raise RefusedTopic(str(error)) from None
         raise
@@ -189,7 +191,7 @@ def _gate(topic: str, configs: Mapping[str, str | None]) -> Gate:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter, or a record on its way to become one."""
+    """A dead letter. timestamp: None: now."""
 
     key: bytes | None
     value: bytes | None
@@ -197,8 +199,8 @@ class Letter:
     timestamp: Any = None
 
     def fitted(self, gate: Gate) -> Letter:
-        """Cut so that the topic takes it: the value first, then the key, then headers of the record's own. A header says
-        how long each was."""
+        """The letter, cut if necessary so that the topic accepts it: first the value is cut, then the key; then
+        the record's own headers are removed. The header CUT tells what is missing."""
         size = RECORD_OVERHEAD + len(self.key or b"") + len(self.value or b"") + headers_size(self.headers)
         if size <= gate.batch_bytes_max:
             return self
@@ -222,14 +224,15 @@ class Letter:
 
 
 class DeadLetters:
-    """Writes what the sink refuses to the dead-letter topic's encoder."""
+    """Makes dead letters of rows that the sink cannot write."""
 
     def __init__(self, client: BlockingClient, options: SinkOptions) -> None:
         self.client = client
         self.options = options
 
     def letter(self, row: Mapping[str, Any], topic: str, reason: str) -> Letter:
-        """The record behind a row, as it came, with headers that say why its result was refused."""
+        """A dead letter with the row's original record (the row itself if that is gone), and headers with the
+        reason."""
         origin = row.get("origin")
         record = self._original(origin) or row
         headers = [dict(header) for header in record.get("headers") or ()]
@@ -250,7 +253,7 @@ class DeadLetters:
         return Letter(_bytes(record.get("key")), _bytes(record.get("value")), headers, _in_time(record))
 
     def _original(self, origin: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """The source's record; None when there is none behind the row, or it is gone."""
+        """The source's record; None if the row comes from no single record, or the record is gone."""
         if origin is None or origin["offset"] is None:
             return None
         place, offset = (origin["topic"], origin["partition"]), origin["offset"]
@@ -262,7 +265,7 @@ class DeadLetters:
 
 
 def _attempt(row: Mapping[str, Any]) -> str:
-    """How often the record behind a row was replayed, as its header says."""
+    """How often the row's record was replayed, from its header; 1 without the header."""
     told = [h["value"] for h in row.get("headers") or () if h["key"] == "barnabas.replayed" and h["value"]]
     return (_bytes(told[-1]) or b"1").decode() if told else "1"
 
@@ -277,7 +280,7 @@ def as_batch(letters: list[Letter]) -> pa.RecordBatch:
 
 
 def letter_of(row: Mapping[str, Any]) -> Letter:
-    """A row that is a dead letter already."""
+    """The letter in a row for the dead-letter topic."""
     headers = [dict(header) for header in row.get("headers") or ()]
     return Letter(_bytes(row.get("key")), _bytes(row.get("value")), headers, _in_time(row))
 
@@ -287,7 +290,7 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def _in_time(row: Mapping[str, Any]) -> Any:
-    """The record's time; None (now) when that lies in the future, which topics refuse."""
+    """The record's timestamp; None (now) if it has none or it is in the future, which topics may reject."""
     at = row.get("timestamp")
     if at is None or isinstance(at, int):
         return None

@@ -1,16 +1,16 @@
-"""Dead letters put through again: what the pipeline can handle now goes to the outputs that do not have it, and to no other.
+"""Replays dead letters: records that the pipeline can process now are written to those outputs that lack them.
 
-A replay reads the letters that no earlier one has taken, chooses by `where`, changes their values by `repair`, and runs the
-pipeline's steps as they are now over them. The results go straight to the output that failed (to all outputs where a
-common step did), through the same code and with the same identities as those of the running pipeline. Letters of
-an aggregate are put aside in the topic `<dead letters>-replays`, from where its running query takes them.
+A replay reads the letters that no earlier replay has processed, selects some by `where`, changes their values by
+`repair`, and runs the pipeline's present steps over them. The results are written to the output that failed (to all
+outputs if a common step failed), by the same code and with the same identities as in the running pipeline. Letters for
+an aggregate are copied to the topic `<dead letters>-replays`, which the aggregate's running query reads.
 
-Of several sources, a letter takes the place of its record in its source, beside tables as they are now. What leads to a join
-of streams or to an aggregate cannot be put in later: such letters stay, and the report says so.
+In a pipeline with several sources, a letter is processed as a record of its source, with tables as they are now.
+Records cannot be added later to a join of streams or to an aggregate: such letters are not replayed, which is reported.
 
-Letters that were not asked for stay where they are. One that fails again is written to the end of the dead-letter topic with
-its newest reason and with `barnabas.replayed`, and the old one counts as taken. A replay that is killed before it has
-noted what it took delivers that again when it is repeated.
+Letters that are not selected remain unprocessed. A letter that fails again is written to the end of the dead-letter
+topic with its new reason and the header `barnabas.replayed`, and the old one is marked as processed. A replay that is
+killed before it has written its marks delivers the same records again when it is repeated.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ if TYPE_CHECKING:
 FIELDS: Final = (
     "value", "key", "reason", "step", "output", "topic", "partition", "offset", "attempts", "timestamp"
 )  # fmt: skip
-"""What `where` and `repair` may name."""
+"""The columns that `where` and `repair` may use."""
 
 
 @dataclass(slots=True)
 class ReplayReport:
-    """found: letters that no replay took before. chosen: asked for. replayed: of these, went through. still_bad: failed
-    again, by reason. left: not asked for, or of no record; they stay where they are. outputs: letters by output that they
-    were delivered to; waiting: letters put aside for the running query of an aggregate. kept: of those asked for, letters
-    that cannot be put through, by reason; they stay where they are as well."""
+    """Numbers of letters. found: not processed by an earlier replay. chosen: selected by `where`. replayed: of these,
+    processed without an error. still_bad: failed again, by reason. left: not selected, or not of a single record; they
+    remain. outputs: delivered, by output. waiting: copied for the running query of an aggregate, by output. kept:
+    selected, but cannot be replayed, by reason; they remain, too."""
 
     found: int = 0
     chosen: int = 0
@@ -89,15 +89,16 @@ class ReplayReport:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Letters that go the same way. output: the one that failed; None where the steps before all outputs did. place: the
-    relation that failed, and the topic, where there are several sources. scan: the source that they came from."""
+    """Letters that are replayed in the same way. output: the one that failed; None if a common step failed. place: the
+    relation that failed and the record's topic, in a pipeline with several sources. scan: the relation of their
+    source."""
 
     output: str | None
     place: tuple[str, str] | None = None
     scan: str = SOURCE
 
     def rows(self, letters: DataFrame) -> DataFrame:
-        """These letters."""
+        """The letters that are replayed in this way."""
         wanted = F.col("output").eqNullSafe(F.lit(self.output))
         if self.place is not None:
             wanted = wanted & (failed_relation() == self.place[0]) & (F.col("topic") == self.place[1])
@@ -105,7 +106,7 @@ class _Way:
 
 
 def failed_relation() -> Column:
-    """The relation that a letter's step belongs to, where there are several: `orders: 1 parse`."""
+    """The relation of a letter's step, in a pipeline with several sources: `orders` in `orders: 1 parse`."""
     return F.substring_index("step", ": ", 1)
 
 
@@ -121,9 +122,9 @@ def replay(
 ) -> ReplayReport:
     """Replays the dead letters of a pipeline.
 
-    where: Spark SQL over FIELDS: which ones. repair: Spark SQL that gives the new value, as text, out of the same names.
-    dry_run: only tell what the steps would make of them. from_beginning: also those that were taken before.
-    Raises PipelineError.
+    where: Spark SQL over FIELDS that selects letters; default all. repair: Spark SQL over FIELDS for the new value, as
+    text. dry_run: write nothing, only report what the steps would do. from_beginning: also letters that were replayed
+    before. Raises PipelineError.
     """
     adopt_session(spark)
     spark.dataSource.register(LetterSource)
@@ -146,7 +147,7 @@ def _reads(source: Source, topic: str) -> bool:
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """What goes wrong inside of Spark, as a PipelineError."""
+    """Raises errors of Spark as PipelineError, whose message is one line."""
     try:
         yield
     except (PipelineError, ClientError):
@@ -159,7 +160,7 @@ def in_one_line() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Replay:
-    """One replay under way."""
+    """One run of `replay`."""
 
     spark: SparkSession
     spec: PipelineSpec
@@ -170,9 +171,11 @@ class _Replay:
 
     @property
     def settings(self) -> dict[str, str]:
+        """The `kafka.*` options for the brokers."""
         return connection_options(self.spec, self.bootstrap)
 
     def run(self, dry_run: bool, from_beginning: bool) -> ReplayReport:
+        """See `replay`."""
         topic_id = str(self._view().topic_id)
         done = {} if from_beginning else marks(self.client, self.settings, self.spec, topic_id)
         letters = Letters(self.spec.dead_letters, self.spec.name, self._bounds(), done)
@@ -217,7 +220,7 @@ class _Replay:
         return {pair[1]: (starts[pair].offset, ends[pair].offset) for pair in pairs}
 
     def _chosen(self, letters: Letters, seen: Observation) -> DataFrame:
-        """The letters asked for, with their values repaired; `_error` where that could not be done."""
+        """The selected letters with repaired values; `_error` is set if a repair failed."""
         reader = self.spark.read.format(FORMAT).options(**self.settings).options(**letters.options())
         data = reader.load().observe(seen, F.count(F.lit(1)).alias("found"))
         texts = data.withColumns(
@@ -232,7 +235,7 @@ class _Replay:
         frame, wanted = expression(Frame(texts, FIELDS), self.where or "true", place)
         if frame.kind(wanted) != "boolean":
             raise PipelineError(f"--where {self.where!r} is {frame.kind(wanted)}, not true or false")
-        # An aggregate's result that its target refused is of no single record: it cannot be put through again.
+        # A rejected result of an aggregate comes from no single record, so it cannot be replayed.
         rows = frame.data.where(wanted & F.col("offset").isNotNull())
         value = F.col("_bytes")
         if self.repair is not None:
@@ -251,7 +254,7 @@ class _Replay:
     # --- where they go ------------------------------------------------------------------------------
 
     def _ways(self, table: pa.Table, report: ReplayReport) -> tuple[dict[_Way, int], pa.Table]:
-        """The ways that letters go, with how many go each; and the letters that go one."""
+        """The number of letters by way, and the letters that can be replayed; counts the others in `report.kept`."""
         if not self.spec.relations:
             counted = pc.value_counts(table.column("output")).to_pylist()
             return {_Way(row["values"]): row["counts"] for row in counted}, table
@@ -269,7 +272,7 @@ class _Replay:
         return ways, table.filter(pa.array(goes, pa.bool_()))
 
     def _way(self, output: str | None, failed: str | None, topic: str | None) -> _Way | str:
-        """The way of a letter of several sources, or why there is none."""
+        """How to replay a letter in a pipeline with several sources, or the reason why it cannot be replayed."""
         plan = self.spec.plan
         named = next((o for o in self.spec.outputs if o.name == output), None)
         relation = failed if named is None else named.relation
@@ -277,27 +280,27 @@ class _Replay:
             return f"the pipeline has no {output or failed} any more"
         if plan.joins_streams(relation):
             return (
-                f"{relation} is behind a join of streams or an aggregate, where a record is not put in later"
+                f"{relation} follows a join of streams or an aggregate, where a record cannot be added later"
             )
         for below in [named] if named is not None else self._after(relation):
             if plan.joins_streams(below.relation) or below.aggregate is not None:
-                return f"{relation} leads to {below.name}, which joins or counts: write the repaired record to {topic}"
+                return f"{relation} feeds {below.name}, which joins or counts: write the repaired record to {topic}"
         scans = [
             r.name
             for r in plan.needed(relation)
             if isinstance(r.origin, Scan) and not r.origin.table and _reads(r.origin.source, topic)
         ]
         if len(scans) != 1:
-            return f"{topic} is read by {len(scans)} sources of {relation} that are no tables"
+            return f"{len(scans)} sources of {relation} read {topic} as a stream, but it has to be one"
         return _Way(output, (failed or "", topic), scans[0])
 
     def _after(self, relation: str) -> list[Output]:
-        """The outputs that are made of a relation."""
+        """The outputs that are made from a relation."""
         plan = self.spec.plan
         return [o for o in self.spec.outputs if any(r.name == relation for r in plan.needed(o.relation))]
 
     def _queries(self, way: _Way) -> Iterator[Query]:
-        """What is run over letters that go one way: of what fails again, each relation's is sent by one query."""
+        """The queries to run over letters of one way; only one of them sends records that fail again in a relation."""
         if way.place is None:
             yield from self._queries_of_one_source(way.output)
             return
@@ -309,7 +312,7 @@ class _Replay:
             yield Query(output.name, output, sends)
 
     def _queries_of_one_source(self, failed: str | None) -> Iterator[Query]:
-        """The same where all outputs are results of one source."""
+        """The same for a pipeline with one source. failed: the output that failed; None if a common step failed."""
         told = False
         for output in self.spec.outputs:
             if failed not in (None, output.name):
@@ -327,7 +330,7 @@ class _Replay:
             yield Query("dead-letters", nothing, self._common(nothing), only_dead=True)
 
     def _common(self, output: Output) -> frozenset[str]:
-        """The relations whose failed records an output can send."""
+        """The relations whose failed records reach an output."""
         return self.spec.plan.carried(output.relation)
 
     def _delivered(
@@ -338,7 +341,7 @@ class _Replay:
         letters: Letters,
         report: ReplayReport,
     ) -> list[tuple[str, Any]]:
-        """Sends them on; reasons and places of those that failed again, as they now lie in the dead-letter topic."""
+        """Writes the letters to their outputs; returns reason and place of those that failed again."""
         if table.num_rows:
             topic = NewTopic(self.spec.replays, 1, configs={"retention.ms": "-1"})
             self.client.create_topics([topic], exist_ok=True)
@@ -355,8 +358,7 @@ class _Replay:
         return list(self._failed_again(letters))
 
     def _loaded(self, rows: DataFrame, way: _Way) -> Load:
-        """The letters in the place of the source that they came from; other sources have no records, and tables are as they
-        are now."""
+        """Loads the letters as the rows of their source; other streams have no rows, and tables are as they are now."""
         letters = rows.select(*RECORD)
 
         def load(relation: Relation, stream: bool) -> DataFrame:
@@ -386,7 +388,8 @@ class _Replay:
         deliver_rows(made, delivery, self.spec, query.output.name, target, fields, is_open, settings)
 
     def _identity(self, query: Query, table: pa.Table, way: _Way) -> str:
-        """Names a delivery by the letters in it and what was done to them: the same replay, repeated, is the same one."""
+        """Identifies a delivery by its letters and the replay's arguments, so a repeated replay has the same
+        identity."""
         places = table.select(["letter_partition", "letter_offset"]).sort_by(
             [("letter_partition", "ascending"), ("letter_offset", "ascending")]
         )
@@ -406,7 +409,7 @@ class _Replay:
         return f"replay{digest.hexdigest()}"
 
     def _put_aside(self, rows: DataFrame, output: Output) -> None:
-        """To the replays topic, from where the aggregate's query takes them."""
+        """Copies letters to the replays topic, which the aggregate's running query reads."""
 
         def entry(name: str, value: Column) -> Column:
             return F.struct(
@@ -423,10 +426,10 @@ class _Replay:
         options = {**self.settings, "topic": self.spec.replays}
         made.write.format("barnabas").options(**options).mode("append").save()
 
-    # --- what came of it ----------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------
 
     def _tried(self, good: DataFrame, ways: Collection[_Way]) -> list[tuple[str, Any]]:
-        """Reasons and places of the letters that the steps cannot handle; nothing is written."""
+        """Reasons and places of the letters that would fail again; writes nothing."""
         found = []
         place = F.struct(*[header_text(name) for name in ("topic", "partition", "offset")])
         for way in ways:
@@ -441,7 +444,7 @@ class _Replay:
         return found
 
     def _failed_again(self, letters: Letters) -> Iterator[tuple[str, Any]]:
-        """Letters that were written since: of replayed records only this replay writes some."""
+        """Reasons and places in letters of replayed records that were written since this replay began."""
         options = letter_options(self.settings, self.spec.dead_letters)
         for partition, (_, end) in self._bounds().items():
             start = letters.bounds.get(partition, (0, 0))[1]

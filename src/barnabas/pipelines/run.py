@@ -1,12 +1,11 @@
 """Runs a pipeline file: `barnabas pipeline run FILE.yaml [--once]`.
 
-run_file(path, once=..., bootstrap=...) checks everything, runs, prints progress and a summary, and gives the
-exit code. run_pipeline(spec, ...) is the same without printing, for programs. Both raise PipelineError, one
-line that says what to do.
+run_file(path, once=..., bootstrap=...) checks the file, runs the pipeline, prints progress and a summary, and returns
+the exit code. run_pipeline(spec, ...) does the same without printing, for programs. Both raise PipelineError, whose
+message is one line that says what to do.
 
-Each output is one streaming query with a checkpoint of its own below `checkpoint_dir/<pipeline>/`. A first run
-makes the topics that are not there. Once started, a query goes on where its checkpoint stands, so a second run
-finds only what is new.
+Each streaming query has its own checkpoint below `checkpoint_dir/<pipeline>/`. The first run creates missing topics. A
+query continues from its checkpoint, so a second run processes only new records.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ if TYPE_CHECKING:
 
 DEFAULT_CHECKPOINTS: Final = "data/checkpoints"
 SHOWN_SECONDS: Final = 10.0
-"""How often progress is told where lines cannot be written over."""
+"""How often progress is printed if standard error is not a terminal."""
 
 
 @dataclass(slots=True)
 class RunReport:
-    """What a run did. seconds: from the start of the first query to the end of the last one. interrupted: a
-    signal ended it before its time."""
+    """What a run did. seconds: from the start of the first query to the end of the last one. start_seconds: until Spark
+    had started. interrupted: a signal ended it."""
 
     pipeline: str
     dead_letters: str
@@ -58,10 +57,12 @@ class RunReport:
 
     @property
     def rows(self) -> int:
+        """Records that the query with the most records has read and not filtered out."""
         return max((q.rows for q in self.queries), default=0)
 
     @property
     def failed(self) -> int:
+        """Records sent to the dead letters by all queries."""
         return sum(q.failed for q in self.queries)
 
 
@@ -79,7 +80,7 @@ def run_file(
     as_json: bool = False,
     quiet: bool = False,
 ) -> int:
-    """Runs the pipeline of a file and tells about it; the exit code. Raises PipelineError."""
+    """Runs the pipeline of a file, prints progress and a summary, and returns the exit code. Raises PipelineError."""
     spec = load_spec(path)
 
     def say(text: str) -> None:
@@ -107,7 +108,7 @@ def run_file(
 
 
 class Teller:
-    """Progress on standard error: one line that is written over on a terminal, else one every ten seconds."""
+    """Prints progress to standard error: on a terminal in one line, otherwise a line every ten seconds."""
 
     def __init__(self, dead_letters: str) -> None:
         self._dead_letters = dead_letters
@@ -117,9 +118,11 @@ class Teller:
         self._terminal = sys.stderr.isatty()
 
     def note(self, report: QueryReport) -> None:
+        """Stores a query's newest numbers."""
         self._reports[report.name] = report
 
     def show(self, status: dict[str, Any]) -> None:
+        """Prints the progress line, if it has changed and it is time to."""
         if not self._reports and not status["waiting"] and not status["last_error"]:
             return
         line = progress_line(status, self._reports.values(), self._dead_letters)
@@ -135,6 +138,7 @@ class Teller:
         self._said, self._said_at = line, now
 
     def end(self) -> None:
+        """Ends the line on a terminal."""
         if self._terminal and self._said:
             print(file=sys.stderr, flush=True)
 
@@ -149,9 +153,9 @@ def summary(report: RunReport) -> str:
     if report.failed:
         lines.append(f"{report.failed:,} records could not be handled: see topic {report.dead_letters}")
     if report.interrupted:
-        lines.append("stopped; the next run goes on from here")
+        lines.append("stopped; the next run continues from here")
     elif not report.rows:
-        lines.append("nothing new: every record there was processed before")
+        lines.append("nothing new: all records were processed before")
     return "\n".join(lines)
 
 
@@ -167,13 +171,15 @@ def run_pipeline(
     shown: Shown | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> RunReport:
-    """Runs until everything there is processed (`once`), or until Ctrl-C or SIGTERM: then it stops cleanly.
+    """Runs until all present records are processed (`once`), or until Ctrl-C or SIGTERM, on which it stops cleanly.
 
-    bootstrap: wins over the file's. checkpoint_dir: a folder, or a URL that Spark reaches. progress: called after
-    each micro-batch that read something. shown: called now and then with the pipeline's status (state, rates, lag). conf:
-    settings of Spark that win over the file's.
+    bootstrap: takes precedence over the file's. checkpoint_dir: a folder, or a URL that Spark supports. progress:
+    called after each micro-batch that read records. shown: called several times a second with the pipeline's status
+    (state, rates, lag). say: called with messages for the user. conf: settings of Spark, which take precedence over the
+    file's.
 
-    Without `once` a failure is no end: the pipeline is started again, after pauses that grow.
+    Without `once`, a pipeline that fails is started again, after growing pauses. Raises PipelineError if it fails
+    before it ever ran, and with `once` for any failure.
     """
     from pyspark.sql import SparkSession
 
@@ -210,8 +216,8 @@ def run_pipeline(
 
 @contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set, so that nothing is broken off in the middle; a second one ends
-    the process at once. Outside of the main thread signals stay as they are."""
+    """An event that Ctrl-C and SIGTERM set, so that micro-batches can be finished; a second signal ends the process at
+    once. Outside of the main thread, signals are handled as before."""
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopped
@@ -263,8 +269,8 @@ def _watch(
     shown: Shown | None,
     stopped: threading.Event,
 ) -> None:
-    """Tells what happens until the pipeline has ended or is to stop. What fails before it ever ran, and every failure of a
-    run that ends by itself, is raised as PipelineError; other failures are mended by the supervisor."""
+    """Reports progress until the pipeline has ended or is to stop. Raises PipelineError if it fails before it ever ran,
+    and for any failure of a run that ends by itself; after other failures the supervisor starts it again."""
     seen: dict[str, int] = {}
     ran = False
 

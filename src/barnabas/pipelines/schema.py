@@ -1,4 +1,4 @@
-"""The JSON Schema of pipeline files, for editors: made of the declarations that check them."""
+"""The JSON Schema of pipeline files, for editors, made from the declarations that check the files."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def pipeline_schema() -> dict[str, Any]:
-    """The schema of a pipeline file. It finds misspelt names and values of the wrong form; expressions and names of fields
-    are for `pipeline check`."""
+    """The schema of a pipeline file. It detects misspelt names and values of the wrong form; `pipeline check` also
+    checks expressions and names of fields."""
     return {
         "$schema": DIALECT,
         "title": "Barnabas pipeline",

@@ -1,7 +1,7 @@
-"""The Spark session of a pipeline process: quick to start, quiet, its Python workers finding this package.
+"""The Spark session of a pipeline process: it starts quickly, logs little, and its Python workers find this package.
 
-A plain session takes Java 4 to 9 seconds to start, most of it loading and checking 20,000 classes: `class_archive`
-halves that.
+A plain session takes 4 to 9 seconds to start, most of which Java spends on loading and verifying 20,000 classes:
+`class_archive` halves that.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 JVM_LONG: Final = "-XX:+UseParallelGC -XX:MetaspaceSize=128m -XX:-DontCompileHugeMethods"
-"""Spark loads so many classes while it starts that Java, unless told otherwise, collects all garbage twice to make room for
-them: half a second of CPU time. And Spark makes one method of all steps of a pipeline: Java leaves a method of more than
-8,000 bytes to its interpreter unless told otherwise, and the pipeline runs at a third of its speed."""
+"""Spark loads so many classes at its start that Java by default collects all garbage twice to make room for them, which
+takes half a second of CPU time. And Spark makes one method of all steps of a pipeline: by default Java does not compile
+methods of more than 8,000 bytes, and the pipeline runs at a third of its speed."""
 JVM_QUICK: Final = f"-XX:TieredStopAtLevel=1 {JVM_LONG}"
-"""For a run that ends by itself: the optimizing compiler would cost more than it gives."""
+"""For a short run, in which the optimizing compiler would take more time than it saves."""
 
 FILE_MANAGER_OPTION: Final = "spark.sql.streaming.checkpointFileManagerClass"
 FILE_MANAGER: Final = (
@@ -51,28 +51,28 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # What does not divide or convert is an error, not null: steps send the record to the dead letters.
+    # A failed division or conversion is an error, not null: steps send the record to the dead letters.
     "spark.sql.ansi.enabled": "true",
-    # `status` and `Status` are two fields of a record, and both of them stay.
+    # `status` and `Status` are different fields, and a record may have both.
     "spark.sql.caseSensitive": "true",
-    # source.encoding may be any that Java knows.
+    # source.encoding may be any that Java supports.
     "spark.sql.legacy.javaCharsets": "true",
-    # As every reader of Parquet understands it; Spark's INT96 is older than the format's own type.
+    # A type that every Parquet reader supports, instead of Spark's default INT96, which is deprecated.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.shuffle.partitions": "2",
-    # What Spark concludes from one condition about other columns helps no pipeline, and its time doubles with each column
-    # that stands for another: where outputs share a query it would plan for ever.
+    # Deriving further conditions from a filter helps no pipeline, and its time doubles with each alias of a column:
+    # Spark would never finish planning a query that outputs share.
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
-    # See `queries.size_batches`: rows are bounded instead.
+    # The number of rows is limited instead, see `queries.batch_rows`.
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.sql.python.filterPushdown.enabled": "true",
-    # PySpark would tell Java before each column expression which line of ours makes it: half of the time that building a
-    # plan takes, for a hint in errors that mean the lines of a pipeline's file.
+    # PySpark would report to Java the line of Python code of each column expression, which takes half of the time for
+    # building a plan; but errors have to name lines of the pipeline file.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Over TCP, Nagle's algorithm and delayed acknowledgements cost each Python worker of a micro-batch 40 ms.
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
@@ -93,11 +93,11 @@ def start_session(
     conf: Mapping[str, str] | None = None,
     archive: Path | None = None,
 ) -> SparkSession:
-    """The process's Spark session, with the format `barnabas` registered; one that runs is taken as it is.
+    """The process's Spark session, with the format `barnabas` registered; an active session is used as it is.
 
-    master: default local[*] with retries of failed tasks; to another this package is shipped. quick: compile for
-    a short run. log_file: what Spark and its Python workers say. archive: from `find_archive`. Raises PipelineError
-    without Java.
+    master: default local[*] with retries of failed tasks; to the workers of a cluster this package is shipped. quick:
+    use the Java options for a short run. log_file: for the output of Spark and its Python workers. conf: more settings
+    of Spark. archive: from `find_archive`. Raises PipelineError without Java.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -110,7 +110,7 @@ def start_session(
     # PySpark imports its pandas helpers whether they are used or not; nothing here uses pandas.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     conf = dict(conf or {})
-    # A failed task runs again, up to four times, as on a cluster: local mode alone would give up at once.
+    # Up to four attempts for a task, as on a cluster: by default, local mode fails at the first error.
     master = master or conf.get("spark.master", "local[*,4]")
     given, is_local = os.environ.get("PYSPARK_PYTHON"), master.startswith("local")
     os.environ["PYSPARK_PYTHON"] = python_of_workers(given, cache_folder(), local=is_local)
@@ -125,7 +125,7 @@ def start_session(
     }
     try:
         with _output(log_file) as output:
-            # What the format needs is imported while Java starts.
+            # Modules that the format needs are imported while Java starts.
             threading.Thread(target=importlib.import_module, args=("barnabas.pipelines.source",)).start()
             _launch(settings, output)
             spark = SparkSession.builder.getOrCreate()
@@ -133,9 +133,9 @@ def start_session(
         said = str(error).splitlines()[0]
         if "JAVA_GATEWAY_EXITED" in said:
             where = (
-                f"what it said is in {log_file}"
+                f"its output is in {log_file}"
                 if log_file is not None
-                else "run it with a log file to see why"
+                else "start it with a log file to see why"
             )
             said = f"{java_command()} ended at once; Spark needs Java 17 or newer and enough memory; {where}"
         raise PipelineError(f"Spark did not start: {said}") from error
@@ -152,22 +152,22 @@ def _register(spark: SparkSession) -> None:
 
 
 def _spare_lookup(spark: SparkSession) -> None:
-    """Tells Spark that no package here brings data sources of its own, when none does (their names begin with
-    `pyspark_`). It would start Python, a second's work, to find that out."""
+    """If no installed package may have data sources (the package's name begins with `pyspark_`), tells Spark so; it
+    would start Python to find out, which takes a second."""
     if any(module.name.startswith("pyspark_") for module in pkgutil.iter_modules()):
         return
     declare_no_packaged_sources(spark)
 
 
 def _hush(spark: SparkSession) -> None:
-    """What goes wrong is told by us, in one line; PySpark would print it as well."""
+    """Keeps PySpark from printing errors, because this package reports them in one line."""
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     hush_accumulators(spark)
 
 
 def adopt_session(spark: SparkSession) -> None:
-    """Makes the session this thread's: Spark looks names of data sources up in the session of the thread."""
+    """Makes this the active session of the thread, in which Spark looks up the names of data sources."""
     set_active_session(spark)
 
 
@@ -202,7 +202,7 @@ def _jvm_options(quick: bool, log_file: Path | None, archive: Path | None) -> st
 
 
 def _placed(master: str) -> Mapping[str, str]:
-    """The settings with which Spark's Python workers find this very package, here (PYTHONPATH) and elsewhere."""
+    """Settings with which Spark's Python workers find this package, on a cluster too; also sets PYTHONPATH."""
     if master.startswith("local"):
         _add_to_path(Path(__file__).resolve().parents[2])
         return LOCAL
@@ -225,12 +225,12 @@ def _output(log_file: Path | None) -> IO[bytes]:
 
 
 def _launch(settings: Mapping[str, str], output: IO[bytes]) -> None:
-    """Starts Java with its output in our file: what a Python worker prints must not meet the terminal."""
+    """Starts Java and the Spark context. All that they print goes to `output`, so nothing appears on the terminal."""
     from pyspark import SparkConf, SparkContext
 
     launch_java(settings, output)
-    # Made by another thread: on the main one it would take Ctrl-C for itself, and raise in the middle of whatever
-    # Java is being asked.
+    # Made in another thread: in the main thread PySpark would install its own handler for Ctrl-C, which raises an error
+    # in the middle of whatever call to Java is running.
     failures: list[BaseException] = []
 
     def make() -> None:

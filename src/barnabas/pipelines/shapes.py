@@ -1,12 +1,12 @@
-"""What the entries of a pipeline file may hold, declared once: the checks of a file and the JSON Schema for editors are
-both made of these declarations.
+"""Declares what the entries of a pipeline file may contain. Files are checked by these declarations, and the JSON
+Schema for editors is made from them.
 
     TIME = Group({"field": Text("the field that holds the time"), "to": Text()}, required=("field",))
-    TIME.open(item)      # the entries by name; raises PipelineError with the line of what does not fit
+    TIME.open(item)      # the entries by name; raises PipelineError with the line of an entry that does not fit
     TIME.schema()        # the same as JSON Schema
 
-Rules that a declaration cannot express (one entry that only goes with another, a pattern that does not compile) are
-checked by the code that reads the entries.
+Rules that a declaration cannot express (a pattern has to compile, some entries exclude each other) are checked by the
+code that reads the entries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas.pipelines.errors import PipelineError
 
 Schema = dict[str, Any]
 REFERENCE: Final[Schema] = {"type": "string", "pattern": r"\$\{(env|file):[^}]+\}"}
-"""Text that the environment or a file fills in: what it will be is not known to an editor."""
+"""A value from the environment or from a file, which an editor cannot know."""
 SCALAR: Final = ("string", "number", "boolean")
 
 
@@ -31,16 +31,17 @@ PASSWORDS: Final = re.compile(
     | (?P<key> \b(?:\w*password|passwd|passphrase|pwd|\w*secret\w*|\w*token|api_?key) \s*=\s* )
       (?P<word> '[^']*' | [^\s;&'"}]+ )"""
 )
+"""Passwords in a URL or in the parameters of a connection."""
 SECRET_NAMES: Final = re.compile(
     r"(?i)password|passwd|passphrase|pwd|secret|token|credential|signature|salt|jaas\.config|keystore\.key"
     r"|(?:api|access|account|shared|private)[._-]?key|sas$"
 )
-"""Names whose values are secret, where the names are others' (of a client, a driver, a file system)."""
+"""Names of secret options, in entries whose names others define: a client, a driver, a file system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A secret in a file. values: what must not be shown. whole: whether all of the item is secret, or passwords in it."""
+    """A secret in a file. values: must not be shown. whole: the whole item is secret, not only passwords in it."""
 
     item: Item
     values: tuple[str, ...]
@@ -48,16 +49,16 @@ class Hidden:
 
 
 class Shape(Protocol):
-    """One kind of entry."""
+    """A kind of entry."""
 
     def hidden(self, item: Item) -> Iterator[Hidden]:
-        """The secrets in it; nothing where it does not fit."""
+        """The secrets in an item; none if it does not fit."""
 
     def check(self, item: Item) -> None:
-        """Raises PipelineError with the line of what does not fit."""
+        """Raises PipelineError, with the line, if the item does not fit."""
 
     def schema(self) -> Schema:
-        """The same in JSON Schema."""
+        """The shape as JSON Schema."""
 
 
 class Open:
@@ -66,6 +67,7 @@ class Open:
     __slots__ = ()
 
     def hidden(self, item: Item) -> Iterator[Hidden]:
+        """Nothing."""
         return iter(())
 
 
@@ -79,7 +81,7 @@ def _secret(item: Item) -> Iterator[Hidden]:
 
 
 def _passwords(item: Item) -> Iterator[Hidden]:
-    """Passwords in a URL or in the parameters of a connection."""
+    """The passwords in an item, see PASSWORDS."""
     found = [m["value"] or m["word"] for m in PASSWORDS.finditer(item.text())] if _scalar(item) else []
     if found:
         values = [value.strip("'") for value in found]
@@ -92,7 +94,7 @@ def _described(schema: Schema, doc: str) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A scalar, taken as text. hides: whether it is secret, or a URL or the like that may hold a password."""
+    """A scalar as text. hides: all: it is secret; passwords: it may contain some, like a URL."""
 
     doc: str = ""
     hides: Literal["nothing", "all", "passwords"] = "nothing"
@@ -115,7 +117,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Number(Open):
-    """A whole number from `low` up."""
+    """A whole number of at least `low`."""
 
     doc: str = ""
     low: int = 1
@@ -145,7 +147,7 @@ class Flag(Open):
 
 @dataclass(frozen=True, slots=True)
 class Choice(Open):
-    """One of several words. fold: upper case does as well."""
+    """One of several words. fold: accept upper case, too."""
 
     words: Collection[str]
     doc: str = ""
@@ -162,7 +164,7 @@ class Choice(Open):
 
 @dataclass(frozen=True, slots=True)
 class Whole(Open):
-    """A whole number, below zero too."""
+    """A whole number, which may be negative."""
 
     doc: str = ""
 
@@ -177,7 +179,7 @@ class Whole(Open):
 
 @dataclass(frozen=True, slots=True)
 class Matching(Open):
-    """Text of a form: a regular expression for the whole of it. meant: what it looks like, for messages."""
+    """Text that a regular expression matches as a whole. meant: a description of the form, for messages."""
 
     pattern: str
     meant: str
@@ -195,7 +197,7 @@ class Matching(Open):
 
 @dataclass(frozen=True, slots=True)
 class Duration(Open):
-    """How long something takes, as Spark writes it."""
+    """A duration in Spark's notation."""
 
     doc: str = ""
 
@@ -211,12 +213,12 @@ class Duration(Open):
 
 @dataclass(frozen=True, slots=True)
 class Anything(Open):
-    """Whatever stands there."""
+    """Any value."""
 
     doc: str = ""
 
     def check(self, item: Item) -> None:
-        """Everything fits."""
+        """Accepts everything."""
 
     def schema(self) -> Schema:
         return _described({}, self.doc)
@@ -224,7 +226,7 @@ class Anything(Open):
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """A list; one value alone stands for a list of one."""
+    """A list; a single value is read as a list of one."""
 
     of: Shape
     doc: str = ""
@@ -246,8 +248,8 @@ class Several:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Values under names that the file chooses. suggested: names that editors offer, with what they mean. guarded: values
-    under names like `password` are secret, and others may hold one."""
+    """Values under names that the file chooses. suggested: names that editors offer, with their descriptions. guarded:
+    values under names like `password` are secret, and others may contain passwords."""
 
     of: Shape
     doc: str = ""
@@ -286,8 +288,8 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Entries with names of their own. one_of: exactly one of these has to be there. needs: an entry and the one that it
-    does not go without."""
+    """Entries with fixed names. one_of: exactly one of these is required. needs: entries that require another one, with
+    the other's name."""
 
     entries: Mapping[str, Shape]
     doc: str = ""
@@ -296,18 +298,18 @@ class Group:
     needs: Mapping[str, str] = field(default_factory=dict)
 
     def open(self, item: Item) -> Mapping[str, Item]:
-        """The entries that are there, checked. Raises PipelineError."""
+        """The entries in the file, checked. Raises PipelineError."""
         found = item.mapping(self.entries, self.required)
         given = [name for name in self.one_of if name in found]
         if self.one_of and not given:
             item.fail(f"{item.what} needs one of {', '.join(self.one_of)}")
         if len(given) > 1:
-            found[given[1]].fail(f"{item.what} has {' and '.join(given)}; it takes one of them")
+            found[given[1]].fail(f"{item.what} has {' and '.join(given)}; only one of them is allowed")
         for name, entry in found.items():
             self.entries[name].check(entry)
         for name, other in self.needs.items():
             if name in found and other not in found:
-                found[name].fail(f"{name} goes with {other}, which is not there")
+                found[name].fail(f"{name} needs {other}, which is missing")
         return found
 
     def check(self, item: Item) -> None:
@@ -335,7 +337,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """What fits one of several shapes. What fits none is judged by the first one of its form: a group, or no group."""
+    """A value that fits one of several shapes. If it fits none, the error is that of the first shape that, like the
+    value, is a group or is none."""
 
     shapes: tuple[Shape, ...]
     doc: str = ""
@@ -361,7 +364,7 @@ class Either:
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """A shape with a name, which the schema holds once (`$defs`) however often it is used. make: gives the shape."""
+    """A shape with a name, which the schema contains only once (in `$defs`), however often it is used."""
 
     name: str
     make: Callable[[], Shape]

@@ -1,8 +1,8 @@
-"""This package for the Python of a cluster's executors, which need not have it installed.
+"""Ships this package to the executors of a cluster, which need not have it installed.
 
-One zip with the package and the small packages it needs there, compiled modules and all, goes to the executors as
-an archive (`spark.archives`): they unpack it, because Python loads no compiled module out of a zip. What is large and
-part of any Python that works with Spark stays to be installed there: pyarrow and pandas.
+A zip with the package and the small packages that it needs, with their compiled modules, is sent to the executors as an
+archive (`spark.archives`). They unpack it, because Python cannot load compiled modules from a zip. Large packages that
+every Python for Spark has must be installed there: pyarrow and pandas.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ SHIPPED: Final = (
     "jsonschema-rs",
     "protobuf",
 )
-"""Distributions that go with the package where they are installed: scramp and asn1crypto for SASL/SCRAM, SQLAlchemy and
-typing_extensions for databases, the last three for records with schemas."""
+"""Distributions that are shipped with the package if they are installed here: scramp and asn1crypto for SASL/SCRAM,
+SQLAlchemy and typing_extensions for databases, the last three for records with schemas."""
 LEFT_OUT: Final = frozenset({".c", ".pyx", ".pxd", ".pyi", ".pyc"})
 UNPACKED: Final = "barnabas_shipped"
 """The folder's name in the working directory of an executor."""
 
 
 def cluster_settings(archive: Path) -> dict[str, str]:
-    """Spark's settings that bring a `build_zip` to the executors of a cluster."""
+    """Spark's settings that ship the archive of `build_zip` to the executors of a cluster."""
     return {"spark.archives": f"{archive.as_uri()}#{UNPACKED}", "spark.executorEnv.PYTHONPATH": UNPACKED}
 
 
 def unpacked(archive: Path) -> Path:
-    """A folder with what is in the zip: the driver's own workers run the executors' Python, too."""
+    """The folder with the unpacked zip, made if it is missing; for the driver's own workers."""
     target = archive.with_suffix("")
     if not target.exists():
         with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
@@ -58,7 +58,7 @@ def unpacked(archive: Path) -> Path:
 
 
 def build_zip(cache: Path) -> Path:
-    """The zip of what is installed now: changed files give another name."""
+    """The zip of the packages installed now, made if it is missing; its name depends on the files' sizes and times."""
     files = sorted(_files())
     digest = hashlib.sha256()
     for name, path in files:

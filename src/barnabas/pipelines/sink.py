@@ -1,11 +1,12 @@
-"""The writing side of the data source `barnabas`: rows of Arrow columns to record batches, compiled.
+"""The writing side of the data source `barnabas`: compiled code encodes Arrow columns as record batches.
 
 Columns: value (string or binary), and optionally key, headers (array<struct<key,value>>), topic, partition (int),
-timestamp, origin (see ORIGIN_DDL) and, with our own option parcels, a column with many rows in one (direct/parcels.py).
-With value.schema and key.schema, value and key are structs (typed.py). The topic option stands for the column. A null
-value is a tombstone, a null topic an error. Written with acks=all by an idempotent producer: a request that is repeated
-is stored once. A streaming query writes in transactions, each row exactly once (exactly_once.py); others write the rows
-of a task that fails and runs again once more. What a topic will never take becomes a dead letter, see refusing.py.
+timestamp, origin (see ORIGIN_DDL) and, with the internal option parcels, a column with many rows in one value
+(direct/parcels.py). With value.schema and key.schema, value and key are structs (typed.py). The option topic is used
+for rows whose column topic is null or missing; without either, a row is an error. A null value is a tombstone. Records
+are written with acks=all by an idempotent producer: a repeated request is stored once. A streaming query writes each
+row exactly once, in transactions (exactly_once.py); other writes are repeated if a task fails and runs again. A row
+that its topic would reject becomes a dead letter, see refusing.py.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 ORIGIN_DDL: Final = "struct<topic:string,partition:int,offset:bigint,output:string>"
-"""Where the record lies that a row was made of, from where a dead letter takes it as it came; and whose row it is."""
+"""The record that a row was made from, which a dead letter contains unchanged; and the output that made the row."""
 HEADERS_DDL: Final = "array<struct<key:string,value:binary>>"
 ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "key": ("string", "binary"),
@@ -78,14 +79,14 @@ GATE_SECONDS: Final = 10.0
 GATHERED_ROWS: Final = 4096
 GATHERED_BYTES: Final = 4 << 20
 LONE_ROWS: Final = 512
-"""Batches of this many rows for one topic, as in a parcel, are not joined with others, from which they would have to be
-separated again."""
+"""Batches of at least this many rows for one topic, as in a parcel, are not joined with others, because the rows of
+different topics would have to be separated again."""
 OPEN_BYTES_MAX: Final = 64 << 20
-"""What unfinished batches of one topic may hold before they are sent as they are."""
+"""If the unfinished batches of a topic have more bytes than this, they are sent as they are."""
 
 
 def check_schema(raw: Mapping[str, str], schema: StructType) -> SinkOptions:
-    """The checked options, once the columns fit them. Raises OptionError."""
+    """The options, checked together with the columns of the rows. Raises OptionError."""
     options = sink_options(raw)
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
     typed = {place.part for place in options.schemas}
@@ -100,12 +101,12 @@ def check_schema(raw: Mapping[str, str], schema: StructType) -> SinkOptions:
             continue
         if name not in ALLOWED:
             raise OptionError(
-                f"the barnabas sink does not know column {name}; it takes {', '.join(ALLOWED)} "
+                f"the barnabas sink has no column {name}; it accepts {', '.join(ALLOWED)} "
                 "(make one value of several columns with to_json(struct(...)))"
             )
         if kind not in ALLOWED[name] and not (name == "headers" and _is_headers(kind)):
             raise OptionError(
-                f"column {name} is {kind}; the barnabas sink takes {' or '.join(ALLOWED[name])}"
+                f"column {name} is {kind}; the barnabas sink accepts {' or '.join(ALLOWED[name])}"
             )
     if "value" not in types:
         raise OptionError("the barnabas sink needs a column value")
@@ -120,7 +121,7 @@ def _is_headers(kind: str) -> bool:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task wrote. part: its share of a micro-batch that is written exactly once."""
+    """What one task wrote. part: its report, if the micro-batch is written exactly once."""
 
     records: int
     bytes: int
@@ -128,11 +129,11 @@ class Written(WriterCommitMessage):
 
 
 class Producer:
-    """The connections of a worker process with an encoder per topic; lives on from task to task.
+    """A worker process's connections, with an encoder per topic; used by one task after the other.
 
-    One producer id serves them all: a new one for each task would leave the broker with thousands of producers to
-    remember. A transaction has its own (`begin`). After an error the sequences are not known any more: the producer is
-    thrown away.
+    All tasks share one producer id: with a new one for each task, brokers would have to remember thousands of
+    producers. Transactions have producer ids of their own (`begin`). After an error the sequence numbers are unknown,
+    so the producer is discarded.
     """
 
     def __init__(self, options: SinkOptions, *, transactional: bool = False) -> None:
@@ -146,15 +147,15 @@ class Producer:
         self._checked = self._gates_checked = time.monotonic()
 
     def begin(self, transactional_id: str, timeout_ms: int) -> TxnProducer:
-        """Begins a transaction, to which everything that is written next belongs."""
+        """Begins a transaction, to which all following writes belong."""
         self.transaction = Transactions(self.client).begin(transactional_id, timeout_ms)
         _, self.producer_id, self.epoch = self.transaction
         self.encoders.clear()  # sequences begin anew with the epoch
         return self.transaction
 
     def refresh(self) -> bool:
-        """Whether the topics still have the partitions that the encoders know; looked at once a second. What they take is
-        asked for again after some seconds."""
+        """Checks once a second whether the topics have as many partitions as the encoders expect. Returns False if not,
+        and when the topics' configs have to be read again after GATE_SECONDS: the producer is then to be discarded."""
         now = time.monotonic()
         if now - self._checked < REFRESH_SECONDS:
             return True
@@ -166,6 +167,7 @@ class Producer:
         return all(n in views and len(views[n].partitions) == e.partitions for n, e in self.encoders.items())
 
     def encoder(self, topic: str) -> BatchEncoder:
+        """The topic's encoder. Raises RefusedTopic for a topic that cannot be written."""
         found = self.encoders.get(topic)
         if found is None:
             gate = self.gates.get(topic)
@@ -184,7 +186,7 @@ class Producer:
         return found
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> ProduceStream:
-        """Writes all rows; returns once the brokers have acknowledged them."""
+        """Writes all rows (as dead letters if their topic would reject them); returns when all are acknowledged."""
         joined = None if self.transaction is None else Joined(Transactions(self.client), self.transaction)
         stream = ProduceStream(self.client.cluster, joined=joined)
         for batch in gathered(batches):
@@ -201,7 +203,7 @@ class Producer:
     def _write_rows(
         self, stream: ProduceStream, topic: str, rows: pa.RecordBatch, now_ms: int
     ) -> list[Letter]:
-        """Writes what the topic takes; gives dead letters for the rest."""
+        """Writes the rows that the topic accepts; returns dead letters for the others."""
         refused = self._refuses(topic)
         refusals = (
             [Refusal(row, refused) for row in range(rows.num_rows)]
@@ -223,7 +225,8 @@ class Producer:
         return letters
 
     def _refuses(self, topic: str) -> str | None:
-        """Why a topic takes nothing. Raises UnknownTopic for one of the pipeline's own: it will be made again."""
+        """Why a topic cannot be written; None if it can. Raises UnknownTopic for the pipeline's own topics: it creates
+        them again when it restarts."""
         if topic not in self._refused:
             try:
                 self.encoder(topic)
@@ -250,7 +253,7 @@ class Producer:
     def _bury(self, stream: ProduceStream, letters: list[Letter], now_ms: int) -> None:
         topic = self.options.dead_letters
         assert topic is not None
-        self._refuses(topic)  # finds out what it takes
+        self._refuses(topic)  # reads the topic's config into self.gates
         gate = self.gates[topic]
         self._append(stream, topic, as_batch([letter.fitted(gate) for letter in letters]), now_ms)
 
@@ -261,9 +264,9 @@ class Producer:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches. Spark sends as few rows at a time as fit into memory where records are large, and
-    what is done for a batch costs as much as hundreds of rows. A large batch stays as it is: together with others it would
-    be copied, and its columns can hold 2 GB at most."""
+    """The same rows in fewer batches. Spark sends small batches if records may be large, and each batch costs as much
+    as hundreds of rows. Large batches are not joined with others, because that would copy them, and an Arrow column can
+    hold at most 2 GB."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -291,7 +294,7 @@ def _together(held: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each topic; a topic column goes before the option, null in it takes the option."""
+    """The rows of each topic: that in the column topic, or the option `topic` if it is null or missing."""
     if "topic" not in batch.schema.names:
         assert topic is not None, "the schema was checked before any task started"
         yield topic, batch
@@ -311,7 +314,7 @@ _producers: dict[tuple[SinkOptions, bool], Producer] = {}
 
 @contextmanager
 def kept_producer(options: SinkOptions, *, transactional: bool = False) -> Iterator[Producer]:
-    """This process's producer for these options; closed after an error, kept for the next task otherwise."""
+    """This process's producer for these options; after an error it is closed, otherwise kept for the next task."""
     key = (replace(options, batch=None, schemas=()), transactional)
     producer = _producers.pop(key, None)
     if producer is not None and not producer.refresh():
@@ -328,7 +331,7 @@ def kept_producer(options: SinkOptions, *, transactional: bool = False) -> Itera
 
 
 def _sink_rows(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches from Spark as rows of records: encoded by their schemas, or unpacked from parcels."""
+    """The batches from Spark as rows of records: encoded with their schemas, or unpacked from parcels."""
     if options.schemas:
         return encoded_rows(options.schemas, batches)
     if options.parcels:
@@ -339,7 +342,7 @@ def _sink_rows(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Itera
 
 
 def write_batches(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Written:
-    """Writes Arrow record batches; when the task is repeated, they are written again."""
+    """Writes Arrow record batches at least once: if the task is repeated, they are written again."""
     settle()
     batches = _sink_rows(options, batches)
     with kept_producer(options) as producer:
@@ -348,9 +351,10 @@ def write_batches(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Wr
 
 
 def write_part(options: SinkOptions, opened: Opened, batches: Iterator[pa.RecordBatch]) -> Written:
-    """Writes a task's share of a micro-batch in a transaction, which the driver commits. See exactly_once.py.
+    """Writes a task's rows of a micro-batch in a transaction, which the driver commits. See exactly_once.py.
 
-    All rows are taken in any case: operators before the sink keep their state at the end of them, and they are counted.
+    All rows are read even if they are not to be written: operators before the sink store their state only after the
+    last row, and the rows have to be counted.
     """
     settle()
     context = TaskContext.get()
@@ -397,7 +401,7 @@ def write_part(options: SinkOptions, opened: Opened, batches: Iterator[pa.Record
 
 
 def _abort(producer: Producer, transaction: TxnProducer) -> None:
-    """Readers shall not wait for the time-out of a task that has failed."""
+    """Aborts the transaction of a failed task, so that readers need not wait for its timeout."""
     with suppress(ClientError):
         Transactions(producer.client).end(transaction, commit=False)
 
@@ -407,14 +411,14 @@ def _batch_of(options: SinkOptions, context: TaskContext) -> Batch:
         return Batch(*options.batch)
     query = context.getLocalProperty("sql.streaming.queryId")
     number = context.getLocalProperty("streaming.sql.batchId")
-    assert query is not None, "Spark tells tasks of their query"
-    assert number is not None, "Spark tells tasks of their micro-batch"
+    assert query is not None, "Spark sets the query's id in tasks"
+    assert number is not None, "Spark sets the micro-batch's number in tasks"
     return Batch(query, int(number))
 
 
 def open_sink(options: SinkOptions) -> Opened | None:
-    """Begins a micro-batch in the driver; None for a query that writes at least once. Raises OptionError when it shall
-    write exactly once and cannot."""
+    """Begins a micro-batch in the driver; returns None for a query that writes at least once. Raises OptionError when
+    exactly once is requested, but the query has no unique name."""
     if options.exactly_once is False:
         return None
     prefix = prefix_of(options)
@@ -459,7 +463,7 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream.format("barnabas")`, append mode. For update mode see `write_each_batch`.
 
-    Spark makes one in the driver for each micro-batch, which goes to the tasks (is_planned), and another to commit it.
+    For each micro-batch Spark makes one in the driver and sends it to the tasks (is_planned), and another to commit it.
     """
 
     def __init__(self, options: SinkOptions, *, is_planned: bool) -> None:

@@ -1,14 +1,15 @@
-"""The Spark data source `barnabas`: topics into Spark as Arrow record batches, and back.
+"""The Spark data source `barnabas`, which reads and writes topics as Arrow record batches.
 
     from barnabas.pipelines.source import register
     register(spark)
     spark.readStream.format("barnabas").option("kafka.bootstrap.servers", "localhost:9092") \\
         .option("subscribe", "events").load()
 
-Columns and option names are those of Spark's own Kafka source (`options.SOURCE_NAMES` has the list). One Spark
-task reads one topic partition, or several that have few records: it fetches raw batches and the compiled decoder lays
-them out for Arrow, so no Python object is made per record. The executors need this package installed, or shipped with
---py-files. What only some queries need (schemas, writing) is imported by those: each query starts processes.
+Columns and option names are those of Spark's own Kafka source (`options.SOURCE_NAMES` has the list). One Spark task
+reads one range of a topic partition, or several with few records. It fetches raw batches, which the compiled decoder
+lays out for Arrow, so that no Python object is made per record. The executors need this package, either installed or
+shipped (see shipping.py). Each query starts processes, so modules that only some queries need (schemas, writing) are
+imported by those.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ _clients: dict[ClientOptions, BlockingClient] = {}
 
 
 def shared_client(options: ClientOptions) -> BlockingClient:
-    """This worker process's client for a cluster. Spark uses a Python worker for one task at a time, and for
-    many one after the other: connections outlive them."""
+    """This process's client for a cluster. Spark uses a Python worker for many tasks, one after the other, so
+    connections are kept between tasks."""
     client = _clients.get(options)
     if client is None:
         client = _clients[options] = BlockingClient(options)
@@ -64,14 +65,14 @@ def shared_client(options: ClientOptions) -> BlockingClient:
 
 
 class RangePartition(InputPartition):
-    """One task's part: offsets of a topic partition, or of several when they are few. None of an empty read."""
+    """The ranges that one task reads: one, or several with few records."""
 
     def __init__(self, value: tuple[Range, ...]) -> None:
         super().__init__(value)
 
 
 def read_task(options: SourceOptions, parts: tuple[Range, ...]) -> Iterator[pa.RecordBatch]:
-    """The records of a task's ranges, one range after the other."""
+    """The records of a task's ranges, one range after the other. Raises DataLost."""
     settle()
     for part in parts:
         batches = read_range(options, part)
@@ -88,7 +89,7 @@ def read_task(options: SourceOptions, parts: tuple[Range, ...]) -> Iterator[pa.R
 def read_range(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
     """The records of a range as Arrow record batches, in order of offsets.
 
-    Raises DataLost when records vanish while they are read and the policy is to stop.
+    Raises DataLost when records are deleted while they are read and the policy is to stop.
     """
     client = shared_client(options.client)
     schema = arrow_schema(options.read_columns)
@@ -108,7 +109,7 @@ def read_range(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
             return
         except OffsetOutOfRange as error:
             if options.data_loss == "stop" or error.log_start < 0:
-                raise DataLost(f"{error}: records {start} to {part.end - 1} were to be read") from error
+                raise DataLost(f"{error}: records {start} to {part.end - 1} cannot be read") from error
             log.warning("records are gone", extra={"topic": part.topic, "partition": part.partition})
             start = part.end if options.data_loss == "latest" else max(error.log_start, start + 1)
 
@@ -148,7 +149,7 @@ def _read_from(
 
 
 def _tasks(ranges: list[Range], options: SourceOptions) -> list[InputPartition]:
-    """Two small tasks take no longer than one: they run side by side."""
+    """The tasks for these ranges: at least two if there are two ranges, because two small tasks run in parallel."""
     return [RangePartition(parts) for parts in gather(ranges, max(options.partitions_min, 2))]
 
 
@@ -166,13 +167,13 @@ class BatchReader(DataSourceReader):
             planner.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:  # Spark stands in one partition for none
+        if partition.value is None:  # Spark passes one partition of None if there are none
             return iter(())
         return read_task(self.options, partition.value)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream`. The driver's side lives as long as the query; tasks get a pickled copy."""
+    """`spark.readStream`. The driver's object lives as long as the query; tasks get a pickled copy."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -188,6 +189,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def planner(self) -> Planner:
+        """The planner, made on first use: only the driver needs it."""
         if self._planner is None:
             self._planner = Planner(self.options)
         return self._planner
@@ -208,20 +210,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self.planner.newest()
 
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
-        # Spark asks for the next end only once everything before `start` is done, and tells `commit` of it
-        # one micro-batch later; of a run's last micro-batch it never does.
+        # Spark calls this only when all records before `start` are processed. It calls `commit` for them one
+        # micro-batch later, and never for the last micro-batch of a run, so they are committed here.
         self.commit(start)
         if self._is_stopped():
             return start
         reached = self._looked(start, limit)
         if reached != start:
             self.planner.note_news()
-        elif self._awaits(start) and not self._is_stopped():
+        elif self._wait_for_news(start) and not self._is_stopped():
             reached = self._looked(start, limit)
         return reached
 
-    def _awaits(self, start: StreamOffset) -> bool:
-        """Waits for news where that makes sense; whether there may be some."""
+    def _wait_for_news(self, start: StreamOffset) -> bool:
+        """Waits for new records, unless the query is not to wait here; returns whether there may be some."""
         if self._target is not None or self.options.rows_per_trigger_min is not None:
             return False
         return self.planner.await_news(start, self._is_stopped)
@@ -237,7 +239,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.planner.advance(start, target, rows_max)
 
     def _holds_back(self, start: StreamOffset, target: StreamOffset) -> bool:
-        """Whether a micro-batch waits for more records."""
+        """Whether the micro-batch has to wait for more records (minOffsetsPerTrigger); notes when it begins."""
         rows_min = self.options.rows_per_trigger_min
         if rows_min is None:
             return False
@@ -266,7 +268,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.planner.commit(end)
             self._committed = end
         except (ClientError, BrokerError) as error:
-            # The checkpoint holds the truth; the group only shows it. The next batch commits again.
+            # The query depends only on the checkpoint; the group shows progress. The next micro-batch commits again.
             log.warning("progress was not committed", extra={"reason": str(error)})
 
     def stop(self) -> None:
@@ -276,7 +278,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class BarnabasSource(DataSource):
-    """The data source that Spark knows as `barnabas`."""
+    """The data source that is registered in Spark as `barnabas`."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -309,7 +311,7 @@ class BarnabasSource(DataSource):
         return StreamReader(self._source_options())
 
     def _source_options(self) -> SourceOptions:
-        """The same for schema and reader: Spark ships this object from the one to the other."""
+        """The checked options with their schemas. They are looked up once: this object is pickled after `schema`."""
         if self._read is None:
             options = source_options(self.options)
             if options.schemas:
@@ -329,7 +331,7 @@ class BarnabasSource(DataSource):
         from barnabas.pipelines.sink import StreamWriter, check_schema
         from barnabas.pipelines.typed import with_schemas
 
-        # To plan a micro-batch Spark makes the data source anew; to commit it, it ships the one of the query's start.
+        # To plan a micro-batch, Spark makes a new data source; to commit it, it unpickles that of the query's start.
         options = check_schema(self.options, schema)
         if not self._is_shipped:
             options = with_schemas(options, schema)
@@ -337,5 +339,5 @@ class BarnabasSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format `barnabas` known to a session."""
+    """Registers the format `barnabas` in a session."""
     spark.dataSource.register(BarnabasSource)

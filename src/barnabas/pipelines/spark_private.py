@@ -1,10 +1,10 @@
-"""Everything that reaches behind PySpark's public interface: Java objects, private classes and attributes.
+"""All code that uses internals of PySpark: Java objects, private classes and attributes.
 
-Nothing else in the package does (`tests/unit/pipelines/test_spark_private.py` looks). Another version of Spark may change
-any of it without notice; the tests in `tests/pipelines/test_spark_private.py` say what each place relies on, and fail then.
+No other module of the package does (`tests/unit/pipelines/test_spark_private.py` checks that). Another version of Spark
+may change them without notice; the tests in `tests/pipelines/test_spark_private.py` show what each function relies on.
 
-It also relies on the shape of Spark's plans in two places that need no private class: see `steps.base.kept` and
-`steps.base.always`.
+The package also relies on the form of Spark's plans, in two places that need no private class: see `steps.base.kept`
+and `steps.base.always`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 _depth: ContextVar[int] = ContextVar("depth", default=0)
-"""How many lambdas the one that is made stands in."""
+"""How many lambdas enclose the one that is being made."""
 
 
 # --- expressions and plans ----------------------------------------------------------------------------
 
 
 def try_eval(column: Column) -> Column:
-    """The expression, null where it raises an error: Catalyst's TryEval, which `try_divide` and its like are made of."""
+    """The expression, but null if it raises an error: Catalyst's TryEval, which `try_divide` and the like use."""
     from pyspark import SparkContext
     from pyspark.sql import Column as SparkColumn
 
@@ -45,11 +45,11 @@ def try_eval(column: Column) -> Column:
 
 
 def each(function: str, column: Column | str, body: Callable[..., Column]) -> Column:
-    """One of Spark's functions that take a lambda, like `filter` and `transform`, of a column.
+    """Applies one of Spark's functions with a lambda, like `filter` and `transform`, to a column.
 
-    As `pyspark.sql.functions` has them, but for the names of the lambda's variables. There they are numbered through, and
-    Spark writes them into the code that it generates: it would not know a query's code again when the same query starts
-    anew, and Java would compile it once more.
+    The same as in `pyspark.sql.functions`, except for the names of the lambda's variables. PySpark numbers them
+    consecutively in the whole process, and they occur in the code that Spark generates: if the same query starts again,
+    Spark would not recognize its code, and Java would compile it again.
     """
     from pyspark import SparkContext
     from pyspark.sql import Column as SparkColumn
@@ -78,7 +78,7 @@ def each(function: str, column: Column | str, body: Callable[..., Column]) -> Co
 
 
 def referenced_columns(data: DataFrame, column: Column) -> set[str]:
-    """The columns of the data frame that an expression names."""
+    """The columns of the data frame that an expression uses."""
     plan = data.select(column.alias("x"))._jdf.queryExecution().analyzed()
     found = plan.references().toSeq()
     return {str(found.apply(i).name()) for i in range(found.size())}
@@ -93,34 +93,34 @@ def physical_plan(data: DataFrame) -> str:
 
 
 def spark_type(type: Any) -> Any:
-    """Spark's type of one of Arrow's."""
+    """The Spark type for an Arrow type."""
     from pyspark.sql.pandas.types import from_arrow_type
 
     return from_arrow_type(type)
 
 
 def arrow_type(type: Any) -> Any:
-    """Arrow's type of one of Spark's, as a function of columns gets it."""
+    """The Arrow type for a Spark type, as in the columns that Spark passes to Python functions."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     return to_arrow_type(type, timezone="UTC")
 
 
-# --- Java's own opinion of texts in pipeline files ----------------------------------------------------
+# --- checks of texts in pipeline files by Java --------------------------------------------------------
 
 
 def compile_regex(spark: SparkSession, regex: str) -> Any:
-    """Java's pattern. Raises Py4JJavaError with Java's reason."""
+    """Compiles a Java pattern. Raises Py4JJavaError with Java's reason."""
     return spark._jvm.java.util.regex.Pattern.compile(regex)
 
 
 def check_zone(spark: SparkSession, zone: str) -> None:
-    """Raises Py4JJavaError for a time zone that Java does not know."""
+    """Raises Py4JJavaError for a time zone that Java does not support."""
     spark._jvm.java.time.ZoneId.of(zone)
 
 
 def knows_charset(spark: SparkSession, encoding: str) -> bool:
-    """Raises Py4JJavaError for a name that no encoding could have."""
+    """Whether Java supports an encoding. Raises Py4JJavaError for an illegal name."""
     return bool(spark._jvm.java.nio.charset.Charset.isSupported(encoding))
 
 
@@ -128,13 +128,13 @@ def knows_charset(spark: SparkSession, encoding: str) -> bool:
 
 
 def set_active_session(spark: SparkSession) -> None:
-    """Makes the session this thread's: Spark looks names of data sources up in the session of the thread."""
+    """Makes this the active session of the thread, in which Spark looks up the names of data sources."""
     spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def declare_no_packaged_sources(spark: SparkSession) -> None:
-    """Tells Spark that no Python package brings data sources of its own, which it would start Python to find out. A
-    Spark that keeps this elsewhere looks itself."""
+    """Tells Spark that no Python package has data sources, so that it need not start Python to find out. Has no effect
+    on a version of Spark that stores this elsewhere."""
     with contextlib.suppress(Py4JError):
         jvm: Any = spark._jvm
         manager = getattr(jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager$")
@@ -143,20 +143,20 @@ def declare_no_packaged_sources(spark: SparkSession) -> None:
 
 
 def packaged_sources_declared(spark: SparkSession) -> bool:
-    """Whether Spark has, or needs no longer look for, the data sources of Python packages."""
+    """Whether Spark already has the list of data sources of Python packages, so that it does not look for them."""
     manager = getattr(spark._jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager$")
     return bool(getattr(manager, "MODULE$").dataSourceBuilders().isDefined())
 
 
 def hush_accumulators(spark: SparkSession) -> None:
-    """Java may end before PySpark's server of accumulators does; socketserver would print a traceback of that."""
+    """Keeps PySpark's accumulator server from printing a traceback when Java ends before it."""
     server = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: None
 
 
 def launch_java(settings: Mapping[str, str], output: IO[bytes]) -> None:
-    """Starts Java, when it does not run yet, with its output in a file of ours."""
+    """Starts Java, unless it is running, with its standard output and error going to `output`."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -167,7 +167,7 @@ def launch_java(settings: Mapping[str, str], output: IO[bytes]) -> None:
 
 
 def stop_java(spark: SparkSession) -> Callable[[float], None]:
-    """Stops the session and asks Java to end by itself; call what it returns to wait for that."""
+    """Stops the session and lets Java exit. Returns a function that waits for that, at most the given seconds."""
     gateway = spark.sparkContext._gateway
     spark.stop()
     gateway.proc.stdin.close()
@@ -179,10 +179,10 @@ def stop_java(spark: SparkSession) -> Callable[[float], None]:
 
 
 def progress_since(stream: StreamingQuery, latest: str) -> Iterator[Mapping[str, Any]]:
-    """What Spark says of the query's micro-batches that began after `latest`, oldest first.
+    """Spark's progress reports of the query's micro-batches that began after `latest` (ISO 8601), oldest first.
 
-    `stream.recentProgress` would turn all that Spark keeps into JSON and objects at every look: after some minutes
-    more work than the pipeline's own.
+    `stream.recentProgress` would convert all stored reports to JSON and objects at each call, which after some minutes
+    is more work than the pipeline itself.
     """
     kept = stream._jsq.recentProgress()
     first = len(kept)
@@ -201,7 +201,7 @@ def hadoop(spark: SparkSession) -> Any:
 
 
 def file_system(spark: SparkSession, location: str) -> Any:
-    """Hadoop's file system of a path or URL, configured as Spark's (`spark.hadoop.*`)."""
+    """Hadoop's file system for a path or URL, with Spark's settings (`spark.hadoop.*`)."""
     return hadoop(spark).fs.Path(location).getFileSystem(spark._jsc.hadoopConfiguration())
 
 
@@ -209,15 +209,15 @@ def file_system(spark: SparkSession, location: str) -> Any:
 
 
 class InputCut(RuntimeError):
-    """Java ended before it had sent a task all its rows."""
+    """Java ended before it had sent all rows to a task."""
 
 
 def require_whole_input() -> None:
-    """Raises InputCut in a task whose input has ended without Java saying so. To be called behind the last row.
+    """Raises InputCut in a task whose input was cut off. To be called after the last row.
 
-    Arrow takes a stream that breaks off between two batches for one that ends there. So when Java is killed, a task in
-    Python would take the rows that it has for all rows, and commit them. Behind the last batch Java writes a number, which
-    the worker reads after the task; here it is only looked at.
+    Arrow treats a stream that breaks off between two batches as complete. So if Java is killed, a Python task would
+    believe that it has all rows, and commit them. After the last batch Java writes a number, which the worker reads
+    after the task; this function peeks at it.
     """
     from pyspark import TaskContext
     from pyspark.serializers import SpecialLengths

@@ -1,19 +1,19 @@
-"""A pipeline file, checked: what `pipeline.yaml` may say, as plain data.
+"""Reads and checks pipeline files. An example:
 
-    pipeline: access-log                 # its name: consumer groups and checkpoints carry it
-    group: team.access-log               # what names of consumer groups begin with; default the name
+    pipeline: access-log                 # its name, also in the names of consumer groups and checkpoints
+    group: team.access-log               # what names of consumer groups begin with; default the pipeline's name
     source:
       topic: access-log                  # or topics: [a, b], or pattern: "logs-.*"
       start: earliest                    # earliest (default), latest
       options: {maxOffsetsPerTrigger: 100000}
-    dead_letters: access-log-dead        # where a record goes that a step cannot handle; default
+    dead_letters: access-log-dead        # the topic for records that a step cannot process; default
                                          # <pipeline>-dead-letters
-    steps:                               # done by every output; see steps/ for all of them
+    steps:                               # common to all outputs; see steps/ for all kinds
       - parse: {pattern: combined-log}
       - convert: {status: int}
     outputs:
       - name: access-json
-        topic: access-json               # made with partitions/config when it is not there
+        topic: access-json               # created with partitions/config if it does not exist
       - name: status-per-hour
         aggregate:
           window: {of: time, every: 1 hour, as: hour}
@@ -23,7 +23,7 @@
         key: "concat_ws(' ', hour, status)"
         config: {cleanup.policy: compact}
 
-Errors are PipelineError: `file:line: what is wrong; what is allowed`.
+Errors are raised as PipelineError: `file:line: what is wrong; what is allowed`.
 """
 
 from __future__ import annotations
@@ -85,18 +85,18 @@ __all__ = [
     "read_spec",
 ]
 
-CONFIG: Final = Named(Text(), "options of the topic, when it is made")
+CONFIG: Final = Named(Text(), "config of the topic, if it is created")
 DEAD_LETTERS: Final = Group(
     {
         "topic": Text("default <pipeline>-dead-letters"),
-        "partitions": Number("how many the topic is made with; default 1"),
+        "partitions": Number("the topic's number of partitions, if it is created; default 1"),
         "config": CONFIG,
     }
 )
 ROUTE: Final = Group(
     {
         "by": SQL,
-        "topics": Named(Text("a topic"), "values and their topics; default the value is the topic's name"),
+        "topics": Named(Text("a topic"), "values and their topics; default: the value is the topic's name"),
     },
     "sends records to other topics than the output's own",
     required=("by",),
@@ -104,15 +104,17 @@ ROUTE: Final = Group(
 VALUE: Final = Either(
     (
         Text("Spark SQL"),
-        Group({"registry": REGISTRY}, "all fields by a schema of a registry", required=("registry",)),
+        Group(
+            {"registry": REGISTRY}, "all fields, encoded with a schema of a registry", required=("registry",)
+        ),
     ),
     "Spark SQL; default a JSON object of all fields",
 )
 OUTPUT: Final = Group(
     {
-        "name": Text("names the query and its checkpoint; default the topic or the kind of target"),
-        "from": Text("the source or relation that it is a result of, where there are several"),
-        "topic": Text("made when it is not there"),
+        "name": Text("the name of the query and its checkpoint; default the topic or the kind of target"),
+        "from": Text("the source or relation whose rows are written, if there are several"),
+        "topic": Text("created if it does not exist"),
         "route": ROUTE,
         "key": SQL,
         "value": VALUE,
@@ -120,7 +122,7 @@ OUTPUT: Final = Group(
         "timestamp": SQL,
         "steps": STEP_LIST,
         "aggregate": AGGREGATE,
-        "partitions": Number("how many the topic is made with"),
+        "partitions": Number("the topic's number of partitions, if it is created"),
         "config": CONFIG,
         "options": option_names(SINK_NAMES),
         "trigger": TRIGGER,
@@ -130,12 +132,14 @@ OUTPUT: Final = Group(
 )
 PIPELINE: Final = Group(
     {
-        "pipeline": Text("the pipeline's name: consumer groups and checkpoints carry it"),
+        "pipeline": Text("the pipeline's name, also in the names of consumer groups and checkpoints"),
         "bootstrap": Text("brokers, like localhost:9092"),
         "source": TOPIC.shape,
         "sources": SOURCES_SHAPE,
         "relations": RELATIONS_SHAPE,
-        "dead_letters": Either((Text("a topic"), DEAD_LETTERS), "where records go that cannot be handled"),
+        "dead_letters": Either(
+            (Text("a topic"), DEAD_LETTERS), "the topic for records that cannot be processed"
+        ),
         "steps": STEP_LIST,
         "outputs": Several(OUTPUT, "where results go", least=1),
         "spark": Named(Text(), "settings of Spark", guarded=True),
@@ -153,12 +157,12 @@ def load_spec(path: Path | str) -> PipelineSpec:
 
 
 def parse_spec(text: str, name: str = "pipeline") -> PipelineSpec:
-    """Checks YAML text. Raises PipelineError."""
+    """Reads and checks YAML text. name: of the file, in messages. Raises PipelineError."""
     return read_spec(parse(text, name), name)
 
 
 def read_spec(document: Item, where: str) -> PipelineSpec:
-    """Checks a document. Raises PipelineError, which shows no secret of it."""
+    """Reads and checks a document. where: its file, for messages. Raises PipelineError, without secrets."""
     secrets = secret_values(document, PIPELINE)
     try:
         return replace(_read_spec(document, where), secrets=secrets)
@@ -204,32 +208,32 @@ def _read_spec(document: Item, where: str) -> PipelineSpec:
 
 
 def _relations(document: Item, top: Mapping[str, Item]) -> tuple[Relation, ...]:
-    """The relations of a pipeline with several sources; none where there is one."""
+    """The relations of a pipeline with `sources`; none if it has `source`."""
     if "sources" not in top:
         if "source" not in top:
-            document.fail("the pipeline needs an entry 'source', or 'sources' where there are several")
+            document.fail("the pipeline needs an entry 'source', or 'sources' if there are several")
         if "relations" in top:
-            top["relations"].fail("relations go with sources: give the source a name there")
+            top["relations"].fail("relations need sources: give the source a name there")
         return ()
     for name in ("source", "steps"):
         if name in top:
-            top[name].fail(f"{name} does not go with sources: each of them has its own")
+            top[name].fail(f"{name} cannot be combined with sources: move it there")
     return read_relations(top["sources"], top.get("relations"))
 
 
 def _first(relations: tuple[Relation, ...]) -> Source:
-    """The source whose brokers are written to: the first that is a topic."""
+    """The source whose brokers the pipeline uses for writing: the first one that is a topic, otherwise the first."""
     sources = [relation.origin.source for relation in relations if isinstance(relation.origin, Scan)]
     return next((source for source in sources if SOURCES[source.kind].topics), sources[0])
 
 
 def _from(output: Output, item: Item, relations: tuple[Relation, ...]) -> Output:
-    """The output with the relation that it is a result of."""
+    """The output with the relation whose rows it writes."""
     names = [relation.name for relation in relations]
     given = item.mapping().get("from")
     if given is not None:
         if not relations:
-            given.fail("from goes with sources and relations: this pipeline has one source")
+            given.fail("from needs sources and relations: this pipeline has one source")
         if given.text() not in names:
             given.fail(f"there is no relation {given.text()!r}; {suggestion(given.text(), names)}")
         return replace(output, relation=given.text())
@@ -237,12 +241,12 @@ def _from(output: Output, item: Item, relations: tuple[Relation, ...]) -> Output
         return output
     last = Plan({relation.name: relation for relation in relations}).leaves
     if len(last) != 1:
-        item.fail(f"{item.what} needs from, which says what it is a result of: {', '.join(names)}")
+        item.fail(f"{item.what} needs from, the relation whose rows it writes: {', '.join(names)}")
     return replace(output, relation=last[0])
 
 
 def _dead_letters(item: Item, default: str) -> tuple[str, DeadLetters]:
-    """A topic's name, or a group with what it is made with."""
+    """The dead-letter topic's name, and the settings to create it. item: a name, or a group."""
     if not isinstance(item.value, dict):
         return _written(item), DeadLetters()
     found = DEAD_LETTERS.open(item)
@@ -254,15 +258,15 @@ def _dead_letters(item: Item, default: str) -> tuple[str, DeadLetters]:
 
 
 def _written(item: Item) -> str:
-    """A topic that the pipeline writes."""
+    """The name of a topic that the pipeline writes. Raises PipelineError."""
     name = topic_name(item)
     if name in INTERNAL:
-        item.fail(f"{item.what} is {name!r}, which belongs to the brokers: nothing else writes to it")
+        item.fail(f"{item.what} is {name!r}, which belongs to the brokers: nothing else may write to it")
     return name
 
 
 def _refuse_loops(top: Mapping[str, Item], source: Source, outputs: tuple[Output, ...], dead: str) -> None:
-    """A pipeline that reads what it writes would never come to an end."""
+    """Raises PipelineError if the pipeline reads a topic that it writes: it would never come to an end."""
     letters = top.get("dead_letters", top["pipeline"])
     written = {dead: letters, f"{dead[:241]}-replays": letters}
     for output, item in zip(outputs, top["outputs"].items(), strict=True):
@@ -275,7 +279,9 @@ def _refuse_loops(top: Mapping[str, Item], source: Source, outputs: tuple[Output
                 if matched
                 else "it is in its source"
             )
-            item.fail(f"the pipeline would read topic {topic} that it writes itself, without end: {how}")
+            item.fail(
+                f"the pipeline would read topic {topic}, which it writes itself, in an endless loop: {how}"
+            )
 
 
 def _output(item: Item) -> Output:
@@ -283,7 +289,7 @@ def _output(item: Item) -> Output:
     given = [name for name in ("topic", *TARGETS) if name in found]
     if len(given) > 1:
         found[given[1]].fail(
-            f"{item.what} has {' and '.join(given)}: an output goes to one place, so make it {len(given)}"
+            f"{item.what} has {' and '.join(given)}: an output has one destination, so make {len(given)} outputs"
         )
     if not given:
         item.fail(f"{item.what} needs one of topic, {', '.join(sorted(TARGETS))}")
@@ -295,7 +301,7 @@ def _output(item: Item) -> Output:
         target = Target(given[0], TARGETS[given[0]].check(found[given[0]]))
         for name in ("key", "value", "headers", "timestamp", "route", "partitions", "config"):
             if name in found:
-                found[name].fail(f"{name} goes with a topic, not with {given[0]}")
+                found[name].fail(f"{name} is for topics, not for {given[0]}")
     schema = None
     if "value" in found and isinstance(found["value"].value, dict):
         default = None if "route" in found else f"{topic}-value"
@@ -323,7 +329,7 @@ def _output(item: Item) -> Output:
 
 def _route(item: Item, aggregate: bool) -> Route:
     if aggregate:
-        item.fail("an aggregate is not routed: use two outputs")
+        item.fail("an aggregate cannot be routed: use two outputs")
     found = ROUTE.open(item)
     topics = (
         {name: _written(entry) for name, entry in found["topics"].mapping().items()}

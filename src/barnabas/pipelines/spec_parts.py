@@ -1,4 +1,4 @@
-"""Entries that several places of a pipeline file have: their shapes, and what is made of them."""
+"""Entries that occur in several places of a pipeline file: their shapes, and the functions that read them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ AGGREGATE: Final = Group(
     {
         "window": Group(
             {
-                "of": Text("the field with the time; default the event time of what is read"),
+                "of": Text("the field with the time; default the relation's event time"),
                 "every": Duration("how long a window is"),
-                "session": Duration("in place of every: how long a pause ends a session; with emit: final"),
-                "slide": Duration("how often one begins; default one after the other"),
+                "session": Duration("in place of every: the pause that ends a session; needs emit: final"),
+                "slide": Duration("how often a window begins; default: when the last one ends"),
                 "as": Text("the field with the window's start; default window"),
                 "end": Text("a field with the window's end"),
             },
             one_of=("every", "session"),
             needs={"slide": "every"},
         ),
-        "by": Several(SQL, "what is grouped by"),
+        "by": Several(SQL, "values that identify a group"),
         "compute": Named(Text("a Spark SQL aggregate like count(*)"), "fields and their aggregates", least=1),
         "late": Duration("how late a record may come and still count"),
         "emit": Choice(
@@ -41,8 +41,8 @@ AGGREGATE: Final = Group(
 )
 REGISTRY: Final = Group(
     {
-        "url": Text("of a schema registry, like http://localhost:8081", hides="passwords"),
-        "subject": Text("whose newest version says the fields; default <topic>-value"),
+        "url": Text("a schema registry, like http://localhost:8081", hides="passwords"),
+        "subject": Text("the subject whose newest version is used; default <topic>-value"),
     },
     required=("url",),
 )
@@ -50,28 +50,35 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def read_name(item: Item) -> str:
+    """A name of a pipeline, output, source or relation. Raises PipelineError."""
     name = item.text()
     if not NAME.fullmatch(name):
-        item.fail(f"{item.what} is {name!r}; a name is letters, digits, dots, dashes and underscores")
+        item.fail(
+            f"{item.what} is {name!r}; a name has up to 100 letters, digits, dots, dashes and underscores"
+        )
     return name
 
 
 def read_registry(item: Item, subject: str | None) -> RegistryPlace:
-    """subject: the default; None where there is none."""
+    """A subject of a schema registry. subject: the default; None if there is none. Raises PipelineError."""
     found = REGISTRY.open(item)
     named = found["subject"].text() if "subject" in found else subject
     if not named:
-        item.fail("registry needs subject: whose newest version says the fields")
+        item.fail("registry needs subject, the subject whose newest version is used")
     return RegistryPlace(found["url"].text(), named)
 
 
 def read_duration(item: Item) -> str:
+    """A duration in Spark's notation. Raises PipelineError."""
     TRIGGER.check(item)
     return item.text()
 
 
 def read_steps(item: Item, relation: str = "", output: str | None = None) -> tuple[Step, ...]:
-    """Steps in order. relation: whose they are, for the labels in dead letters. output: whose own they are."""
+    """The steps in order. relation: their relation, for labels in dead letters. output: their output, if any.
+
+    Raises PipelineError.
+    """
     steps = []
     prefix = f"{relation}: " if relation else ""
     for number, (kind, options) in enumerate(entries(item), 1):
@@ -83,6 +90,7 @@ def read_steps(item: Item, relation: str = "", output: str | None = None) -> tup
 
 
 def read_aggregate(item: Item) -> Aggregate:
+    """An aggregate. Raises PipelineError."""
     found = AGGREGATE.open(item)
     window = None
     if "window" in found:
@@ -96,9 +104,9 @@ def read_aggregate(item: Item) -> Aggregate:
             end=entry["end"].text() if "end" in entry else None,
         )
         if window.name == window.end:
-            entry["end"].fail(f"end is {window.end!r}, which is the name of the start")
+            entry["end"].fail(f"end is {window.end!r}, but that is the field for the start")
         if window.gap is not None and "by" not in found:
-            found["window"].fail("sessions need by: Spark keeps them for each group")
+            found["window"].fail("sessions need by: Spark keeps sessions for each group")
     late = found["late"].text() if "late" in found else None
     compute = found["compute"].text_map()
     if not compute:

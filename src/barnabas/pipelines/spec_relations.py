@@ -1,4 +1,4 @@
-"""The entries `sources` and `relations` of a pipeline file, as relations of a plan.
+"""Reads the entries `sources` and `relations` of a pipeline file as relations of a plan.
 
 sources:
   orders:
@@ -41,11 +41,11 @@ from barnabas.pipelines.shapes import Choice, Duration, Either, Group, Named, Se
 from barnabas.pipelines.sources import SOURCES
 from barnabas.pipelines.spec_parts import AGGREGATE, STEP_LIST, read_aggregate, read_name, read_steps
 
-# `by`, not `on`: to many readers of YAML an unquoted `on` is true.
+# The entry is `by` and not `on`, because many YAML parsers read an unquoted `on` as true.
 RELATION_NAME: Final = Text("the name of a source or a relation")
 TIME: Final = Group(
     {
-        "of": Text("the field that says when the event happened"),
+        "of": Text("the field with the time of the event"),
         "late": Duration("how late a record may come and still count"),
     },
     "the event time",
@@ -70,15 +70,15 @@ JOIN: Final = Group(
         ),
         "within": Either(
             (
-                Duration("how far the times of both sides may be apart"),
+                Duration("how far apart the times of both sides may be"),
                 Group({"before": Duration(), "after": Duration()}, required=("before", "after")),
             ),
-            "how much earlier and later than the left side the right side may be; needed where both are streams",
+            "how much earlier and later than the left side the right side may be; required if both are streams",
         ),
         "kind": Choice(
-            ("inner", "left", "right", "full"), "which rows without a partner stay; default inner: none"
+            ("inner", "left", "right", "full"), "which rows without a partner are kept; default inner: none"
         ),
-        "prefix": Text("goes before the names of the right side's fields"),
+        "prefix": Text("put before the names of the right side's fields"),
     },
     "pairs of rows",
     required=("left", "right", "by"),
@@ -91,22 +91,22 @@ RELATION: Final = Group(
         **WORK,
         "aggregate": AGGREGATE,
     },
-    "rows that are made of other rows",
+    "rows that are made from other rows",
     one_of=("from", "union", "join"),
 )
 SOURCES_SHAPE: Final = Named(SOURCE, "several sources, by name", least=1)
-RELATIONS_SHAPE: Final = Named(RELATION, "what is made of the sources, by name")
+RELATIONS_SHAPE: Final = Named(RELATION, "relations that are made from the sources, by name")
 
 
 def read_relations(sources: Item, relations: Item | None) -> tuple[Relation, ...]:
-    """Sources and relations, each after those it reads. Raises PipelineError with the line of what is wrong."""
+    """Sources and relations, each after those it reads. Raises PipelineError with the line of the mistake."""
     found = []
     for name, item in sources.mapping().items():
         found.append(_source(_named(name, item), item))
     taken = {relation.name for relation in found}
     for name, item in ({} if relations is None else relations.mapping()).items():
         if name in taken:
-            item.fail(f"a source is called {name!r} as well")
+            item.fail(f"there is also a source {name!r}: use another name")
         found.append(_relation(_named(name, item), item))
     if not found:
         sources.fail("sources is empty: a pipeline reads at least one")
@@ -123,7 +123,7 @@ def _source(name: str, item: Item) -> Relation:
     own = {entry: value for entry, value in found.items() if entry not in WORK}
     for entry, value in own.items():
         if entry not in kind.shape.entries:
-            value.fail(f"{entry} does not go with {kind.name}: {kind.doc}")
+            value.fail(f"{entry} is not allowed for {kind.name}: {kind.doc}")
     source: Source = kind.check(item, own)
     return Relation(name, Scan(source, kind.table), **_work(name, item, found))  # type: ignore[arg-type]
 
@@ -197,30 +197,30 @@ def _join(item: Item) -> Join:
 
 
 def check_outputs(plan: Plan, outputs: tuple[Output, ...], items: list[Item]) -> None:
-    """Refuses outputs of relations that cannot be written so, and relations that nothing reads."""
+    """Raises PipelineError for outputs that do not fit their relation, and for relations that nothing reads."""
     for output, item in zip(outputs, items, strict=True):
         if plan.is_table(output.relation):
-            item.fail(f"{output.relation} is a table: join a stream with it, and write that")
+            item.fail(f"{output.relation} is a table: join a stream with it, and write the result")
         aggregate = output.aggregate
         if aggregate is None:
             continue
         where = item.mapping().get("aggregate", item)
         timed = plan.has_event_time(output.relation)
         if aggregate.window is not None and aggregate.window.of is None and not timed:
-            where.fail("the window needs `of`, a field with a time: what it counts has no event time")
+            where.fail("the window needs `of`, a field with a time: its input has no event time")
         if aggregate.emit == "final":
             if aggregate.window is None:
-                where.fail("emit: final needs a window: other groups are never over")
+                where.fail("emit: final needs a window: groups without one are never final")
             if aggregate.window.of is None and aggregate.late is not None:
-                where.fail("late goes with a window's `of`: how late an event time may be is said with it")
+                where.fail("late is for a window with `of`: an event time has its own entry late")
             if aggregate.window.of is not None and aggregate.late is None:
-                where.fail("emit: final needs late: how late a record may come until a window is over")
+                where.fail("emit: final needs late: how late a record may come before a window is final")
         elif aggregate.window is not None and aggregate.window.gap is not None:
-            where.fail("sessions need emit: final: until one is over, its end may still move")
+            where.fail("sessions need emit: final: until a session is over, its end may still change")
         elif plan.joins_streams(output.relation):
             where.fail(
-                f"{output.relation} joins streams or has an aggregate: what is counted of it can only be given once, with "
-                "emit: final and a window"
+                f"{output.relation} joins streams or has an aggregate: an aggregate of it needs emit: final and a "
+                "window, because its results can only be written once"
             )
     unread = [name for name in plan.leaves if name not in {output.relation for output in outputs}]
     if unread:

@@ -1,11 +1,11 @@
-"""Brings pipelines to what is wanted of them and keeps them there: one for `pipeline run`, many for `pipelines serve`.
+"""Starts, stops and restarts pipelines as requested: one for `pipeline run`, many for `pipelines serve`.
 
-Whatever talks to a broker or a target, or waits for a micro-batch, is done by a thread of its own and holds only its own
-pipeline: another that hangs is not in the way of this one. The supervisor's thread looks at numbers alone.
+All work that talks to a broker or a target, or waits for a micro-batch, runs in worker threads and locks only its own
+pipeline, so a pipeline that hangs does not block others. The supervisor's thread only reads numbers.
 
-A pipeline that fails is started again after a pause that doubles up to five minutes, whether its queries failed or could
-not even be prepared; its last error is shown until it has been well for a while. While its broker does not answer,
-that is asked every two seconds instead, and the pipeline goes on as soon as it does.
+A pipeline that fails, in its preparation or in a query, is started again after a pause, which doubles up to five
+minutes. Its last error is shown until it has run well for a while. While its broker does not answer, the broker is
+tried every two seconds instead, and the pipeline starts as soon as it answers.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ TICK_SECONDS: Final = 0.25
 BACKOFF_SECONDS: Final = 1.0
 BACKOFF_SECONDS_MAX: Final = 300.0
 LAG_SECONDS: Final = 2.0
-"""How often a pipeline's lag is asked for, and how long the broker may take to answer."""
+"""How often a pipeline's lag is requested from its broker, and the timeout of that request."""
 THREADS_MAX: Final = 512
-"""Two for each pipeline that hangs: threads are made when they are needed."""
+"""Enough for 256 pipelines that hang, each with two threads. Threads are started when they are needed."""
 WELL_SECONDS: Final = 60.0
-"""After so long without a failure the back-off begins anew and the last error is history."""
+"""After this time without a failure, the pause before a restart is reset and the last error is cleared."""
 WORKER_LATE: Final = "Python worker failed to connect back"
-"""Spark waits ten seconds for Python to come up, which is short on a machine with too much to do."""
+"""The error when Python has not started after ten seconds, which may be too short on an overloaded machine."""
 WORKER_LATE_MAX: Final = 20
 STARTS_AT_ONCE: Final = max(os.cpu_count() or 1, 2)
-"""Each query brings up Python processes of its own: of many at once none would be up in time."""
+"""Each query starts Python processes; if too many start at once, none of them is ready in time."""
 SETTLED_SECONDS: Final = 30.0
 
 
 class Wanted(StrEnum):
-    """What is asked of a pipeline. Paused and stopped differ in what people mean: both keep its place."""
+    """The requested state of a pipeline. Paused and stopped differ only for users: both keep its offsets."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -82,10 +82,10 @@ class Wanted(StrEnum):
 class Managed:
     """One pipeline.
 
-    restarts: since it was last well. retry_at: monotonic seconds, while it waits. lags, gauges: by query, as last heard.
-    waiting_since: when (seconds since 1970) the broker stopped to answer. lock: held while it starts and stops. once: it
-    ends when everything there is processed, or with its first failure (`ended` says so). reports: numbers that outlive a
-    restart, by query; None: each start counts anew.
+    brake: see `stop_file`. restarts: since it last ran well. retry_at: when to start again, in monotonic seconds. lags,
+    gauges: the newest ones, by query. waiting_since: when (seconds since 1970) the broker stopped answering. lock: held
+    while the pipeline starts and stops. once: it ends when all present records are processed, or at its first failure;
+    `ended` is set then. reports: numbers by query, which are kept when it restarts; None: each start counts from zero.
     """
 
     spec: PipelineSpec
@@ -115,6 +115,7 @@ class Managed:
 
     @property
     def state(self) -> str:
+        """For display: starting, running, stopping, paused, stopped, failed or ended."""
         if self.running:
             return "running" if self.wanted is Wanted.RUNNING else "stopping"
         if self.wanted is Wanted.RUNNING:
@@ -123,13 +124,13 @@ class Managed:
 
 
 class Supervisor:
-    """The thread that looks after pipelines, and those that do the work. Methods may be called from any thread."""
+    """Runs pipelines, with a thread that watches them and worker threads. Methods may be called by any thread."""
 
     def __init__(self, spark: SparkSession, bootstrap: str | None) -> None:
         self.spark = spark
         self.bootstrap = bootstrap
         self._pipelines: dict[str, Managed] = {}
-        # Held while the dictionary changes, never while anything is waited for.
+        # Held while the dictionary is read or changed, never while waiting for something.
         self._lock = threading.RLock()
         self._workers = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="pipeline")
         self._starts = threading.Semaphore(STARTS_AT_ONCE)
@@ -137,27 +138,28 @@ class Supervisor:
         self._thread = threading.Thread(target=self._supervise, name="pipelines")
 
     def watch(self, managed: Managed) -> None:
-        """Looks after a pipeline from now on, in place of another of the same name."""
+        """Adds a pipeline, or replaces the one of the same name."""
         with self._lock:
             self._pipelines[managed.spec.name] = managed
 
     def open(self) -> None:
-        """Begins to run what there is."""
+        """Starts the thread, which starts the pipelines."""
         self._thread.start()
 
     @property
     def opened(self) -> bool:
+        """Whether `open` was called."""
         return self._thread.ident is not None
 
     def close(self) -> None:
-        """Stops every query after its micro-batch. What is wanted stays as it is."""
+        """Stops every query after its micro-batch, and the threads. The requested states are not changed."""
         self._closing.set()
         self._thread.join()
         self.halt([m for m in self._pipelines.values() if m.running or m.work is not None])
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     def halt(self, pipelines: list[Managed]) -> None:
-        """Stops these between micro-batches."""
+        """Stops these pipelines; waits for their present micro-batches to end, at most STOP_SECONDS."""
         for managed in pipelines:
             managed.lock.acquire()
         try:
@@ -213,7 +215,7 @@ class Supervisor:
         if managed.running:
             if managed.once and not any(stream.isActive for stream, _ in managed.running):
                 for stream, report in managed.running:
-                    take_progress(stream, report)  # what came between the look and the end
+                    take_progress(stream, report)  # micro-batches that ended since the last call
                 managed.running, managed.ended = [], True
             elif (managed.last_error or managed.late_workers) and now - managed.started_at > WELL_SECONDS:
                 managed.last_error, managed.restarts, managed.late_workers = None, 0, 0
@@ -221,10 +223,10 @@ class Supervisor:
             managed.work = self._workers.submit(self._start_held, managed)
 
     def _start_held(self, managed: Managed) -> None:
-        """Starts a pipeline, in a thread of its own. What was asked for in the meantime counts."""
+        """Prepares and starts a pipeline, in a worker thread, unless it was paused, stopped or replaced meanwhile."""
         reason = None
         try:
-            # May take long: whoever wants to pause it does not wait for that.
+            # This may take long, so it does not hold the lock: the pipeline can be paused meanwhile.
             prepare(managed.spec, address_of(managed.spec, self.bootstrap))
             with self._starts:
                 with managed.lock:
@@ -248,7 +250,7 @@ class Supervisor:
     def _start(self, managed: Managed) -> None:
         spec = managed.spec
         managed.brake.unlink(missing_ok=True)
-        # A pool of its own: a pipeline with much to do leaves tasks to the others.
+        # Each pipeline has its own scheduler pool, so that a busy one leaves task slots to the others.
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.name)
         managed.queries = planned_queries(self.spark, spec, managed.checkpoints)
         for query in managed.queries:
@@ -258,7 +260,7 @@ class Supervisor:
             report.way = way_of(self.spark, spec, query)
             managed.running.append((self._start_query(managed, query), report))
             if managed.wanted is not Wanted.RUNNING:
-                break  # whoever asked for it waits to stop it
+                break  # another thread waits for the lock to stop it
         managed.waiting_since, managed.asked_at = None, 0.0
         managed.lags.clear()
         managed.gauges.clear()
@@ -266,13 +268,13 @@ class Supervisor:
         log.info("pipeline started", extra={"pipeline": spec.name, "restarts": managed.restarts})
 
     def _settle(self, managed: Managed) -> None:
-        """Waits until the queries have their Python processes, or something else has come of them."""
+        """Waits until the queries have started their Python processes or ended, at most SETTLED_SECONDS."""
         give_up = time.monotonic() + SETTLED_SECONDS
         waiting = [stream for stream, _ in list(managed.running)]
         while waiting and managed.wanted is Wanted.RUNNING and not self._closing.wait(TICK_SECONDS):
             if time.monotonic() > give_up:
                 return
-            waiting = [stream for stream in waiting if _comes_up(stream)]
+            waiting = [stream for stream in waiting if _is_starting(stream)]
 
     def _start_query(self, managed: Managed, query: Query) -> StreamingQuery:
         return start_query(
@@ -287,7 +289,7 @@ class Supervisor:
         )
 
     def _start_again_later(self, managed: Managed, place: int) -> None:
-        """Starts one query again, which failed for no fault of its own; the others run on."""
+        """Restarts one query whose Python worker started too late, in a worker thread; the others keep running."""
 
         def work() -> None:
             reason = None
@@ -309,7 +311,7 @@ class Supervisor:
         managed.work = self._workers.submit(work)
 
     def _give_up_later(self, managed: Managed, reason: str) -> None:
-        """Stopping the other queries may take as long as their targets hang: not in this thread."""
+        """`_give_up` in a worker thread, because stopping the other queries may take long if their targets hang."""
 
         def work() -> None:
             with managed.lock:
@@ -339,7 +341,7 @@ class Supervisor:
     # --- numbers --------------------------------------------------------------------------------------
 
     def _keep_lag(self, managed: Managed) -> None:
-        """Asks for the lag of a pipeline now and then, in a thread of its own."""
+        """Requests the lag of a pipeline every LAG_SECONDS, in a worker thread."""
         now = time.monotonic()
         idle = managed.asking is None or managed.asking.done()
         asks = bool(managed.running) or managed.waiting_since is not None
@@ -354,7 +356,7 @@ class Supervisor:
                 for stream, report in list(managed.running):
                     positions = _positions(stream) or self._committed(client, managed, report.name)
                     if not positions:
-                        managed.lags.pop(report.name, None)  # not known: nothing is done yet
+                        managed.lags.pop(report.name, None)  # unknown: the query has processed nothing yet
                         continue
                     ends = client.list_offsets(dict.fromkeys(positions, LATEST))
                     lag = sum(
@@ -366,26 +368,26 @@ class Supervisor:
                 client.describe([topic for source in managed.spec.sources for topic in source.topics])
             if managed.waiting_since is not None:
                 managed.waiting_since = None
-                # It failed because the broker was away: there is nothing more to wait for.
+                # The broker was the reason of the failure, so the pipeline can start at once.
                 managed.retry_at, managed.restarts = 0.0, 0
         except BrokerUnavailable:
             if managed.running or managed.waiting_since is not None:
                 managed.waiting_since = managed.waiting_since or time.time()
             managed.lags.clear()
-        except Exception as error:  # numbers only: the query itself says what is wrong
+        except Exception as error:  # only numbers are missing: if something is wrong, the query itself fails
             managed.lags.clear()
-            log.debug("lag is not known", extra={"pipeline": managed.spec.name, "reason": str(error)})
+            log.debug("lag is unknown", extra={"pipeline": managed.spec.name, "reason": str(error)})
 
     def _committed(
         self, client: BlockingClient, managed: Managed, name: str
     ) -> Mapping[tuple[str, int], int]:
-        """Where a query's consumer group stands, for one that did nothing yet since it was started."""
+        """The offsets of a query's consumer group, for a query without a micro-batch since its start."""
         query = next((query for query in managed.queries if query.name == name), None)
         return {} if query is None else client.committed(managed.spec.group(query))
 
     def status_of(self, managed: Managed) -> dict[str, Any]:
-        """State, rates, lag and the last error of a pipeline, as plain data; asks nobody. lag in records, as heard in
-        the last seconds; None when it is not known."""
+        """State, rates, lag and the last error of a pipeline, as plain data, without any request to a broker. lag:
+        records, some seconds old; None if unknown."""
         now = time.monotonic()
         waiting = managed.waiting_since if managed.wanted is Wanted.RUNNING else None
         return {
@@ -424,7 +426,7 @@ class Supervisor:
 
 
 def _positions(stream: StreamingQuery) -> Mapping[tuple[str, int], int]:
-    """Where a query has come to; nothing before its first micro-batch."""
+    """The offsets that a query has reached; empty before its first micro-batch."""
     last = stream.lastProgress
     if last is None:
         return {}
@@ -433,19 +435,19 @@ def _positions(stream: StreamingQuery) -> Mapping[tuple[str, int], int]:
     for source in raw.get("sources") or ():
         end = source.get("endOffset")
         end = json.loads(end) if isinstance(end, str) else end
-        if end and "logOffset" not in end:  # as Spark's own sources of files have it
+        if end and "logOffset" not in end:  # that is the offset of Spark's file source
             positions.update(parse_offset(end)[0])
     return positions
 
 
-def _comes_up(stream: StreamingQuery) -> bool:
-    """Whether a query has not got anything out of its source's Python process yet."""
+def _is_starting(stream: StreamingQuery) -> bool:
+    """Whether a query is still waiting for the first answer from its source's Python process."""
     begins = stream.status["message"].startswith(("Initializing", "Getting offsets"))
     return bool(begins and stream.isActive and stream.lastProgress is None)
 
 
 def _impatient(options: ClientOptions) -> ClientOptions:
-    """The connection for questions that are asked again soon."""
+    """The client's options with short timeouts, for requests that are repeated soon."""
     return replace(
         options,
         deadline_s=LAG_SECONDS,
@@ -460,4 +462,4 @@ def _clock(seconds: float) -> str:
 
 
 Shown = Callable[[dict[str, Any]], None]
-"""Takes the status of a pipeline now and then."""
+"""A function that receives the status of a pipeline from time to time, see `Supervisor.status_of`."""

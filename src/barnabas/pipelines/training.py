@@ -1,4 +1,4 @@
-"""A small rehearsal of what pipelines do, without a broker: for the class archive (see session.py)."""
+"""A small pipeline that runs without a broker, to make the class archive (see class_archive.py)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LINE = b'10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 203 "-" 
 
 
 class RehearsalReader(DataSourceStreamReader):
-    """Two rows, once."""
+    """Reads two rows, once."""
 
     def initialOffset(self) -> dict[str, int]:
         return {"at": 0}
@@ -45,7 +45,7 @@ class RehearsalReader(DataSourceStreamReader):
 
 
 class RehearsalWriter(DataSourceStreamArrowWriter):
-    """Reads its rows and forgets them."""
+    """Reads its rows and discards them."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         for _ in iterator:
@@ -54,7 +54,7 @@ class RehearsalWriter(DataSourceStreamArrowWriter):
 
 
 class Rehearsal(DataSource):
-    """Stands in for the source and sink `barnabas`."""
+    """Replaces the source and sink `barnabas`."""
 
     @classmethod
     def name(cls) -> str:
@@ -71,7 +71,7 @@ class Rehearsal(DataSource):
 
 
 def exercise(spark: SparkSession, folder: Path) -> None:
-    """Runs a parsing and an aggregating query over a few rows; checkpoints go below `folder`."""
+    """Runs a parsing and an aggregating query over a few rows, with checkpoints in `folder`."""
     from barnabas.pipelines.chain import query_rows
     from barnabas.pipelines.spec import parse_spec
 

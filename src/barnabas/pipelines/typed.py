@@ -1,10 +1,10 @@
-"""Columns instead of bytes: keys and values with the schemas of a registry, in the data source itself.
+"""Decodes and encodes keys and values in the data source, as structs with the schemas of a registry.
 
     spark.readStream.format("barnabas").option("subscribe", "orders") \\
         .option("value.schema", "registry").option("schema.registry.url", "http://localhost:8081") ...
 
-The driver looks up the newest version of the subject. A query reads by it whatever version wrote a record; each micro-batch
-of a sink is written by the version that is the newest then.
+The driver looks up the newest version of the subject. A query converts all records to that version, whichever version
+they were written with. A sink writes each micro-batch with the version that is the newest then.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ ERROR = "error"
 
 
 class Undecodable(ValueError):
-    """A record that its schema cannot read; names its place and the reason."""
+    """A record cannot be decoded. The message has its partition, an offset at or before it, and the reason."""
 
 
 class Unencodable(ValueError):
-    """A row that its schema cannot write; names the reason."""
+    """A row cannot be encoded; the message has the reason."""
 
 
 # --- reading ----------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def looked_up(options: SourceOptions) -> SourceOptions:
     found = []
     for place in options.schemas:
         if place.part not in options.columns:
-            raise OptionError(f"{place.part}.schema is set, and columns leaves {place.part} out")
+            raise OptionError(f"{place.part}.schema is set, but columns does not include {place.part}")
         try:
             schema = Registry(place.url).newest(place.subject)
             reader_of(schema)
@@ -61,7 +61,7 @@ def looked_up(options: SourceOptions) -> SourceOptions:
 
 
 def source_schema(options: SourceOptions) -> str | StructType:
-    """What Spark is told of the columns; the options are looked up."""
+    """The schema of the rows, for Spark. options: from `looked_up`."""
     if not options.schemas:
         return ddl_schema(options.columns)
     fields = [(name, _read_type(options, name) or ARROW_TYPES[name]) for name in options.columns]
@@ -81,7 +81,7 @@ def _read_type(options: SourceOptions, name: str) -> pa.DataType | None:
 
 @lru_cache(maxsize=1_000)
 def column_type(schema: Schema) -> pa.DataType:
-    """A schema's columns in the types that Spark's own columns have."""
+    """The Arrow type of decoded records, converted to the types that Spark supports."""
     return arrow_type(spark_type(reader_of(schema).type))
 
 
@@ -98,14 +98,14 @@ def decoded_rows(options: SourceOptions, rows: pa.RecordBatch, where: str) -> pa
         whole = with_carried(given, columns["headers"], place.part)
         found = decoding_of(place.url, place.schema).decode(whole)
         values, reasons = found.field("v"), found.field("error")
-        if given.null_count:  # a null has no schema
+        if given.null_count:  # null is not encoded, so it is no error
             reasons = pc.if_else(pc.is_null(given), pa.scalar(None, pa.string()), reasons)
         bad = pc.is_valid(reasons)
         if pc.any(bad).as_py():
             if not options.keeps_undecodable:
                 reason = reasons.filter(bad)[0].as_py()
                 raise Undecodable(
-                    f"{place.part} of a record of {where} or behind it: {reason}; undecodable=null goes on with null"
+                    f"{place.part} of a record at or after {where}: {reason}; undecodable=null reads it as null"
                 )
             told = pc.binary_join_element_wise(f"{place.part}: ", reasons, "")
             errors = pc.coalesce(errors, told)
@@ -120,12 +120,12 @@ def decoded_rows(options: SourceOptions, rows: pa.RecordBatch, where: str) -> pa
 
 
 def with_schemas(options: SinkOptions, schema: StructType) -> SinkOptions:
-    """The options with what each subject is written by: the newest version, or one that is made of the columns. Raises
-    OptionError."""
+    """The options with the schema for writing of each subject: its newest version, or one that is made from the
+    columns. Raises OptionError."""
     found = []
     for place in options.schemas:
         if place.part not in schema.names:
-            raise OptionError(f"{place.part}.schema is set, and there is no column {place.part}")
+            raise OptionError(f"{place.part}.schema is set, but there is no column {place.part}")
         rows = arrow_type(schema[place.part].dataType)
         try:
             written = written_schema(place.url, place.subject, rows)
@@ -139,7 +139,7 @@ def with_schemas(options: SinkOptions, schema: StructType) -> SinkOptions:
 def encoded_rows(
     schemas: tuple[SchemaPlace, ...], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows with bytes in place of columns. Raises Unencodable."""
+    """Rows in which bytes replace structs. Raises Unencodable."""
     for batch in batches:
         columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
         for place in schemas:

@@ -1,4 +1,4 @@
-"""What keeps Spark's Python workers quick from task to task."""
+"""Keeps Spark's Python workers fast from task to task."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import gc
 from typing import Final
 
 _IMPORTING_TASKS: Final = 4
-"""A worker's first tasks import modules, some of them late and some only when it reads or when it writes."""
+"""A worker's first tasks import modules, some of which only a task that reads, or one that writes, imports."""
 _tasks_seen = 0
 
 
 def settle() -> None:
-    """Says that a task begins: what this process has imported by then is left out of collections of garbage.
+    """To be called when a task begins: excludes the modules imported so far from garbage collections.
 
-    PySpark's daemon collects garbage after every task, through everything that was ever imported: 15 ms and more
-    on each of a micro-batch's workers, which costs more than the work itself when batches are small.
+    PySpark's workers collect garbage after every task, and traverse all objects of imported modules: 15 ms or more in
+    each worker of a micro-batch, which is more than the work itself if batches are small.
     """
     global _tasks_seen
     if _tasks_seen < _IMPORTING_TASKS:

@@ -62,7 +62,7 @@ def test_what_a_task_finds_of_its_batch():
     assert rows_before(partly, batch, 0) is None
     check_rows(partly, 1, 40, 40)
     check_rows(opened(Decided(batch, 2)), 1, -1, 3)
-    with pytest.raises(SinkError, match="has committed 40 rows before and has 41 now"):
+    with pytest.raises(SinkError, match="has committed 40 rows in an earlier run, but has 41 now"):
         check_rows(partly, 1, 40, 41)
 
 

@@ -80,16 +80,16 @@ def test_relations_stand_after_those_they_read():
             "relations:\n  g: {from: a, aggregate: {compute: {n: count(*)}}}",
             r"an aggregate of a relation needs a window",
         ),
-        ("relations:\n  a: {from: b}", r"p\.yaml:7: a source is called 'a' as well"),
+        ("relations:\n  a: {from: b}", r"p\.yaml:7: there is also a source 'a'"),
         ("relations:\n  u: {union: [a]}", r"needs two relations or more"),
         (
             "relations:\n  u: {from: a, join: {left: a, right: b, by: id}}",
-            r"p\.yaml:7: .*it takes one of them",
+            r"p\.yaml:7: .*only one of them is allowed",
         ),
-        ("steps: [drop: x]", r"p\.yaml:6: steps does not go with sources"),
+        ("steps: [drop: x]", r"p\.yaml:6: steps cannot be combined with sources"),
         (
             "relations:\n  u: {union: [a, b]}\n  v: {union: [a, b]}",
-            r"needs from, which says what it is a result of",
+            r"needs from, the relation whose rows it writes",
         ),
     ],
 )
@@ -117,7 +117,7 @@ def test_outputs_that_are_refused():
     with pytest.raises(PipelineError, match=r"pipeline:5: emit: final needs late"):
         parse_spec(alone + "{of: at, every: 1 hour}, emit: final}")
     more = "relations:\n  k: {join: {left: j, right: t, by: id}}\n"
-    with pytest.raises(PipelineError, match=r"read topic b that it writes itself"):
+    with pytest.raises(PipelineError, match=r"read topic b, which it writes itself"):
         plan_of(join.replace("relations:\n", more) + "  - {topic: b, from: k}")
 
 

@@ -41,5 +41,5 @@ def test_one_line():
     waiting = {**status, "waiting": "waiting for the broker since 10:00:00Z"}
     assert progress_line(waiting, [], "p-dead") == "p: 0 records, waiting for the broker since 10:00:00Z"
     failed = {**status, "state": "failed", "last_error": "no such table: t", "retry_in_seconds": 4.0}
-    assert progress_line(failed, [], "p-dead") == "p: 0 records, no such table: t; again in 4 s"
+    assert progress_line(failed, [], "p-dead") == "p: 0 records, no such table: t; trying again in 4 s"
     assert [duration_text(s) for s in (5, 75, 7_380)] == ["5 s", "1 min 15 s", "2 h 3 min"]

@@ -54,7 +54,7 @@ def test_bad_records_have_a_way_out_of_pipelines_that_only_count():
     [
         ("- parse:", "- prase:", "f:4: there is no step 'prase'; did you mean 'parse'? allowed: "),
         ("topic: a,", "topik: a,", "f:2: source has no entry 'topik'; did you mean 'topic'? allowed: "),
-        ("pipeline: p", "pipeline: ''", "f:1: pipeline is ''; a name is letters"),
+        ("pipeline: p", "pipeline: ''", "f:1: pipeline is ''; a name has up to 100 letters"),
         ("pipeline: p\n", "", "f:1: the pipeline needs an entry 'pipeline'"),
         ("topic: out", "topic: 'a b'", "f:7: outputs[1].topic is 'a b', which is no legal topic name"),
         ("name: counts", "name: out", "f:10: two outputs are called 'out'"),
@@ -67,7 +67,7 @@ def test_bad_records_have_a_way_out_of_pipelines_that_only_count():
             "aggregate: {late: soon,",
             "f:12: outputs[2].aggregate.late is 'soon', not a duration like",
         ),
-        ("    key: a\n", "    key: a\n    key: b\n", "f:9: outputs[1].key stands there twice"),
+        ("    key: a\n", "    key: a\n    key: b\n", "f:9: outputs[1].key appears twice"),
         ("  - drop: b", "  - drop: [b", "f:"),
         ("outputs:", "outputs: 5\nx:", "f:"),
         ("  - drop: b", "  - {drop: b, keep: a}", "f:5: steps[2] has 2 names; each step is one name"),
@@ -138,7 +138,7 @@ def test_groups_dead_letters_and_one_place_per_output():
     for text, message in (
         (
             "{topic: o, console: {}}",
-            "outputs[1] has topic and console: an output goes to one place, so make it 2",
+            "outputs[1] has topic and console: an output has one destination, so make 2 outputs",
         ),
         ("{topic: __consumer_offsets}", "which belongs to the brokers"),
     ):

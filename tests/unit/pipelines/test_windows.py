@@ -32,13 +32,17 @@ def test_a_session():
         (
             "window: {of: at, session: 5 minutes, every: 1 hour}",
             "",
-            "has every and session; it takes one of them",
+            "has every and session; only one of them is allowed",
         ),
         ("window: {of: at}", "", "needs one of every, session"),
-        ("window: {of: at, session: 1 hour, slide: 1 hour}", "by: [a],", "slide goes with every"),
+        ("window: {of: at, session: 1 hour, slide: 1 hour}", "by: [a],", "slide needs every"),
         ("window: {of: at, session: 1 hour}", "late: 1 minute, emit: final,", "sessions need by"),
         ("window: {of: at, session: 1 hour}", "by: [a], late: 1 minute,", "sessions need emit: final"),
-        ("window: {of: at, every: 1 hour, as: a, end: a}", "", "end is 'a', which is the name of the start"),
+        (
+            "window: {of: at, every: 1 hour, as: a, end: a}",
+            "",
+            "end is 'a', but that is the field for the start",
+        ),
     ],
 )
 def test_what_is_refused(window, more, message):
