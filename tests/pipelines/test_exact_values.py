@@ -114,7 +114,7 @@ def test_other_encodings(run):
     good, dead = run(steps, line)
     assert good == []
     assert set(dead) == {line}
-    with pytest.raises(PipelineError, match="'nonsense', which is no encoding"):
+    with pytest.raises(PipelineError, match="'nonsense', which is not a known encoding"):
         run(steps, line, source=", encoding: nonsense")
     with pytest.raises(PipelineError, match="which Java does not support"):
         run(steps, line, source=", encoding: rot13")

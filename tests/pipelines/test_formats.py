@@ -130,7 +130,7 @@ def test_versions_that_come_while_the_query_runs(
     [
         ("{url}", "http://127.0.0.1:1", ":5: step 1 parse: no registry answers at http://127.0.0.1:1"),
         ("subject: p-value", "subject: nowhere", ":5: step 1 parse: Subject 'nowhere' not found"),
-        ("set: {total: price * count}", "drop: id", "needs the field 'id', which is not there"),
+        ("set: {total: price * count}", "drop: id", "needs the field 'id', which is missing"),
         ("set: {total: price * count}", "set: {more: 1}", "field 'more' is not in version 1 of p-out-value"),
         ("- set:", "- parse: {json: all, from: id}\n  - set:", "the fields must be known before"),
     ],

@@ -476,7 +476,7 @@ def test_queries_that_spark_does(changed: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"steps": "\n  - parse: {json: all}\n"}, "step 1 parse parses no combined-log or common-log"),
+        ({"steps": "\n  - parse: {json: all}\n"}, "step 1 parse does not parse combined-log or common-log"),
         (
             {"steps": f"{STEPS}  - filter: status > 200\n"},
             "step 5 filter is not one of convert, time, unescape, drop, keep, rename",
@@ -488,10 +488,10 @@ def test_queries_that_spark_does(changed: dict[str, str]) -> None:
         ),
         (
             {"outputs": "{topic: out, key: upper(path)}"},
-            "`upper(path)` is no field, text or concat_ws of fields",
+            "`upper(path)` is not a field, a text or a concat_ws of fields",
         ),
         ({"outputs": "{name: a, topic: out, route: {by: path}}"}, "output a has a route"),
-        ({"outputs": "{name: c, console: {}}"}, "output c is no topic"),
+        ({"outputs": "{name: c, console: {}}"}, "output c is not a topic"),
         ({"more": "spark: {spark.sql.ansi.enabled: false}"}, "spark.sql.ansi.enabled is set"),
     ],
 )

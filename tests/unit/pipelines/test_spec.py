@@ -56,7 +56,7 @@ def test_bad_records_have_a_way_out_of_pipelines_that_only_count():
         ("topic: a,", "topik: a,", "f:2: source has no entry 'topik'; did you mean 'topic'? allowed: "),
         ("pipeline: p", "pipeline: ''", "f:1: pipeline is ''; a name has up to 100 letters"),
         ("pipeline: p\n", "", "f:1: the pipeline needs an entry 'pipeline'"),
-        ("topic: out", "topic: 'a b'", "f:7: outputs[1].topic is 'a b', which is no legal topic name"),
+        ("topic: out", "topic: 'a b'", "f:7: outputs[1].topic is 'a b', which is not a legal topic name"),
         ("name: counts", "name: out", "f:10: two outputs are called 'out'"),
         ("  - drop: b", "  - drop:", "f:5: drop needs the names of fields"),
         ("{json: {a: int, b: string}}", "{}", "f:4: parse needs one of pattern, regex"),

@@ -1,4 +1,4 @@
-"""Where results can go besides topics, by name; see base.py for how they are delivered."""
+"""The kinds of targets besides topics, by name; base.py says how results are delivered to them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""How a micro-batch leaves for a target that is no topic.
+"""How a micro-batch is delivered to a target that is not a topic.
 
-Each Spark task hands its rows to the target as Arrow record batches. Rows that the target refuses one by one,
-and rows that a step could not handle, come back and go to the dead-letter topic in the same job. Anything else
-that goes wrong fails the task: Spark runs it again, then fails the query, and the next run does the same micro-batch
-again. So a target is told things twice now and then; each says in its `repeats` what comes of that.
+Each Spark task passes its rows to the target as Arrow record batches. Single rows that the target refuses, and rows
+that failed in a step, are written to the dead-letter topic in the same job. Any other error fails the task: Spark runs
+it again, then fails the query, and the next run repeats the same micro-batch. So a target may receive rows twice; its
+`repeats` says what happens to them.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ RESULT_DDL: Final = f"{RECORD_DDL}, _error {ERROR_TYPE}"
 
 
 class DeliveryError(Exception):
-    """The target did not take a batch; the message says what it answered."""
+    """The target did not accept a batch; the message has its answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A row, by its place in the batch, that the target will never take, and why."""
+    """A row that the target will never accept, and why. row: its index in the batch."""
 
     row: int
     reason: str
@@ -49,8 +49,8 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A micro-batch on its way to a target. query: its name, for people. identity: the id that Spark gave the query's
-    checkpoint; with the batch number it names this delivery and no other, whatever else has the query's name."""
+    """A micro-batch for a target. query: its name, for users. identity: the id that Spark gave the query's checkpoint;
+    together with the batch number it is unique, even if other queries have the same name."""
 
     query: str
     identity: str
@@ -59,8 +59,8 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task's part of a delivery. part: the Spark task; the same micro-batch has the same parts when repeated. open:
-    there are more fields in the documents than there are columns."""
+    """The part of a delivery that one Spark task has. part: the number of the task; a repeated micro-batch has the same
+    parts. open: whether documents may have fields without a column."""
 
     query: str
     batch_id: int
@@ -70,6 +70,7 @@ class Task:
 
     @property
     def label(self) -> str:
+        """Identifies this part of the delivery; the same when it is repeated."""
         return f"{self.identity or self.query}-{self.batch_id}-{self.part}"
 
 
@@ -82,12 +83,12 @@ Deliver = Callable[
 class TargetKind:
     """One kind of target.
 
-    shape: what its entry may hold. check: the file's entry to options (raises PipelineError). reach: tries the target
-    from the driver before anything runs, and raises PipelineError when it does not answer. deliver: runs in a task. write:
-    runs in the driver instead, for targets that Spark writes itself (`by_spark` says for which options). repeats: what
-    a repeated batch does. takes_open: whether fields need not be known before; None for one that takes documents.
-    takes_bytes: whether records without any field are delivered with their bytes, not as text. deletes: whether rows can
-    be taken away by their key.
+    shape: the entries that it accepts. check: makes options of the entry in the file (raises PipelineError). reach:
+    contacts the target from the driver before anything runs (raises PipelineError if it does not answer). deliver:
+    called in each task. write: called in the driver instead, for targets that Spark itself writes (for options for
+    which `by_spark` is true). repeats: what happens to a repeated batch. takes_open: whether it accepts undeclared
+    fields; None for a target that stores documents. takes_bytes: whether records without fields are delivered as bytes,
+    not as text. deletes: whether rows can be deleted by their key.
     """
 
     name: str
@@ -116,7 +117,7 @@ def deliver_batch(
     open: bool,
     settings: Mapping[str, str],
 ) -> None:
-    """Delivers a micro-batch of `identified` rows; what was refused goes to the dead letters."""
+    """Delivers a micro-batch of `identified` rows; refused rows go to the dead letters."""
     delivery = Delivery(query, checkpoint_identity(rows.sparkSession, checkpoint), batch_id)
     deliver_rows(rows, delivery, spec, output, target, fields, open, settings)
 
@@ -131,7 +132,7 @@ def deliver_rows(
     open: bool,
     settings: Mapping[str, str],
 ) -> None:
-    """The same under a name that the caller gives. output: whose rows they are, for the dead letters."""
+    """Delivers rows like `deliver_batch`, for a given delivery. output: the rows' output, for the dead letters."""
     from barnabas.pipelines.delivery import TARGETS
 
     kind = TARGETS[target.kind]
@@ -159,7 +160,7 @@ def checkpoint_identity(spark: SparkSession, checkpoint: str) -> str:
 
 
 def _in_order(rows: DataFrame, spec: PipelineSpec, output: str) -> DataFrame:
-    """The rows in the order of their records, where a step has mixed them: of rows with one key the last one counts."""
+    """The rows in the order of their records, if a step may have mixed them: the last one with a key counts."""
     chosen = next(o for o in spec.outputs if o.name == output)
     steps = [
         *chosen.steps,
@@ -176,7 +177,7 @@ def _good(rows: DataFrame) -> DataFrame:
 
 
 def _result_columns(rows: DataFrame) -> list[Any]:
-    """The record's columns and the error; an aggregate has no record behind it: its document stands in."""
+    """The record's columns and the error. Rows of an aggregate have no record; their document becomes the value."""
     there = set(rows.columns)
     found = []
     for name in RECORD_COLUMNS:
@@ -191,7 +192,7 @@ def _result_columns(rows: DataFrame) -> list[Any]:
 
 
 def _plain(rows: DataFrame, name: str) -> Any:
-    """A field as Arrow and other programs know it: objects as JSON text, variants as text."""
+    """A field in a type that other programs can read: objects as JSON text, variants as text."""
     kind = rows.schema[name].dataType.simpleString()
     column = F.col(quoted(name))
     if kind == "variant":
@@ -202,7 +203,7 @@ def _plain(rows: DataFrame, name: str) -> Any:
 
 
 def _bury(refused: DataFrame, spec: PipelineSpec, settings: Mapping[str, str]) -> None:
-    """Writes rows with an error to the dead-letter topic. This is also what makes the delivery run."""
+    """Writes rows with an error to the dead-letter topic. Only this write makes Spark run the delivery."""
     columns = dead_columns(spec)
     rows = refused.select(*[column.alias(name) for name, column in columns.items()])
     rows.write.format("barnabas").options(**settings).mode("append").save()
@@ -210,7 +211,7 @@ def _bury(refused: DataFrame, spec: PipelineSpec, settings: Mapping[str, str]) -
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Runs in the tasks: delivers good rows, gives back the others."""
+    """Runs in the tasks: delivers the good rows, returns the others."""
 
     kind: str
     options: Mapping[str, Any]
@@ -250,7 +251,7 @@ class _Work:
 
 
 def _marked(batch: pa.RecordBatch, refused: list[Refused], step: str, output: str) -> pa.RecordBatch:
-    """The refused rows with their reason as error."""
+    """The refused rows, with the reason as their error."""
     rows = batch.take(pa.array([r.row for r in refused], pa.int64())).select(range(len(RECORD_COLUMNS) + 1))
     names = rows.schema.names
     at = names.index("_error")
@@ -278,6 +279,6 @@ def field_names(batch: pa.RecordBatch) -> list[str]:
 
 
 def deletions(batch: pa.RecordBatch) -> list[bool]:
-    """Which rows of a batch stand for a delete."""
+    """For each row of a batch, whether it stands for a delete."""
     at = batch.schema.get_field_index(DELETED)
     return [False] * batch.num_rows if at < 0 else batch.column(at).to_pylist()

@@ -1,12 +1,12 @@
-"""To ClickHouse over HTTP, as JSONEachRow.
+"""Writes to ClickHouse over HTTP, as JSONEachRow.
 
     clickhouse: {url: "http://user:password@host:8123", table: db.access}
 
-Each insert carries a deduplication token made of query, batch, part and the records in it: a repeated batch is dropped
+Each insert has a deduplication token made of query, batch, part and the ids of its records: a repeated batch is dropped
 by tables that keep such tokens (Replicated engines, or `non_replicated_deduplication_window`); by others it is stored
 again, unless the engine itself replaces rows (ReplacingMergeTree). A row that ClickHouse cannot read, or that violates
-a constraint of the table, goes to the dead letters. Inserts are synchronous whatever the server's default: what it
-acknowledges is stored.
+a constraint of the table, goes to the dead letters. Inserts are synchronous, whatever the server's default, so every
+insert that the server acknowledges is stored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHAPE: Final = Group(
         "url": Text("like http://user:password@host:8123", hides="passwords"),
         "table": Text("a table, or database.table"),
         "ca_file": Text("certificates to trust (PEM)"),
-        "deadline_s": Number("how long a busy server is asked again, in seconds; default 120"),
+        "deadline_s": Number("how long requests to a busy server are retried, in seconds; default 120"),
     },
     "a table of ClickHouse",
     required=("url", "table"),
@@ -83,7 +83,7 @@ def _deliver(
 
 
 def _insert(server: HttpTarget, table: str, label: str, rows: list[tuple[str | None, str]]) -> list[Refused]:
-    """Inserts all rows (identity, document) at once; one that ClickHouse refuses is taken out, the rest sent again."""
+    """Inserts all rows (identity, document) at once; without a row that ClickHouse refuses, the rest is sent again."""
     left = list(enumerate(rows))
     refused: list[Refused] = []
     while left:
@@ -100,8 +100,8 @@ def _insert(server: HttpTarget, table: str, label: str, rows: list[tuple[str | N
 
 
 def _token(label: str, ids: list[str]) -> str:
-    """Names an insert by the records in it, whatever their order: other records under the same label (rows cut
-    into batches elsewhere, some taken out) are another insert, and never dropped as if they were there already."""
+    """Identifies an insert by its label and its records, in any order. Other records under the same label (rows split
+    into batches differently, refused ones left out) get another token, and are never dropped as duplicates."""
     digest = hashlib.blake2b("\0".join(sorted(ids)).encode(), digest_size=12)
     return f"{label}-{digest.hexdigest()}"
 
@@ -109,7 +109,8 @@ def _token(label: str, ids: list[str]) -> str:
 def _bad_row(text: str) -> int | None:
     """The row (from 1) that an error is about; None when it is about the whole insert.
 
-    The text quotes the rows themselves: before the place where one cannot be read, after it for a constraint.
+    The text quotes rows, which may contain anything, before the number of an unreadable row, but after that of a row
+    that violates a constraint.
     """
     violated = _VIOLATED.search(text)
     if text.startswith("Code: 469.") and violated:

@@ -1,4 +1,4 @@
-"""To the terminal: `console: {rows: 20}`, each document on a line, for trying things out."""
+"""Prints documents to the terminal, each on a line, for trying things out: `console: {rows: 20}`."""
 
 from __future__ import annotations
 

@@ -1,17 +1,18 @@
-"""To a database through SQLAlchemy, or through JDBC where its jar is at hand.
+"""Writes to a database through SQLAlchemy, or through JDBC with the jar of a driver.
 
     database: {url: "postgresql+psycopg://me:${env:PASSWORD}@db/logs", table: requests, key: [id]}
     database: {driver: sqlite3, connect: {database: out.db}, table: requests}     a DB-API module and its arguments
     database: {jdbc: "jdbc:postgresql://db/logs", table: requests, properties: {user: me, driver: org.postgresql.Driver}}
 
-With `key` a row replaces the one with the same key, so a repeated batch changes nothing; a record that stands for a delete
-takes the row of its key away. Without it rows are added
-together with a line in the table `barnabas_batches`, in one transaction, which says that this part of the batch
-of this checkpoint is in: a repeated one is skipped. The rows of it that the database refused are noted in the table
-`barnabas_refused`: a process that ended before it wrote the dead letters writes them when the batch is repeated. Through
-JDBC rows are only added: a repeated batch is there twice.
-The table must be there. Fields go to the columns of their names; where the names differ by case only, that is the same
-column. Fields of open JSON that the table has no column for make their record a dead letter, unless `others: ignore`.
+With `key` a row replaces the one with the same key, so a repeated batch changes nothing; a record that stands for a
+delete deletes the row with its key. Without `key` rows are added in one transaction with a row in the table
+`barnabas_batches`, which notes that this part of the batch of this checkpoint is stored: a repeated part is skipped.
+Rows of it that the database refused are noted in the table `barnabas_refused`: if the process ended before their dead
+letters were written, these are written when the batch is repeated. JDBC only adds rows: a repeated batch is stored
+twice.
+
+The table must exist. A field goes to the column of the same name, or else to the only one whose name differs just in
+case. A record with a field of open JSON that has no column becomes a dead letter, unless `others: ignore`.
 """
 
 from __future__ import annotations
@@ -55,20 +56,22 @@ DIALECTS: Final[Mapping[str, str]] = {
     "oracledb": "oracle+oracledb",
     "pyodbc": "mssql+pyodbc",
 }
-"""DB-API modules and SQLAlchemy's name of the dialect over each."""
+"""DB-API modules, with SQLAlchemy's name of the dialect that uses each."""
 SHAPE: Final = Group(
     {
         "url": Text(
-            "a URL of SQLAlchemy, like postgresql+psycopg://user:password@host/database", hides="passwords"
+            "an SQLAlchemy URL like postgresql+psycopg://user:password@host/database", hides="passwords"
         ),
-        "driver": Text("a DB-API module, in place of url"),
+        "driver": Text("a DB-API module, instead of url"),
         "connect": Named(Anything(), "arguments of the driver's connect", guarded=True),
-        "jdbc": Text("a URL of JDBC; its driver with --conf spark.jars=FILE.jar", hides="passwords"),
+        "jdbc": Text("a JDBC URL; add its driver with --conf spark.jars=FILE.jar", hides="passwords"),
         "properties": Named(Text(), "properties of the JDBC connection", guarded=True),
-        "table": Text("a table that is there"),
-        "key": Several(Text("a column"), "a row replaces the one of the same key"),
-        "columns": Named(Text("a column"), "fields whose columns have another name"),
-        "others": Choice(("refuse", "ignore"), "fields of open JSON without a column; default refuse"),
+        "table": Text("an existing table"),
+        "key": Several(Text("a column"), "the key's columns; a row replaces the one with the same key"),
+        "columns": Named(Text("a column"), "the columns of fields whose columns have another name"),
+        "others": Choice(
+            ("refuse", "ignore"), "what to do with fields of open JSON without a column; default refuse"
+        ),
     },
     "a table of a database",
     required=("table",),
@@ -124,7 +127,7 @@ def _check(item: Item) -> Mapping[str, Any]:
 
 
 def said(error: Exception) -> str:
-    """What a database said, on one line, without SQLAlchemy's own additions."""
+    """The message of a database's error, on one line, without SQLAlchemy's own additions."""
     inner = getattr(error, "orig", None) or error
     return " ".join(str(inner).split()) or type(inner).__name__
 
@@ -162,7 +165,7 @@ class Shape:
     columns: Mapping[str, sa.types.TypeEngine[Any]]
 
     def column(self, name: str) -> str | None:
-        """The column of this name; one that differs by case only will do when there is just one."""
+        """The column of this name, or else the only one whose name differs just in case; None without one."""
         if name in self.columns:
             return name
         near = [column for column in self.columns if column.lower() == name.lower()]
@@ -170,7 +173,7 @@ class Shape:
 
 
 def _shape(connection: sa.Connection, name: str) -> Shape:
-    """Looks the table up. Raises DeliveryError when it is not there."""
+    """Looks a table up. Raises DeliveryError if it does not exist."""
     inspector = sa.inspect(connection)
     places: list[tuple[str | None, str]] = [(None, name)]
     if "." in name:
@@ -178,10 +181,10 @@ def _shape(connection: sa.Connection, name: str) -> Shape:
         places.append((schema_name, inner))
     for schema, table in places:
         try:
-            for there in inspector.get_table_names(schema) + inspector.get_view_names(schema):
-                if there == table or there.lower() == table.lower():
-                    found = inspector.get_columns(there, schema)
-                    return Shape(schema, there, {column["name"]: column["type"] for column in found})
+            for existing in inspector.get_table_names(schema) + inspector.get_view_names(schema):
+                if existing == table or existing.lower() == table.lower():
+                    found = inspector.get_columns(existing, schema)
+                    return Shape(schema, existing, {column["name"]: column["type"] for column in found})
         except sa.exc.NoSuchTableError:
             continue
     raise DeliveryError(f"no such table: {name}")
@@ -201,7 +204,7 @@ def _keys(shape: Shape, options: Mapping[str, Any]) -> list[str]:
 
 def _reach(options: Mapping[str, Any]) -> None:
     if "jdbc" in options:
-        return  # Spark says what is wrong with a JDBC URL when the first batch is written
+        return  # Spark reports mistakes in a JDBC URL when the first batch is written
     try:
         with _engine(options).begin() as connection:
             _keys(_shape(connection, options["table"]), options)
@@ -217,11 +220,11 @@ Results = list[tuple[pa.RecordBatch, list[Refused]]]
 def _deliver(
     options: Mapping[str, Any], task: Task, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, list[Refused]]]:
-    """All of a task's rows in one transaction."""
+    """Stores all of a task's rows in one transaction."""
     results: Results = []
     try:
         with _engine(options).begin() as connection:
-            if options["key"] or _is_new(connection, task):
+            if options["key"] or _note_part(connection, task):
                 shape = _shape(connection, options["table"])
                 store = Store(connection, shape.schema, shape.table, _keys(shape, options))
                 for batch in batches:
@@ -244,7 +247,7 @@ def _deliver(
 
 
 Ready = tuple[list[str], list[tuple[int, Sequence[Any]]], list[Refused]]
-"""Columns; rows with their places in the batch; rows that do not fit."""
+"""Columns; rows with their indices in the batch; rows that do not fit."""
 
 
 def _declared_rows(options: Mapping[str, Any], shape: Shape, dialect: str, batch: pa.RecordBatch) -> Ready:
@@ -265,7 +268,7 @@ def _declared_rows(options: Mapping[str, Any], shape: Shape, dialect: str, batch
 
 
 def _open_rows(options: Mapping[str, Any], shape: Shape, dialect: str, batch: pa.RecordBatch) -> Ready:
-    """Rows of open JSON: a value goes to its column when that takes it."""
+    """Rows of open JSON; a row with a value that does not fit its column is refused."""
     columns = list(shape.columns)
     names: dict[str, str | None] = {}
     ready: list[tuple[int, Sequence[Any]]] = []
@@ -297,8 +300,8 @@ def _rows_of(table: sa.Table, task: Task) -> list[sa.ColumnElement[bool]]:
     return [table.c[name] == value for name, value in _note(task).items()]
 
 
-def _is_new(connection: sa.Connection, task: Task) -> bool:
-    """Notes that this part of the batch is in; whether it was not before."""
+def _note_part(connection: sa.Connection, task: Task) -> bool:
+    """Notes that this part of the batch is stored; returns False if that was noted before."""
     if connection.execute(sa.select(PROGRESS.c.part).where(*_rows_of(PROGRESS, task))).first() is not None:
         return False
     connection.execute(sa.insert(PROGRESS).values(_note(task)))
@@ -306,7 +309,7 @@ def _is_new(connection: sa.Connection, task: Task) -> bool:
 
 
 def _note_refused(connection: sa.Connection, task: Task, results: Results) -> None:
-    """Notes which rows the database refused, for a repetition. Notes of earlier batches go: Spark repeats the last one."""
+    """Notes refused rows, in case the batch is repeated. Deletes older notes: Spark repeats only the last batch."""
     columns = REFUSED.c
     before = (columns.query == task.identity, columns.part == task.part, columns.batch < task.batch_id)
     connection.execute(sa.delete(REFUSED).where(*before))
@@ -319,7 +322,7 @@ def _note_refused(connection: sa.Connection, task: Task, results: Results) -> No
 
 
 def _refused_before(connection: sa.Connection, task: Task, batches: Iterator[pa.RecordBatch]) -> Results:
-    """What the database refused when this part was delivered: the dead letters of it may not have been written."""
+    """The rows that the database refused when this part was delivered; their dead letters may not have been written."""
     found = connection.execute(sa.select(REFUSED.c.place, REFUSED.c.reason).where(*_rows_of(REFUSED, task)))
     reasons: dict[int, str] = {row.place: row.reason for row in found}
     results: Results = []

@@ -1,9 +1,9 @@
 """Micro-batches as commits of a Delta Lake table: Spark writes the files, `deltalake` the log.
 
-Each commit carries the checkpoint's query id and the number of the micro-batch (Delta's application id and version): a
-repeated one is skipped, whatever became of the run that wrote it first. Fields that the table does not have are added to
-it; a field whose type changed fails the query with both types. Small files are made few by Delta's own compaction, and
-what it replaced stays for readers of older versions until it is a week old.
+Each commit has the checkpoint's query id and the number of the micro-batch (Delta's application id and version): a
+repeated micro-batch is skipped, even if the run that committed it has failed. Fields that the table does not have are
+added to it; a field whose type changed fails the query, with both types in the message. Delta's own compaction merges
+small files; files that it replaced are kept for a week, for readers of older versions.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ KEPT_HOURS: Final = 168
 
 
 def table_uri(path: str) -> str:
-    """The place as deltalake writes it."""
+    """The path or URL as deltalake expects it."""
     local = local_path(path)
     return str(local) if local is not None else path.replace("s3a://", "s3://", 1)
 
 
 def open_table(options: Mapping[str, Any]) -> DeltaTable | None:
-    """The table, or None while there is none. Raises DeliveryError for a folder that holds something else."""
+    """The table, or None if there is none. Raises DeliveryError if it cannot be opened."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -47,8 +47,8 @@ def open_table(options: Mapping[str, Any]) -> DeltaTable | None:
 
 
 def delta_schema(rows: DataFrame) -> Schema:
-    """The table's schema for these rows, which Delta writes as Spark does; everything may be null, because fields come
-    and go."""
+    """The table's schema for these rows; Delta writes schemas in the same format as Spark. Every field may be null,
+    because fields come and go."""
     from deltalake import Schema
     from pyspark.sql.types import StructField, StructType
 
@@ -57,7 +57,10 @@ def delta_schema(rows: DataFrame) -> Schema:
 
 
 def prepared(options: Mapping[str, Any], table: DeltaTable | None, schema: Schema) -> DeltaTable:
-    """The table, made or widened for these fields. Raises DeliveryError when a field has another type there."""
+    """The table, which is created, or gets new columns, for these fields.
+
+    Raises DeliveryError if a field has another type in the table, or the table has other partitions.
+    """
     from deltalake import DeltaTable
 
     if table is None:
@@ -78,7 +81,7 @@ def prepared(options: Mapping[str, Any], table: DeltaTable | None, schema: Schem
     if table.metadata().partition_columns != options["partition_by"]:
         raise DeliveryError(
             f"the Delta table {options['path']} is partitioned by {table.metadata().partition_columns}, not by "
-            f"{options['partition_by']}: say so in partition_by, or choose another path"
+            f"{options['partition_by']}: change partition_by, or choose another path"
         )
     new = [field for field in schema.fields if field.name not in there]
     if new:
@@ -88,7 +91,7 @@ def prepared(options: Mapping[str, Any], table: DeltaTable | None, schema: Schem
 
 
 def already_in(table: DeltaTable | None, delivery: Delivery) -> bool:
-    """Whether this micro-batch is committed."""
+    """Whether this micro-batch has been committed."""
     done = None if table is None else table.transaction_version(delivery.identity)
     return done is not None and done >= delivery.batch_id
 
@@ -96,7 +99,7 @@ def already_in(table: DeltaTable | None, delivery: Delivery) -> bool:
 def commit(
     options: Mapping[str, Any], table: DeltaTable, delivery: Delivery, files: Mapping[str, tuple[int, int]]
 ) -> None:
-    """Adds files (by name in the table's folder: bytes and rows) in one commit that names the micro-batch."""
+    """Adds files (name in the table's folder -> bytes, rows) in a commit for the batch. Raises DeliveryError."""
     from deltalake.exceptions import DeltaError
     from deltalake.transaction import AddAction, CommitProperties, Transaction
 
@@ -116,11 +119,11 @@ def commit(
             actions, "append", table.schema(), options["partition_by"] or None, commit_properties=properties
         )
     except DeltaError as error:
-        raise DeliveryError(f"the Delta table {options['path']} took no commit: {error}") from error
+        raise DeliveryError(f"the Delta table {options['path']} refused the commit: {error}") from error
 
 
 def _values(by: list[str], name: str) -> dict[str, str | None]:
-    """The values of the partitioning fields, out of the names of a file's folders (`day=2024-05-01/...`)."""
+    """The values of the partitioning fields, from the names of a file's folders (`day=2024-05-01/...`)."""
     found: dict[str, str | None] = {}
     for field, part in zip(by, posixpath.dirname(name).split("/"), strict=False):
         value = unquote(part.partition("=")[2])
@@ -144,7 +147,7 @@ def row_counts(
 
 
 def compact(options: Mapping[str, Any], table: DeltaTable, batch_id: int) -> None:
-    """Makes few files of many, now and then. What fails here is done by a later one."""
+    """Merges small files after every `merge.files` micro-batches. Errors are only logged: a later call tries again."""
     from deltalake.exceptions import DeltaError
 
     every = options["merge"]["files"]

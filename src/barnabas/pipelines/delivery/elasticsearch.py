@@ -1,11 +1,11 @@
-"""To Elasticsearch and OpenSearch through their bulk API.
+"""Writes to Elasticsearch and OpenSearch through their bulk API.
 
     elasticsearch: {url: "http://user:password@host:9200", index: access, id: request_id}
 
 A document's id is `id` (Spark SQL over the fields), else topic-partition-offset: a repeated batch overwrites
 what it wrote. A document that the server refuses (a field of the wrong type) goes to the dead letters with the
-server's reason; overload (429, 503) is retried with growing pauses. With an `id`, a record that stands for a delete takes
-its document away.
+server's reason; overload (429, 502, 503, 504) is retried with growing pauses. With an `id`, a record that stands for a
+delete deletes its document.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ SHAPE: Final = Group(
         "url": Text("like http://user:password@host:9200", hides="passwords"),
         "index": Text("the index"),
         "id": Text("Spark SQL for the document's id; default topic-partition-offset"),
-        "api_key": Text("in place of user and password", hides="all"),
+        "api_key": Text("instead of user and password", hides="all"),
         "ca_file": Text("certificates to trust (PEM)"),
-        "deadline_s": Number("how long a busy server is asked again, in seconds; default 120"),
+        "deadline_s": Number("how long requests to a busy server are retried, in seconds; default 120"),
     },
     "an index of Elasticsearch or OpenSearch",
     required=("url", "index"),
@@ -52,7 +52,7 @@ def _check(item: Item) -> Mapping[str, Any]:
     index = found["index"].text()
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,254}", index):
         found["index"].fail(
-            f"index is {index!r}; an index name is lower case letters, digits, dots and dashes"
+            f"index is {index!r}; an index name is lower case letters, digits, dots, dashes and underscores"
         )
     options: dict[str, Any] = {name: entry.text() for name, entry in found.items()}
     options["deadline_s"] = found["deadline_s"].number() if "deadline_s" in found else 120
@@ -126,7 +126,7 @@ def _send_batch(server: HttpTarget, options: Mapping[str, Any], batch: pa.Record
 
 
 def _send(server: HttpTarget, waiting: dict[int, bytes], deadline_s: float) -> list[Refused]:
-    """One bulk request; items that the server was too busy for are sent again."""
+    """Sends documents in bulk; those that the server was too busy for are sent again. Raises DeliveryError."""
     refused: list[Refused] = []
     give_up = time.monotonic() + deadline_s
     pause_s = BACKOFF_S
@@ -148,7 +148,7 @@ def _send(server: HttpTarget, waiting: dict[int, bytes], deadline_s: float) -> l
                 refused.append(Refused(row, _reason(result)))
         if again and time.monotonic() + pause_s > give_up:
             raise DeliveryError(
-                f"{server.name} is too busy: {len(again)} documents were put off until the deadline"
+                f"{server.name} is too busy: {len(again)} documents were not accepted before the deadline"
             )
         waiting = again
         if waiting:

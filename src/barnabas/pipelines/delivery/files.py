@@ -1,17 +1,17 @@
-"""To files on any file system that Spark reaches (local, HDFS, s3a://, ...): a Delta Lake table, or plain files.
+"""Writes files on any file system that Spark reaches (local, HDFS, s3a://, ...): a Delta Lake table, or plain files.
 
     files: {path: data/archive}                                                                     a Delta Lake table
     files: {path: data/archive, format: parquet, partition_by: [day], merge: {files: 20, below_mb: 64}}
 
-See delta.py for tables. Of plain files (parquet, orc, json, csv) a micro-batch is written aside and then moved into place
-under names that carry the checkpoint's query id and the batch number: a repeated batch replaces its own files, and a new
-checkpoint never those of an older one. What is moved is noted first. With `merge`, once a folder holds so many files
-smaller than that, the older ones become one file; the newest batch is left alone, because it may be repeated. Readers
-that skip names with an underscore in front (Spark, Hive, DuckDB by pattern) never see unfinished files.
+See delta.py for tables. Plain files (parquet, orc, json, csv) of a micro-batch are written to a staging folder, noted,
+and then moved to names that contain the checkpoint's query id and the batch number: a repeated batch replaces its own
+files, and never those of another checkpoint. With `merge`, once a folder has `files` files smaller than `below_mb`,
+they become one file; files of the newest batch do not, because it may be repeated. Readers that skip names that begin
+with an underscore (Spark, Hive, DuckDB by pattern) never see unfinished files.
 
-Without any step the record itself is archived: topic, partition, offset, timestamp, key, value, headers; keys and values as
-bytes in Delta, Parquet and ORC, as text in JSON and CSV. Fields of open JSON are written as they are in JSON; in Delta,
-Parquet and ORC as text, each as a column of its own.
+Without any step the record itself is archived: topic, partition, offset, timestamp, key, value, headers; keys and
+values as bytes in Delta, Parquet and ORC, as text in JSON and CSV. Fields of open JSON are written unchanged to JSON
+files; in Delta, Parquet and ORC each becomes a column of text.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ FORMATS: Final = ("delta", "parquet", "json", "csv", "orc")
 BINARY_FORMATS: Final = ("delta", "parquet", "orc")
 NOTES_KEPT: Final = 50
 COLUMNS_MAX: Final = 1000
-"""More names than this in open JSON are data, not columns."""
+"""If open JSON has more names than this, they are data, not names of columns."""
 
 
 SHAPE: Final = Group(
     {
         "path": Text("a folder, or a URL that Spark reaches"),
         "format": Choice(FORMATS, "default delta: a Delta Lake table"),
-        "partition_by": Several(Text("a field"), "a folder for each of its values"),
+        "partition_by": Several(Text("a field"), "fields; a folder is made for each of their values"),
         "compression": Text("like snappy, zstd, gzip"),
-        "header": Flag("whether CSV begins with the names; default true"),
+        "header": Flag("whether CSV files begin with the names of the fields; default true"),
         "merge": Group(
             {
-                "files": Number("how many small files become one; default 20", 2),
-                "below_mb": Number("which files are small; default 64"),
+                "files": Number("how many small files are merged into one; default 20", 2),
+                "below_mb": Number("the size in MiB below which files are small; default 64"),
             },
-            "small files become larger ones",
+            "merge small files into larger ones",
         ),
-        "rows_per_file": Number("default 1000000"),
-        "storage": Named(Text(), "how deltalake reaches the table's bucket", guarded=True),
+        "rows_per_file": Number("about how many rows a file gets; default 1000000"),
+        "storage": Named(Text(), "options of deltalake to reach the table's bucket", guarded=True),
     },
     "files, or a Delta Lake table",
     required=("path",),
@@ -75,7 +75,9 @@ def _check(item: Item) -> Mapping[str, Any]:
         "merge": None,
     }
     if options["storage"] and options["format"] != "delta":
-        found["storage"].fail("storage goes with delta: it tells deltalake how to reach the table's bucket")
+        found["storage"].fail(
+            "storage is only for format: delta; it tells deltalake how to reach the table's bucket"
+        )
     if options["format"] == "delta":
         options["merge"] = {"files": 20, "below_bytes": 64 << 20}
     if "merge" in found:
@@ -88,7 +90,7 @@ def _check(item: Item) -> Mapping[str, Any]:
 
 
 def _reach(options: Mapping[str, Any]) -> None:
-    """Spark makes the folder with the first batch."""
+    """There is nothing to check: Spark creates the folder with the first batch."""
 
 
 def _write(options: Mapping[str, Any], delivery: Delivery, frame: Frame) -> None:
@@ -136,7 +138,7 @@ def _write_delta(options: Mapping[str, Any], delivery: Delivery, rows: DataFrame
 
 
 def _rows(options: Mapping[str, Any], frame: Frame) -> DataFrame:
-    """The columns that are written."""
+    """The rows with the columns that are written."""
     columns = {name: _column(options, frame, name) for name in frame.fields}
     if not frame.open:
         return frame.data.select(*[column.alias(name) for name, column in columns.items()])
@@ -147,7 +149,7 @@ def _rows(options: Mapping[str, Any], frame: Frame) -> DataFrame:
     found = sorted(row.name for row in names.collect())
     if len(found) > COLUMNS_MAX:
         raise DeliveryError(
-            f"the records have more than {COLUMNS_MAX} names of fields: name those to keep in a keep step, or use "
+            f"the records have more than {COLUMNS_MAX} different fields: name those to keep in a keep step, or use "
             "format: json"
         )
     columns |= {name: F.col(OPEN)[name].cast("string") for name in found}
@@ -155,7 +157,7 @@ def _rows(options: Mapping[str, Any], frame: Frame) -> DataFrame:
 
 
 def _column(options: Mapping[str, Any], frame: Frame, name: str) -> Column:
-    """A field as its format can hold it: variants as text, in CSV objects and arrays as JSON."""
+    """A field in a type that the format has: variants as text, in CSV objects and arrays as JSON."""
     kind = frame.data.schema[name].dataType.simpleString()
     column = F.col(quoted(name))
     if kind in ("variant", "void"):
@@ -168,8 +170,8 @@ def _column(options: Mapping[str, Any], frame: Frame, name: str) -> Column:
 def _staged(
     options: Mapping[str, Any], delivery: Delivery, rows: DataFrame, folder: Folder, staging: str
 ) -> dict[str, str]:
-    """Writes rows aside; where each written file is to go. Few files: one per rows_per_file rows, or per value of the
-    partitioning fields."""
+    """Writes rows to the staging folder, in few files: about one per rows_per_file rows, or one per value of the
+    partitioning fields. Returns the final name of each file."""
     by = options["partition_by"]
     raw = DOCUMENT in rows.columns
     if by:
@@ -183,7 +185,7 @@ def _staged(
     if options["compression"] is not None:
         writer = writer.option("compression", options["compression"])
     if kind == "csv":
-        # Blanks around values are theirs, and a quote inside of quotes is written twice (RFC 4180).
+        # Blanks around values are kept, and a quote inside of quotes is written twice (RFC 4180).
         writer = writer.options(
             header=options["header"],
             escape='"',
@@ -197,7 +199,7 @@ def _staged(
 
 
 def _names(options: Mapping[str, Any], delivery: Delivery, folder: Folder, staging: str) -> dict[str, str]:
-    """Where each written file goes: the same folders, a name of ours, the ending that Spark gave it."""
+    """The final name of each written file: in the same subfolder, our own name with the ending that Spark chose."""
     moves = {}
     for number, (name, _) in enumerate(sorted(folder.files(staging))):
         inner = name[len(staging) :].lstrip("/")
@@ -210,7 +212,7 @@ def _names(options: Mapping[str, Any], delivery: Delivery, folder: Folder, stagi
 
 FILES: Final = TargetKind(
     "files",
-    "a Delta table skips a repeated batch; of plain files it replaces its own",
+    "a Delta table skips a repeated batch; a repeated batch of plain files replaces its own files",
     SHAPE,
     _check,
     _reach,

@@ -1,4 +1,4 @@
-"""A small HTTP client for bulk deliveries: kept connections, retries with back-off, clear errors."""
+"""A small HTTP client for bulk deliveries: persistent connections, retries with back-off, clear errors."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ BACKOFF_MAX_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """A server's response."""
+
     status: int
     body: bytes
 
 
 class HttpTarget:
-    """One server. user and password may stand in the URL. deadline_s: how long a request is retried.
+    """One server. The URL may contain user and password. deadline_s: how long a request is retried.
 
-    Raises DeliveryError that names the server without the password.
+    Raises DeliveryError; once the URL is accepted, its message names the server without the password.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class HttpTarget:
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
+        """Closes the connection; the next request opens another."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -64,7 +67,8 @@ class HttpTarget:
     def request(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """The answer, whatever its status; overload and broken connections are tried again until the deadline."""
+        """The response, whatever its status, except for overload: then, and after connection errors, the request is
+        retried until the deadline. Raises DeliveryError after that."""
         sent = {**self._headers, **(headers or {})}
         if body and self._compress:
             packer = zlib.compressobj(1, zlib.DEFLATED, 31)
@@ -100,5 +104,5 @@ class HttpTarget:
 
 
 def short_text(body: bytes, chars: int = 300) -> str:
-    """What a server said, on one line."""
+    """The beginning of a response's body, on one line."""
     return " ".join(body.decode("utf-8", "replace").split())[:chars]

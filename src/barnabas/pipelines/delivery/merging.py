@@ -1,8 +1,9 @@
-"""Many small files made one, byte for byte where a format allows it: nothing is read as values that could change.
+"""Merges small files into one, byte for byte if the format allows it, so that no value is parsed and changed.
 
-JSON lines and CSV are put one behind the other (of CSV with the same header, written once); Parquet and ORC of the same
-schema go through Spark. Files of different headers or schemas stay apart, so that none loses columns. A merged file is
-merged again while it is small. What is replaced is noted first: a run that dies in between is finished by the next.
+JSON lines and CSV files are concatenated (CSV files only with the same header, which is written once); Parquet and ORC
+files of the same schema are merged by Spark. Files with different headers or schemas are not merged, so that none loses
+columns. A merged file is merged again while it is small. The files to replace are noted first, so that the next run can
+complete a merge that was interrupted.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ HEADER_BYTES_MAX: Final = 1 << 20
 
 
 def batch_in_name(identity: str) -> re.Pattern[str]:
-    """Names of a delivery's files; the group is the newest micro-batch in it."""
+    """Matches the names of a query's files; the group is the number of the newest micro-batch in the file."""
     return re.compile(rf"(?:part|merged)-{re.escape(identity)}-(\d{{10}})-")
 
 
 def merge(options: Mapping[str, Any], spark: SparkSession, folder: Folder, delivery: Delivery) -> None:
-    """Merges in each folder that holds enough small files of earlier micro-batches; the newest may be repeated."""
+    """Merges the small files of each folder with enough of them; not those of the newest batch: it may be repeated."""
     ours = batch_in_name(delivery.identity)
     small: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for name, size in folder.files():
@@ -47,14 +48,14 @@ def merge(options: Mapping[str, Any], spark: SparkSession, folder: Folder, deliv
 def _alike(
     options: Mapping[str, Any], spark: SparkSession, folder: Folder, files: list[tuple[int, str]]
 ) -> dict[Any, list[tuple[int, str]]]:
-    """The files by what they must have in common: the ending, and the header or the schema."""
+    """Groups files by what they must have in common: the ending, and the header or the schema."""
     found: dict[Any, list[tuple[int, str]]] = defaultdict(list)
     for batch, name in files:
         common: Any = None
         if options["format"] == "csv" and options["header"]:
             common = folder.first_row(name, HEADER_BYTES_MAX)
             if common is None:
-                continue  # no header that could be written once
+                continue  # no complete header within HEADER_BYTES_MAX
         elif options["format"] in ("parquet", "orc"):
             common = spark.read.format(options["format"]).load(f"{options['path']}/{name}").schema.json()
         found[_ending(name), common].append((batch, name))
@@ -97,7 +98,7 @@ def _merge_files(
 
 
 def finish_merges(folder: Folder, identity: str) -> None:
-    """Puts merged files in the place of those they were made of; goes on where an earlier run was cut off."""
+    """Replaces files by the files that they were merged into, also for merges that an earlier run did not complete."""
     notes = f"{NOTES}/{identity}/merges"
     for name in folder.names(notes):
         plan = folder.read_note(f"{notes}/{name}")

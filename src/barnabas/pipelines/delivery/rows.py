@@ -1,4 +1,4 @@
-"""Rows into a table, with the fastest way that its database has; which rows it refuses is found by halves."""
+"""Writes rows to a table in the fastest way that its database has, and finds the rows that it refuses by bisection."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 REFUSED_ROWS_MAX: Final = 1000
 REFUSALS: Final = (sa.exc.DataError, sa.exc.IntegrityError, OverflowError)
-"""What a database or its driver says of a row that it will never take."""
+"""Errors of a database or its driver for a row that it will never accept."""
 Row = Sequence[Any]
 STAGED: Final = "barnabas_rows"
 NUMBER: Final = "barnabas_number"
 
 
 def bound(value: Any, dialect: str) -> Any:
-    """A value as the driver takes it. SQLite has no decimals and no times: as text they stay exact."""
+    """A value as the driver accepts it. SQLite has no decimals and no times; as text they stay exact."""
     if dialect == "sqlite":
         if isinstance(value, Decimal):
             return str(value)
@@ -78,14 +78,14 @@ def from_json(value: Any, kind: sa.types.TypeEngine[Any], column: str) -> Any:
 
 @dataclass(slots=True)
 class _Pending:
-    """Rows to add and keys to delete, by their places, that have no key in common: so their order is of no matter."""
+    """Rows to add and keys to delete, by their indices. They have no key in common, so their order does not matter."""
 
     adding: dict[int, Row] = field(default_factory=dict)
     deleting: dict[int, Row] = field(default_factory=dict)
     _keys: dict[bool, set[Row]] = field(default_factory=lambda: {False: set(), True: set()})
 
     def opposes(self, key: Row, gone: bool) -> bool:
-        """Whether the opposite is pending for this key."""
+        """Whether the opposite of adding (or of deleting, if `gone`) is pending for this key."""
         return self._folded(key) in self._keys[not gone]
 
     def note(self, place: int, row: Row, key: Row, gone: bool) -> None:
@@ -94,12 +94,12 @@ class _Pending:
 
     @staticmethod
     def _folded(key: Row) -> Row:
-        """Keys that some database may take for the same are the same here."""
+        """The key in a form that is equal for all keys that some database may treat as equal."""
         return tuple(str(value).strip().casefold() for value in key)
 
 
 class Store:
-    """Adds rows to a table, or with a key replaces those that are there. All within the connection's transaction."""
+    """Adds rows to a table, or with a key replaces existing ones. All within the connection's transaction."""
 
     def __init__(self, connection: sa.Connection, schema: str | None, table: str, key: list[str]) -> None:
         self.connection = connection
@@ -109,9 +109,9 @@ class Store:
         self._staged: list[str] = []
 
     def add(self, columns: list[str], rows: list[Row]) -> list[tuple[int, Exception]]:
-        """Stores rows of these columns; gives the places of those that the database refuses, and why.
+        """Stores rows of these columns; returns the indices of those that the database refuses, and why.
 
-        Raises what the database says of the table, and of more than REFUSED_ROWS_MAX rows.
+        Raises the database's error if it is about the table, or if more than REFUSED_ROWS_MAX rows are refused.
         """
         refused: list[tuple[int, Exception]] = []
         if rows and columns:
@@ -119,8 +119,8 @@ class Store:
         return refused
 
     def change(self, columns: list[str], rows: list[Row], gone: list[bool]) -> list[tuple[int, Exception]]:
-        """Stores rows as `add` does, in order with others (`gone`) of which only the key counts: they take the row of
-        their key away."""
+        """Stores rows as `add` does, and deletes others, all in order. gone: for each row, whether the stored row with
+        its key is deleted instead."""
         if not any(gone):
             return self.add(columns, rows)
         refused: list[tuple[int, Exception]] = []
@@ -161,7 +161,7 @@ class Store:
         at: int,
         refused: list[tuple[int, Exception]],
     ) -> None:
-        """Does it for all rows, or where the database refuses one, for those that it takes."""
+        """Calls `work` with all rows or, if the database refuses some, with those that it accepts."""
         try:
             with self.connection.begin_nested():
                 work(columns, rows)
@@ -171,7 +171,7 @@ class Store:
                     raise
                 refused.append((at, error))
                 return
-            self._staged = []  # it went with the savepoint
+            self._staged = []  # the staging table is gone with the savepoint
             half = len(rows) // 2
             self._try(work, columns, rows[:half], at, refused)
             self._try(work, columns, rows[half:], at + half, refused)
@@ -216,7 +216,7 @@ class Store:
                 self.connection.execute(sa.insert(table).values(values), row)
 
     def _copy(self, columns: list[str], rows: list[Row]) -> None:
-        """By PostgreSQL's COPY; with a key into a table of our own first, from where rows replace the older ones."""
+        """Stores rows by PostgreSQL's COPY; with a key first into a temporary table, from which they replace others."""
         target, named = (
             self._quoted(self.table, self.schema),
             ", ".join(self._quoted(name) for name in columns),
@@ -239,7 +239,7 @@ class Store:
         action = (
             f"UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in rest)}" if rest else "NOTHING"
         )
-        # Of rows with one key the last one counts: one statement cannot change a row twice.
+        # Only the last of several rows with one key is used: one statement cannot change a row twice.
         self._run(
             f"INSERT INTO {target} ({named}) SELECT DISTINCT ON ({keys}) {named} FROM {STAGED} "
             f"ORDER BY {keys}, {NUMBER} DESC ON CONFLICT ({keys}) DO {action}"

@@ -1,1 +1,1 @@
-"""Records that are made where their lines are read, past Spark's expressions: see planning.py."""
+"""Makes records of access-log lines without Spark's expressions, see planning.py."""

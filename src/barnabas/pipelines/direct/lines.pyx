@@ -1,12 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Lines of web servers' access logs straight to the records that outputs make of them: no Python object is made for a line.
+"""Makes the records of outputs directly from lines of web servers' access logs, without a Python object for a line.
 
-`make` looks at each line of a column. Of a line that it is certain about it makes the key, the value and the headers' values
-of every output, as Spark's expressions make them. It gives up whatever it is not certain about: lines that do not match,
-numbers and times that are not plain, any byte that is not printable ASCII. Spark's own expressions take those.
+`Maker.make` checks each line of a column. If it is certain about a line, it makes the key, the value and the headers'
+values of every output, with the same bytes as Spark's expressions. It skips the lines that it is not certain about:
+those that do not match, with unusual numbers or times, or with a byte that is not printable ASCII. They are left to
+Spark's expressions.
 
-The patterns are `common-log` and `combined-log` of `steps/regex.py`. For printable ASCII each of their tokens ends where the
-first byte that does not belong to it stands, so a line is read from left to right once.
+The patterns are `common-log` and `combined-log` of `steps/regex.py`. In printable ASCII each of their tokens ends at
+the first byte that cannot belong to it, so a line is read once, from left to right.
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
@@ -21,7 +22,7 @@ cpdef enum Kind:
     TIME
     BARE
 
-# BARE is text without a backslash, to which `unescape` does nothing.
+# BARE is text without a backslash, which `unescape` does not change.
 
 cpdef enum Shape:
     CONSTANT
@@ -38,7 +39,7 @@ GROUPS = (
     "remote_addr", "ident", "remote_user", "time", "method", "path", "protocol", "status", "body_bytes_sent",
     "referer", "user_agent",
 )
-"""What a line consists of, in order; `common-log` ends with body_bytes_sent."""
+"""The parts of a line, in order; `common-log` ends with body_bytes_sent."""
 FIELDS = FIELDS_MAX
 
 
@@ -63,7 +64,7 @@ cdef bint printable(const uint8_t* p, Py_ssize_t n) noexcept nogil:
 
 
 cdef inline bint until(const uint8_t* p, Py_ssize_t* at, Py_ssize_t n, uint8_t stop, Span* found) noexcept nogil:
-    """At least one byte up to `stop`, behind which `at` moves."""
+    """Find at least one byte before `stop`, and move `at` behind `stop`; False if there is none."""
     cdef const uint8_t* end = <const uint8_t*> memchr(p + at[0], stop, n - at[0])
     if end == NULL or end == p + at[0]:
         return False
@@ -81,7 +82,7 @@ cdef inline bint expect(const uint8_t* p, Py_ssize_t* at, Py_ssize_t n, const ch
 
 
 cdef bint quoted(const uint8_t* p, Py_ssize_t* at, Py_ssize_t n, Span* found) noexcept nogil:
-    """What stands before the next quote that has no backslash before it; null when it is empty or a dash."""
+    """Find the text before the next unescaped quote; null if it is empty or a dash. False without a quote."""
     cdef Py_ssize_t start = at[0]
     cdef Py_ssize_t i = start
     while i < n and p[i] != c'"':
@@ -97,7 +98,7 @@ cdef bint quoted(const uint8_t* p, Py_ssize_t* at, Py_ssize_t n, Span* found) no
 
 
 cdef bint request(const uint8_t* p, Py_ssize_t* at, Py_ssize_t n, Span* groups) noexcept nogil:
-    """`GET /path HTTP/1.1" 200 1234`: method, path, protocol, status and bytes."""
+    """Read `GET /path HTTP/1.1" 200 1234`: method, path, protocol, status and bytes. False if it does not match."""
     cdef Py_ssize_t i, start
     if not until(p, at, n, c' ', &groups[4]) or not until(p, at, n, c' ', &groups[5]):
         return False
@@ -138,7 +139,7 @@ cdef bint request(const uint8_t* p, Py_ssize_t* at, Py_ssize_t n, Span* groups) 
 
 
 cdef bint take_apart(const uint8_t* p, Py_ssize_t n, bint combined, Span* groups) noexcept nogil:
-    """Whether the line is one, with its groups."""
+    """Split a line into its groups; False if it does not match."""
     cdef Py_ssize_t at = 0
     if not printable(p, n):
         return False
@@ -166,7 +167,7 @@ cdef bint take_apart(const uint8_t* p, Py_ssize_t n, bint combined, Span* groups
 
 
 cdef bint number(Span* value, Py_ssize_t digits_max) noexcept nogil:
-    """Plain digits without the zeros in front."""
+    """Remove leading zeros; False if there are other characters than digits, or more than `digits_max`."""
     cdef Py_ssize_t i
     if value.length < 1 or value.length > digits_max:
         return False
@@ -180,7 +181,7 @@ cdef bint number(Span* value, Py_ssize_t digits_max) noexcept nogil:
 
 
 cdef inline int two(const uint8_t* p) noexcept nogil:
-    """A number of two digits; -1 for something else."""
+    """The value of two digits; -1 for other characters."""
     if not (digit(p[0]) and digit(p[1])):
         return -1
     return (p[0] - c'0') * 10 + p[1] - c'0'
@@ -192,7 +193,7 @@ cdef inline void put_two(uint8_t* p, int value) noexcept nogil:
 
 
 cdef int month_of(const uint8_t* p) noexcept nogil:
-    """1 to 12 of an English abbreviation; 0 for something else."""
+    """1 to 12 for the English abbreviation of a month; 0 for other text."""
     cdef const char* names = b"JanFebMarAprMayJunJulAugSepOctNovDec"
     cdef int month
     for month in range(12):
@@ -208,7 +209,7 @@ cdef int month_days(int year, int month) noexcept nogil:
 
 
 cdef bint time_of(Span* value, uint8_t* iso) noexcept nogil:
-    """`17/May/2015:10:05:03 +0200` (dd/MMM/yyyy:HH:mm:ss Z) to `2015-05-17T08:05:03.000Z`."""
+    """Convert `17/May/2015:10:05:03 +0200` (dd/MMM/yyyy:HH:mm:ss Z) to `2015-05-17T08:05:03.000Z`, or return False."""
     cdef const uint8_t* p = value.start
     cdef int day, month, year, hour, minute, second, zone_hours, zone_minutes, minutes
     if value.length != 26 or p[2] != c'/' or p[6] != c'/' or p[11] != c':' or p[14] != c':' or p[17] != c':':
@@ -262,7 +263,7 @@ cdef bint time_of(Span* value, uint8_t* iso) noexcept nogil:
 
 
 cdef class Column:
-    """An Arrow binary column that is made."""
+    """An Arrow binary column to which rows are appended."""
     cdef readonly Buffer offsets, data
     cdef Buffer bits
     cdef readonly Py_ssize_t rows, null_count
@@ -275,11 +276,11 @@ cdef class Column:
 
     @property
     def validity(self):
-        """The bitmap, or None when every value is there."""
+        """The validity bitmap, or None if no value is null."""
         return self.bits if self.null_count else None
 
     cdef int end_row(self, bint there) except -1:
-        """For which room was reserved."""
+        """Finish a row, one of `rows_max` for which room was reserved. Raises OverflowError for more than 2 GB."""
         cdef Py_ssize_t byte = self.rows >> 3
         if self.data.size > INT32_MAX:
             raise OverflowError
@@ -296,7 +297,7 @@ cdef class Column:
 
 
 cdef void put_escaped(Buffer buffer, const uint8_t* p, Py_ssize_t n) noexcept nogil:
-    """As the inside of a JSON string; twice the room was reserved."""
+    """Append text as the inside of a JSON string. The caller has reserved room for twice its size."""
     cdef uint8_t* out = buffer.data + buffer.size
     cdef uint8_t special = 0
     cdef Py_ssize_t i
@@ -315,8 +316,8 @@ cdef void put_escaped(Buffer buffer, const uint8_t* p, Py_ssize_t n) noexcept no
 
 
 cdef class Template:
-    """What an output makes of the fields. texts: before each field of an OBJECT and at its end, one between those of a
-    JOINED, and that of a CONSTANT."""
+    """How a value is made of the fields. texts: for an OBJECT, what is before each field and at the end; for JOINED,
+    the separator; for a CONSTANT, its text."""
     cdef int shape
     cdef list texts
     cdef Py_ssize_t count, room
@@ -347,7 +348,7 @@ cdef class Template:
         put(out, self.starts[i], self.sizes[i])
 
     cdef bint within(self, int count) noexcept:
-        """Whether all fields are among so many."""
+        """Whether its fields are all among the first `count`."""
         cdef Py_ssize_t i
         for i in range(self.count):
             if not 0 <= self.fields[i] < count:
@@ -394,8 +395,8 @@ cdef class Template:
 
 
 cdef class Maker:
-    """fields: group and Kind of each value that is made of a line. templates: what is made of the values, a column each; the
-    same number side by side is interleaved in one column, as the values of headers are."""
+    """Makes columns of lines. fields: group and Kind of each value that is made of a line. templates: what is made of
+    the values, with a column's number; those with the same number alternate in one column, like headers' values."""
     cdef bint combined
     cdef int count
     cdef int groups[FIELDS_MAX]
@@ -404,7 +405,7 @@ cdef class Maker:
     cdef int columns
 
     def __init__(self, bint combined, list fields, list templates):
-        """templates: (column, Template) pairs, by column. Raises ValueError for what names a field or group that is not."""
+        """templates: (column, Template) pairs, by column. Raises ValueError for an unknown field, group or kind."""
         cdef Py_ssize_t i
         cdef Template template
         if len(fields) > FIELDS_MAX:
@@ -430,9 +431,9 @@ cdef class Maker:
         self, Py_ssize_t rows, const int32_t[::1] offsets, const uint8_t[::1] data, Py_ssize_t first,
         const uint8_t[::1] wanted,
     ):
-        """Which rows it is certain about (a byte for each, 1 or 0) and the columns of those. wanted: the rows to look at.
+        """Which rows it is certain about (a byte for each, 1 or 0), and their columns. wanted: 0 for rows to skip.
 
-        Raises ValueError for offsets that leave the data.
+        Raises ValueError for offsets outside of the data.
         """
         if first < 0 or rows < 0 or first > offsets.shape[0] or rows >= offsets.shape[0] - first or wanted.shape[0] < rows:
             raise ValueError("offsets are missing")

@@ -1,11 +1,11 @@
-"""Parcels: a thousand plain lines as one row on their way through Spark. See planning.py.
+"""Parcels: up to a thousand plain lines that pass through Spark as one row, see planning.py.
 
-The reading side puts a column of parcels into each batch: its first row is a parcel, with nothing else in it, and below it
-come the lines that Spark's expressions take. The writing side makes the outputs' records of the lines in a parcel. The
-records of an output then stand in the order of their lines' offsets, whichever way they came.
+The reading side adds a column of parcels to each batch. If any line is plain, the first row has only a parcel; the
+other rows are lines for Spark's expressions. The writing side makes the outputs' records of the lines in a parcel. The
+records of an output are then in the order of their lines' offsets, whichever way they came.
 
-A parcel is a stream of Arrow's IPC format, compressed, with one batch: value, time and offset of each line, and the key if
-an output keeps it. The program that the lines are plain to goes with it.
+A parcel is a compressed stream in Arrow's IPC format, with one batch: value, timestamp and offset of each line, and the
+key if an output keeps it. The batch's metadata has the topic, the partition and the program for the lines.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ PARCEL_DDL: Final = f"{PARCEL} binary, {PARCEL_ROWS} int"
 PARCEL_FIELDS: Final = (pa.field(PARCEL, pa.binary()), pa.field(PARCEL_ROWS, pa.int32()))
 ROWS_MAX: Final = 1024
 BYTES_MAX: Final = 512 << 10
-"""Of the keys and values in one parcel, unless those of a single line are larger."""
+"""Limit of the keys and values in one parcel, unless those of a single line are larger."""
 HELD_ROWS: Final = 4096
 HELD_BYTES: Final = 4 << 20
-"""Of the rows that wait for others."""
+"""Limit of the rows that wait for others."""
 ORIGIN_TYPE: Final = pa.struct(
     [
         pa.field("topic", pa.string()),
@@ -52,7 +52,7 @@ OPENED_SCHEMA: Final = SINK_SCHEMA.with_metadata({ONE_TOPIC: b""})
 
 
 class Packer:
-    """Makes parcels of what is read. program: as an option of the data source."""
+    """Puts the plain lines among the rows that are read into parcels. program: see `Program.text`."""
 
     def __init__(self, program: str) -> None:
         self.program = program
@@ -62,7 +62,7 @@ class Packer:
         self.carried = [*self.sized, "timestamp", "offset"]
 
     def packed(self, rows: pa.RecordBatch, topic: str, partition: int) -> Iterator[pa.RecordBatch]:
-        """The rows with the columns of parcels, most of the rows in those."""
+        """The rows with the columns of parcels; the plain lines are moved into these."""
         if not rows.num_rows:
             return
         ends = sum(_ends(rows.column(name)) for name in self.sized)
@@ -75,7 +75,7 @@ class Packer:
 
     def _packed(self, rows: pa.RecordBatch, topic: str, partition: int) -> pa.RecordBatch:
         headers = rows.column("headers")
-        # What a record's own headers become, Spark knows.
+        # Records with headers are left to Spark.
         wanted = headers.is_null().cast(pa.uint8()).to_numpy(zero_copy_only=False)
         certain, _ = _worked(self.judge, rows.column("value"), wanted)
         count = int(certain.sum())
@@ -99,7 +99,7 @@ class Packer:
         about = {"program": self.program, "topic": topic, "partition": str(partition)}
         batch = lines.replace_schema_metadata(about)
         out = pa.BufferOutputStream()
-        # Spark copies what is in a row a dozen times from process to process.
+        # Compressed, because Spark copies a row from process to process a dozen times.
         with pa.ipc.new_stream(
             out, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
         ) as stream:
@@ -109,18 +109,18 @@ class Packer:
 
 @lru_cache(maxsize=16)
 def packer(program: str) -> Packer:
-    """The same one for all tasks of a query."""
+    """The packer for a program, which all tasks of a query in this process share."""
     return Packer(program)
 
 
 def _ends(values: pa.Array) -> Any:
-    """Where each value begins, and where the last one ends."""
+    """The position where each value begins, and where the last one ends."""
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     return offsets.astype(np.int64)
 
 
 def _worked(maker: Maker, values: pa.Array, wanted: Any) -> tuple[Any, list[Column]]:
-    """Which values the maker is certain about, as 0 and 1, and the columns that it made of those."""
+    """Which values the maker is certain about (1 or 0 for each), and the columns that it made of those."""
     _, offsets, data = values.buffers()
     certain, columns = maker.make(
         len(values),
@@ -146,7 +146,7 @@ def _without_parcel(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 class Opener:
-    """Makes the records of the lines in parcels. places: the columns of each output's key, value and headers."""
+    """Makes the records of lines in parcels. places: the columns' indices for each output's key, value and headers."""
 
     def __init__(self, program: str) -> None:
         read = Program.read(program)
@@ -171,7 +171,7 @@ class Opener:
         """The rows of each output, with the columns of SINK_SCHEMA and the mark ONE_TOPIC."""
         rows = lines.num_rows
         certain, columns = _worked(self.maker, lines.column("value"), np.ones(rows, np.uint8))
-        assert certain.all(), "only lines that are plain to the program are in a parcel"
+        assert certain.all(), "a line in a parcel is not plain"
         found = []
         for made, (key, value, headers) in zip(self.outputs, self.places, strict=True):
             origin = [_same(topic, rows), pa.repeat(pa.scalar(partition, pa.int32()), rows)]
@@ -192,12 +192,12 @@ class Opener:
 
 @lru_cache(maxsize=16)
 def opener(program: str) -> Opener:
-    """The same one for all parcels of a query."""
+    """The opener for a program, which all parcels of a query in this process share."""
     return Opener(program)
 
 
 def opened_parcel(parcel: pa.Buffer) -> list[pa.RecordBatch]:
-    """The rows of each output that are made of a parcel's lines."""
+    """The rows of each output, made of a parcel's lines."""
     with pa.ipc.open_stream(parcel) as stream:
         lines = stream.read_next_batch()
     about = {name.decode(): value.decode() for name, value in lines.schema.metadata.items()}
@@ -219,7 +219,7 @@ def _array(column: Column) -> pa.Array:
 
 
 def _headers(made: Made, values: Column, rows: int) -> pa.Array:
-    """The same names in every row, with the values of a column that holds them row by row."""
+    """Headers with the same names in every row. values: those of the first row, then those of the second, and so on."""
     names = [name.encode() for name, _ in made.headers]
     ends = np.cumsum([0, *map(len, names)], dtype=np.int64)
     starts = (np.arange(rows, dtype=np.int64)[:, None] * ends[-1] + ends[:-1]).ravel()
@@ -232,10 +232,11 @@ def _headers(made: Made, values: Column, rows: int) -> pa.Array:
 
 
 def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows for the sink, with those of parcels in place of the parcels.
+    """The rows for the sink, with the rows of each parcel in place of the parcel.
 
-    Rows that went the long way come right behind the parcel of the lines that they lay among. Those for the same topics are
-    put back into their places; others, dead letters as a rule, are gathered. In each topic they keep their order.
+    Rows that Spark's expressions made come directly after the parcel with the other lines of their batch. Rows for the
+    same topics as the parcel's are sorted in among these; others, mostly dead letters, are collected and returned
+    later. The order within each topic is kept.
     """
     sorter = _Sorter()
     for batch in batches:
@@ -259,7 +260,7 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class _Held:
-    """Rows that wait for others."""
+    """Rows that are held back."""
 
     def __init__(self) -> None:
         self.pieces: list[pa.RecordBatch] = []
@@ -271,7 +272,7 @@ class _Held:
             self.rows += piece.num_rows
             self.bytes += piece.nbytes
 
-    def is_much(self) -> bool:
+    def is_full(self) -> bool:
         return self.rows >= HELD_ROWS or self.bytes >= HELD_BYTES
 
     def taken(self) -> list[pa.RecordBatch]:
@@ -281,8 +282,8 @@ class _Held:
 
 
 class _Sorter:
-    """opened: by topic, the rows that a parcel was opened to and that are not written yet. behind: rows that came behind it.
-    aside: earlier ones for other topics, in order."""
+    """Sorts rows in among those of a parcel. opened: the parcel's rows that were not returned yet, by topic. behind:
+    rows that came after the parcel. aside: earlier rows for other topics, in order."""
 
     def __init__(self) -> None:
         self.opened: dict[str, pa.RecordBatch] = {}
@@ -292,7 +293,7 @@ class _Sorter:
         self.opened = {piece.column("topic")[0].as_py(): piece for piece in pieces}
 
     def take(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Takes rows from behind the parcel, which wait for the last of them unless they become too many."""
+        """Accepts rows that come after the parcel; holds them back until the last one, or until there are too many."""
         if not self.opened:
             yield rows
         elif rows.num_rows > 1 and rows.nbytes > HELD_BYTES:
@@ -301,12 +302,12 @@ class _Sorter:
             yield from self.take(rows.slice(half))
         else:
             self.behind.add(rows)
-            if self.behind.is_much():
+            if self.behind.is_full():
                 yield from self.end(max(pc.max(_offsets(piece)).as_py() for piece in self.behind.pieces))
 
     def end(self, last: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The parcel's rows with those behind it, in order, or only those up to an offset. What is for other topics goes
-        aside."""
+        """Returns the rows of the parcel and those behind it, in order. last: the offset up to which the parcel's rows
+        are returned; None for all. Rows for other topics are put aside."""
         behind = self._own()
         for topic, piece in self.opened.items():
             cut = piece.num_rows
@@ -319,11 +320,11 @@ class _Sorter:
                 piece = piece.take(pc.sort_indices(_offsets(piece)))
             if piece.num_rows:
                 yield piece
-        if self.aside.is_much():
+        if self.aside.is_full():
             yield from self.aside.taken()
 
     def _own(self) -> list[pa.RecordBatch]:
-        """What is behind the parcel, once that for other topics has gone aside."""
+        """The batches behind the parcel with rows for its topics; rows for other topics are put aside."""
         own = []
         for rows in self.behind.taken():
             topics = rows.column("topic")
@@ -348,7 +349,7 @@ def _same(text: str, rows: int) -> pa.Array:
 
 
 def retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same array where types differ in the names of lists' elements, and in what may be null."""
+    """The array with another type. Nothing is copied if only names of list elements, or what may be null, differ."""
     if array.type == kind:
         return array
     if array.offset or array.type.id != kind.id:

@@ -1,12 +1,14 @@
-"""Which queries need no Spark expression for most of their lines, and what is made of a line then.
+"""Finds the queries that need no Spark expressions for most of their lines, and plans what is made of such a line.
 
-Taken are queries over topics whose first step parses `common-log` or `combined-log`, whose other steps are `convert` (to int
-and long), `time` (of the logs' own format), `unescape`, `drop`, `keep` and `rename`, and whose outputs are topics with keys,
-values and headers of plain fields, texts and `concat_ws`. Everything else stays as it is.
+These are queries over topics whose first step parses `common-log` or `combined-log`, whose other steps are `convert`
+(to int, long and string), `time` (of the logs' own format), `unescape`, `drop`, `keep` and `rename`, and whose outputs
+are topics with keys, values and headers of plain fields, texts and `concat_ws`. All other queries use Spark's
+expressions.
 
-The processes that read the topics then send lines through Spark in parcels (parcels.py), one row for a thousand of them, and
-those that write make the records of the outputs (lines.pyx). A line that is not plain in every respect goes to Spark as
-before, in the same query, so that the result is the same to the byte; lines.pyx says which lines are plain.
+The processes that read the topics then send lines through Spark in parcels (parcels.py), up to a thousand of them in a
+row, and those that write make the records of the outputs (lines.pyx). A line that is not plain in every respect goes
+through Spark's expressions, in the same query, so that the result is the same to the byte; lines.pyx says which lines
+are plain.
 """
 
 from __future__ import annotations
@@ -29,20 +31,20 @@ LAYOUT: Final = "dd/MMM/yyyy:HH:mm:ss Z"
 STEPS: Final = ("convert", "time", "unescape", "drop", "keep", "rename")
 KINDS: Final = {"int": Kind.INT, "bigint": Kind.LONG}
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LITERAL: Final = re.compile(r"'([^'\\$]*)'")  # Spark puts a setting's value in place of ${name}
+_LITERAL: Final = re.compile(r"'([^'\\$]*)'")  # no $: Spark replaces ${name} by a setting
 _JOINED: Final = re.compile(
     r"concat_ws\(\s*'([^'\\$]*)'((?:\s*,\s*`?[A-Za-z_][A-Za-z0-9_]*`?)+)\s*\)", re.IGNORECASE
 )
 _WORDS: Final = frozenset({"null", "true", "false", "default", "interval"})
-"""What Spark does not read as a field's name."""
+"""Words that Spark does not read as names of fields."""
 
 
 class NeedsSpark(Exception):
-    """Something that only Spark can do; the message says what, for people."""
+    """A query needs Spark's expressions; the message tells users the reason."""
 
 
 def direct_program(spec: PipelineSpec, query: Query) -> Program | None:
-    """What is made of a line for this query; None when Spark has to do it. What the session says is not looked at."""
+    """The program for the lines of a query; None if it needs Spark. The session's settings are not checked."""
     try:
         return planned_program(spec, query)
     except NeedsSpark:
@@ -50,21 +52,21 @@ def direct_program(spec: PipelineSpec, query: Query) -> Program | None:
 
 
 def planned_program(spec: PipelineSpec, query: Query) -> Program:
-    """The same. Raises NeedsSpark with the first reason why Spark has to do it."""
+    """The program for the lines of a query. Raises NeedsSpark with the first reason why there is none."""
     if spec.relations:
         raise NeedsSpark("there are several sources or relations")
-    settings = [name for name in spec.spark if name.startswith("spark.sql.")]  # zones, case, what an error is
+    settings = [name for name in spec.spark if name.startswith("spark.sql.")]  # for zones, case or errors
     if settings:
         raise NeedsSpark(f"{settings[0]} is set")
     for output in query.outputs:
         _check_output(output)
     if query.only_dead or query.relation not in query.sends:
-        raise NeedsSpark("other records are sent than those that are read")
+        raise NeedsSpark("it sends only dead letters, or another query sends its dead letters")
     _check_source(spec.source)
     work = _Fields(spec.steps)
     outputs = tuple(_made(work, output) for output in query.outputs)
     if len({made.topic for made in outputs}) < len(outputs):
-        raise NeedsSpark("two outputs write to one topic")  # there, a line's records stand side by side
+        raise NeedsSpark("two outputs write to one topic")  # where a line's records are adjacent
     return Program(work.combined, tuple(work.made), outputs)
 
 
@@ -79,28 +81,28 @@ def _check_source(source: Source) -> None:
 
 def _check_output(output: Output) -> None:
     found = {
-        "is no topic": output.target is not None,
+        "is not a topic": output.target is not None,
         "is an aggregate": output.aggregate is not None,
         "has steps of its own": bool(output.steps),
         "has a route": output.route is not None,
-        "is written by a schema": output.schema is not None,
+        "is written with a schema": output.schema is not None,
         "sets timestamps": output.timestamp is not None,
     }
-    for what, is_so in found.items():
+    for reason, is_so in found.items():
         if is_so:
-            raise NeedsSpark(f"output {output.name} {what}")
+            raise NeedsSpark(f"output {output.name} {reason}")
 
 
 class _Fields:
-    """The fields after the steps. made: group and Kind of everything that was made on the way, whether it is kept or not;
-    names: those that are there in the end, in order, with their places in it."""
+    """The fields after the steps. made: group and Kind of every value that a step makes, whether it is kept or not.
+    names: the fields that are left in the end, in order, with their indices in `made`."""
 
     def __init__(self, steps: tuple[Step, ...]) -> None:
         if not steps:
             raise NeedsSpark("no step parses an access log")
         pattern = steps[0].options.get("compiled")
         if steps[0].kind != "parse" or pattern not in COMBINED:
-            raise NeedsSpark(f"step {steps[0].label} parses no combined-log or common-log")
+            raise NeedsSpark(f"step {steps[0].label} does not parse combined-log or common-log")
         if steps[0].options.get("from") is not None:
             raise NeedsSpark(f"step {steps[0].label} parses a field, not the record's value")
         self.combined = COMBINED[pattern]
@@ -121,19 +123,20 @@ class _Fields:
         self.made.append((group, kind))
 
     def place(self, name: str) -> int:
+        """The index of a field in `made`. Raises NeedsSpark."""
         if name not in self.names:
-            raise NeedsSpark(f"{name!r} is no field of the line")
+            raise NeedsSpark(f"{name!r} is not a field of the line")
         return self.names[name]
 
     def text(self, name: str) -> int:
-        """The place of a field that is written as it is."""
+        """The index in `made` of a field whose text is used unchanged. Raises NeedsSpark."""
         place = self.place(name)
         if self.made[place][1] == Kind.TIME:
             raise NeedsSpark(f"the time {name!r} is used in a key, a header or a text")
         return place
 
     def group(self, name: str) -> int:
-        """The group of a field that nothing was done to."""
+        """The group of a field that was not converted. Raises NeedsSpark."""
         group, kind = self.made[self.place(name)]
         if kind not in (Kind.TEXT, Kind.BARE):
             raise NeedsSpark(f"{name!r} is converted twice")
@@ -184,13 +187,13 @@ def _made(work: _Fields, output: Output) -> Made:
 
 
 def _object(names: Mapping[str, int]) -> Recipe:
-    """All fields as JSON."""
+    """The recipe of a JSON object of all fields."""
     before = [f'{"," if number else "{"}"{name}":' for number, name in enumerate(names)]
     return Recipe(Shape.OBJECT, tuple(names.values()), (*before, "}"))
 
 
 def _recipe(work: _Fields, sql: str) -> Recipe:
-    """Of an expression of an output."""
+    """The recipe of an output's SQL expression. Raises NeedsSpark."""
     sql = sql.strip()
     if literal := _LITERAL.fullmatch(sql):
         return Recipe(Shape.CONSTANT, (), (literal[1],))
@@ -206,5 +209,5 @@ def _names(written: Iterable[str]) -> Iterable[str]:
     for name in written:
         bare = name.removeprefix("`").removesuffix("`")
         if not _PLAIN.fullmatch(bare) or len(name) - len(bare) == 1 or name.lower() in _WORDS:
-            raise NeedsSpark(f"`{name}` is no field, text or concat_ws of fields")
+            raise NeedsSpark(f"`{name}` is not a field, a text or a concat_ws of fields")
         yield bare

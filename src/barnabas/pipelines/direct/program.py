@@ -1,4 +1,4 @@
-"""What is made of a line without Spark, as plain data. planning.py makes it of a pipeline, parcels.py does it."""
+"""Programs that make records of lines without Spark, as plain data. planning.py makes them, parcels.py runs them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 PARCEL: Final = "_barnabas_parcel"
-"""The column of parcels: fields cannot have its name."""
+"""The column of parcels; no field can have this name."""
 PARCEL_ROWS: Final = "_barnabas_parcel_rows"
-"""How many lines are in it."""
+"""The column with the number of lines in each parcel."""
 ONE_TOPIC: Final = b"barnabas.one-topic"
-"""In the metadata of a schema: all rows are for one topic."""
+"""A mark in the metadata of a schema: all rows are for one topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The record of an output. key: None leaves the one that the record came with."""
+    """How the record of an output is made. key: None keeps the source record's key."""
 
     output: str
     topic: str
@@ -37,18 +37,21 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """fields: group and Kind of everything that is made of a line. A line that fails in one of them is not plain."""
+    """combined: whether lines have the format `combined-log`, not `common-log`. fields: group and Kind of each value
+    that is made of a line. A line is not plain if one of them cannot be made."""
 
     combined: bool
     fields: tuple[tuple[int, int], ...]
     outputs: tuple[Made, ...]
 
     def text(self) -> str:
-        """As an option of the data source."""
+        """The program as the value of an option of the data source."""
         return json.dumps(asdict(self))
 
     @classmethod
     def read(cls, text: str) -> Program:
+        """The program that `text` returned as text."""
+
         def recipe(raw: Mapping[str, list[str]]) -> Recipe:
             return Recipe(int(raw["shape"]), tuple(map(int, raw["fields"])), tuple(raw["texts"]))  # type: ignore[call-overload]
 

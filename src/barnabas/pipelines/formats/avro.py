@@ -1,7 +1,7 @@
-"""Avro: schemas to Arrow types, payloads to rows by schema resolution, rows to payloads.
+"""Avro: converts schemas to Arrow types, payloads to rows by schema resolution, and rows to payloads.
 
-Types are those of Spark's own from_avro where that loses nothing. Unions of several types become text with the value as
-JSON. Times of day stay the numbers that they are.
+Types are the same as in Spark's own from_avro if that loses nothing. Unions of several types become text with the value
+as JSON, except int with long and float with double. Times of day stay numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.pipelines.formats.avro_records import AvroRecords
 from barnabas.pipelines.formats.base import Convert, NoColumns, Unfit
 
 VALUE: Final = "value"
-"""The field of a schema that is no record."""
+"""The name of the only field if the schema is not a record."""
 DIGITS_MAX: Final = 38
 PLAIN: Final = {
     "null": pa.string(),
@@ -48,8 +48,8 @@ WIDER: Final = {
 
 
 def parse(schema: Schema) -> tuple[Any, dict[str, Any]]:
-    """A schema as fastavro has it, and its named types. Logical types but decimals are taken out for fastavro, which
-    would make Python's dates of them, and stand under `logical` for us."""
+    """A schema as fastavro parses it, and its named types. Logical types except decimals are moved to `logical`,
+    because fastavro would make Python's dates of their values. Raises Unfit."""
     import fastavro
 
     named: dict[str, Any] = {}
@@ -78,7 +78,7 @@ HOLDS_TYPES: Final = frozenset({"type", "items", "values", "fields"})
 
 
 class AvroReader:
-    """Reads what any version wrote into the fields of one version."""
+    """Reads records of any version into the fields of one version."""
 
     def __init__(self, schema: Schema) -> None:
         try:
@@ -128,7 +128,7 @@ class AvroReader:
     def _record(self, node: Any, path: str, above: tuple[str, ...]) -> tuple[pa.DataType, Convert]:
         name = node["name"]
         if name in above:
-            raise NoColumns(f"{path or name}: {name} holds itself, which columns cannot")
+            raise NoColumns(f"{path or name}: {name} contains itself, which columns cannot")
         fields, converts = [], {}
         for row in node["fields"]:
             inside = f"{path}.{row['name']}" if path else row["name"]
@@ -171,7 +171,7 @@ class AvroReader:
                 raise Unfit(f"the bytes do not suit schema {writer.called}: {_reason(error)}") from None
             if source.tell() != len(payload):
                 raise Unfit(
-                    f"{len(payload) - source.tell()} bytes are left behind a value of schema {writer.called}"
+                    f"{len(payload) - source.tell()} bytes follow the value of schema {writer.called}"
                 )
             if convert is not None:
                 value = convert(value)
@@ -233,7 +233,7 @@ def _decimal(node: Any) -> tuple[pa.DataType, Convert]:
 
 
 def spark_type(held: pa.DataType) -> pa.DataType:
-    """The type with times in microseconds, as Spark has them."""
+    """The type with times in microseconds, as in Spark."""
     if pa.types.is_timestamp(held):
         return pa.timestamp("us", held.tz)
     if pa.types.is_struct(held):
@@ -246,7 +246,7 @@ def spark_type(held: pa.DataType) -> pa.DataType:
 
 
 class AvroWriter:
-    """Writes rows by one schema."""
+    """Writes rows with one schema."""
 
     def __init__(self, schema: Schema) -> None:
         import fastavro
@@ -265,9 +265,9 @@ class AvroWriter:
         self._check = _range_check(self._schema, named, ())
         is_record = isinstance(self._schema, dict) and self._schema.get("type") == "record"
         if not is_record:
-            raise NoColumns("its schema is no record, so that fields cannot be written by it")
+            raise NoColumns("its schema is not a record, so fields cannot be written with it")
         self.fields = {field["name"]: "default" not in field for field in self._schema["fields"]}
-        """Name -> whether a value has to be given."""
+        """Name -> whether a value is required."""
 
     def records(self, rows: pa.StructArray) -> tuple[pa.Array, list[int]] | None:
         """See formats.encoding.Writer."""
@@ -279,7 +279,7 @@ class AvroWriter:
         return None if plan is None else plan.encode(rows)
 
     def encode(self, row: Mapping[str, Any]) -> bytes:
-        """Raises Unfit."""
+        """The payload of a row. Raises Unfit."""
         if self._check is not None:
             self._check(row)
         out = io.BytesIO()
@@ -291,8 +291,8 @@ class AvroWriter:
 
 
 def _range_check(node: Any, named: Mapping[str, Any], above: tuple[str, ...]) -> Callable[[Any], None] | None:
-    """What raises Unfit for a whole number that is too large for an `int`, which fastavro would write all the same. None
-    where there is no `int`."""
+    """A function that raises Unfit for whole numbers that are too large for an `int`, which fastavro would write. None
+    if there is no `int`."""
     if isinstance(node, str) and node in named:
         node = named[node]
     if isinstance(node, list):
@@ -339,7 +339,7 @@ def _check_each(inner: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def schema_of(type: pa.StructType, name: str) -> str:
-    """A schema for rows of a type; every field may be null. Raises NoColumns for what Avro cannot name or hold."""
+    """A schema for rows of a type; every field may be null. Raises NoColumns for names and types unknown to Avro."""
     return json.dumps(_record_of(type, name, ""))
 
 
@@ -348,7 +348,7 @@ def _record_of(type: pa.StructType, name: str, path: str) -> dict[str, Any]:
     for field in type:
         inside = f"{path}.{field.name}" if path else field.name
         if not field.name.isascii() or not field.name.isidentifier():
-            raise NoColumns(f"{inside} is no name for a field in Avro (letters, digits and _): rename it")
+            raise NoColumns(f"{inside} is not a field name in Avro (letters, digits and _): rename it")
         kind = _kind_of(field.type, f"{name}_{field.name}", inside)
         rows.append({"name": field.name, "type": ["null", kind], "default": None})
     return {"type": "record", "name": name, "fields": rows}
@@ -368,7 +368,7 @@ def _kind_of(type: pa.DataType, name: str, path: str) -> Any:
         return {"type": "array", "items": ["null", _kind_of(type.value_type, name, path)]}
     if pa.types.is_map(type) and type.key_type == pa.string():
         return {"type": "map", "values": ["null", _kind_of(type.item_type, name, path)]}
-    raise NoColumns(f"{path} is of type {type}, which Avro has not: convert it")
+    raise NoColumns(f"{path} is of type {type}, which Avro does not have: convert it")
 
 
 KINDS: Final[dict[pa.DataType, Any]] = {

@@ -1,4 +1,4 @@
-"""A batch of Avro records to Arrow columns at once, by compiled code: see avro_columns.pyx."""
+"""Converts a batch of Avro records to Arrow columns at once, with compiled code, see avro_columns.pyx."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ KINDS: Final = {
 
 
 class NoPlan(Exception):
-    """A schema that compiled code does not read: unions of several types, decimals of more than 38 digits."""
+    """A schema that compiled code does not support: unions of several types, decimals of more than 38 digits."""
 
 
 class AvroBatches:
-    """Reads batches whose records are all of one schema. type: of the columns, a struct. Not for several threads at once."""
+    """Reads batches whose records are all of one schema. type: the columns, as a struct. Not thread-safe."""
 
     def __init__(
         self, schema_id: int, schema: Any, named: Mapping[str, Any], type: pa.StructType, *, is_record: bool
@@ -39,7 +39,7 @@ class AvroBatches:
         self._column = column if is_record else Column(Kind.RECORD, children=[column])
 
     def decode(self, records: pa.Array) -> pa.StructArray | None:
-        """records: binary. None where one of them is null, of another schema or damaged."""
+        """The rows of records (binary); None if one of them is null, of another schema or damaged."""
         if records.null_count or not pa.types.is_binary(records.type):
             return None
         _, offsets, data = records.buffers()
@@ -60,7 +60,7 @@ class AvroBatches:
 
 
 def _column(node: Any, named: Mapping[str, Any]) -> Column:
-    """Raises NoPlan. A schema that holds itself was refused before."""
+    """Raises NoPlan. A schema that contains itself was refused before."""
     if isinstance(node, str):
         if node in KINDS:
             return Column(KINDS[node])

@@ -1,7 +1,7 @@
-"""A batch of rows in Arrow columns to Avro records at once, by compiled code: see avro_writer.pyx.
+"""Converts a batch of rows in Arrow columns to Avro records at once, with compiled code, see avro_writer.pyx.
 
-Writes the same bytes as fastavro does. Types that it takes together with more than one kind of value (unions of several
-types, times without a zone for timestamps with one) are left to fastavro.
+Writes the same bytes as fastavro. Types for which fastavro accepts more than one kind of value (unions of several
+types, times without a zone for timestamps with one) are left to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOCAL: Final = {"local-timestamp-millis": 1_000, "local-timestamp-micros": 1}
 
 
 class AvroRecords:
-    """Writes rows of one Arrow type by one schema. Not for several threads at once."""
+    """Writes rows of one Arrow type with one schema. Not thread-safe."""
 
     def __init__(self, schema_id: int, schema: Any, named: Mapping[str, Any], type: pa.StructType) -> None:
         """schema: as fastavro parses it, a record. Raises NoPlan."""
@@ -32,7 +32,7 @@ class AvroRecords:
         self._root = self._source(schema, type)
 
     def encode(self, rows: pa.StructArray) -> tuple[pa.Array, list[int]] | None:
-        """The records, framed, and the rows that do not suit the schema, which have no bytes; None for too many bytes."""
+        """The framed records, and the indices of rows that do not match the schema, without bytes; None over 2 GB."""
         try:
             _bind(self._root, rows)
             places, data, failed = write(self._root, len(rows), self._id)
@@ -97,11 +97,11 @@ class AvroRecords:
         return made
 
     def _default(self, field: Any) -> bytes:
-        """The bytes of a field that is not there. Raises NoPlan."""
+        """The bytes of a field's default. Raises NoPlan."""
         import fastavro
 
         whole = {"type": "record", "name": "barnabas_default", "fields": [field]}
-        # Its type uses names, or is where they are given.
+        # The field's type refers to named types, or defines them.
         for names in (dict(self._named), {}):
             out = io.BytesIO()
             with suppress(Exception):  # fastavro raises whatever the default leads to
@@ -142,7 +142,7 @@ def _decimal(node: Any, kind: str, type: pa.DataType) -> Source:
 
 
 def _bind(source: Source, array: pa.Array | None) -> None:
-    """Let a source and those inside of it look at an array."""
+    """Bind a source and those inside of it to an array; None releases the last one."""
     source.bind(array)
     if source.kind == Put.RECORD:
         for name, child in zip(source.symbols, source.children, strict=True):
@@ -151,7 +151,7 @@ def _bind(source: Source, array: pa.Array | None) -> None:
     elif source.kind == Put.ARRAY:
         _bind(source.children[0], None if array is None else array.values)
     elif source.kind == Put.MAP:
-        # Not `keys` and `items`: they are the whole columns also where the entries are a part of theirs.
+        # Not `keys` and `items`: these are the whole columns even if the entries are a slice of them.
         entries = None if array is None else array.values
         for index, child in enumerate(source.children):
             _bind(child, None if entries is None else entries.field(index))

@@ -10,7 +10,7 @@ import pyarrow as pa
 from barnabas.client.registry import Schema
 
 Convert = Callable[[Any], Any] | None
-"""Makes of a decoded value what pyarrow takes; None where it is that already."""
+"""Converts a decoded value to one that pyarrow accepts; None if pyarrow accepts all of them."""
 
 
 class Unfit(ValueError):
@@ -18,23 +18,23 @@ class Unfit(ValueError):
 
 
 class NoColumns(ValueError):
-    """A schema that cannot be columns; the message names the place."""
+    """A schema that cannot be represented by columns; the message says why."""
 
 
 class Reader(Protocol):
-    """Reads records into columns of the schema that it was made of, whichever version wrote them.
+    """Reads records into columns of the schema that it was made of, whichever version they were written with.
 
-    type: of the columns, a struct. read_type: what `decode` gives, which may be cast to it.
+    type: the columns, as a struct. read_type: the type of the rows that are read, which can be cast to `type`.
     """
 
     type: pa.StructType
     read_type: pa.StructType
 
     def decoder(self, writer: Schema) -> Callable[[bytes], Any]:
-        """What decodes the payloads of a writer's schema to rows, and raises Unfit. Raises Unfit."""
+        """A function that decodes payloads of the writer's schema to rows, or raises Unfit. Raises Unfit."""
         ...
 
     def columns(self, records: pa.Array) -> pa.StructArray | None:
-        """The rows, of read_type, of records that are all whole and of the reader's own schema, where that is quicker; else
-        None, and `decoder` looks at each."""
+        """The rows, of `read_type`, if all records are intact and of the reader's own schema, and this is quicker;
+        otherwise None, and `decoder` is used for each record."""
         ...

@@ -1,7 +1,7 @@
-"""Steps and outputs with schemas: what the driver asks of a registry, and the Spark columns that it compiles.
+"""Steps and outputs with schemas: the driver's requests to a registry, and the Spark columns that it compiles.
 
-A query reads by the version that was the newest when it began: later versions are read by it as Avro, JSON Schema and
-Protobuf resolve schemas. What its rows are written with stays the same as well.
+A query reads with the version that was the newest when it began: records of later versions are read with it by the
+rules of Avro, JSON Schema or Protobuf for different versions. The version that it writes with stays the same, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _registers: ContextVar[bool] = ContextVar("registers", default=True)
 
 @contextmanager
 def nothing_registered() -> Iterator[None]:
-    """What is compiled meanwhile is not going to run: a schema that is not there yet is not registered."""
+    """For compiling queries that are not going to run: missing schemas are not registered."""
     token = _registers.set(False)
     try:
         yield
@@ -48,11 +48,11 @@ def newest(place: RegistryPlace, step: Step) -> Schema:
 
 
 def decoded_columns(place: RegistryPlace, step: Step) -> tuple[Callable[[Column], Column], tuple[str, ...]]:
-    """A column of records to a struct of `v`, the rows, and `error`; and the names of the fields. Raises PipelineError."""
+    """A function from records to structs of `v`, the row, and `error`; and the fields. Raises PipelineError."""
     url, schema = place.url, newest(place, step)
     try:
         fields = reader_of(schema).type
-        contract_for(schema)  # executors say it in many lines
+        contract_for(schema)  # checked here, because executors report errors in many lines
     except NoColumns as error:
         fail(step, f"{place.subject}: {error}")
     made = pa.struct([("v", fields), ("error", pa.string())])
@@ -60,7 +60,7 @@ def decoded_columns(place: RegistryPlace, step: Step) -> tuple[Callable[[Column]
     def decode(records: pa.Array) -> pa.Array:
         return decoding_of(url, schema).decode(records)
 
-    # Not deterministic, for Spark: it would decode once more for each place that names a field.
+    # Declared nondeterministic: otherwise Spark decodes once more for each use of a field.
     udf = F.arrow_udf(decode, returnType=spark_type(made)).asNondeterministic()
     return udf, tuple(fields.names)
 
@@ -102,10 +102,10 @@ def encoded_column(frame: Frame, place: RegistryPlace, step: Step) -> Column:
 
 
 def check_field(name: str, step: Step) -> str:
-    """A name that a schema gives a field. Raises PipelineError."""
+    """The name of a field in a schema, if fields may have it. Raises PipelineError."""
     if name.startswith("_"):
         fail(
             step,
-            f"a field cannot be called {name!r}: {RESERVED}; `prefix` goes before the names of all fields",
+            f"a field cannot be called {name!r}: {RESERVED}; set `prefix`, which goes before the names of all fields",
         )
     return name

@@ -35,13 +35,13 @@ from barnabas.pipelines.formats.encoding import contract_for
 
 NOT_FOUND: Final = frozenset({404, 40401, 40402, 40403})
 FORGET_S: Final = 30.0
-"""How long an id that the registry does not know is not asked for again."""
+"""How long a schema that is unknown, or cannot be used, is not requested again."""
 
 Decoder = Callable[[bytes], Any]
 
 
 def reader_of(schema: Schema) -> Reader:
-    """Raises NoColumns."""
+    """The reader for a schema. Raises NoColumns."""
     if schema.kind == "AVRO":
         from barnabas.pipelines.formats.avro import AvroReader
 
@@ -54,7 +54,7 @@ def reader_of(schema: Schema) -> Reader:
         from barnabas.pipelines.formats.protobuf import ProtobufReader
 
         return ProtobufReader(schema)
-    raise NoColumns(f"schemas of type {schema.kind} are not known here")
+    raise NoColumns(f"schemas of type {schema.kind} are not supported")
 
 
 class Decoding:
@@ -76,7 +76,7 @@ class Decoding:
         self._guids: dict[str, Schema] = {}
 
     def decode(self, records: pa.Array) -> pa.StructArray:
-        """records: binary. A struct of `v`, the rows, and `error`, which is null where there is a row."""
+        """Returns a struct of `v`, the rows, and `error`, which is null if there is a row. records: binary."""
         whole = self._whole(records) if self._contract is None else None
         if whole is not None:
             return self._with_errors(whole, pa.nulls(len(whole), pa.string()))
@@ -131,7 +131,7 @@ class Decoding:
         try:
             values = self._columns(rows)
         except (pa.ArrowException, ValueError, TypeError, OverflowError):
-            # A value that Arrow does not take: find whose it is.
+            # Arrow does not accept some value: find its row.
             for number, row in enumerate(rows):
                 if row is not None:
                     try:
@@ -151,7 +151,7 @@ class Decoding:
         return pa.StructArray.from_arrays([values, errors], fields=list(self.type))
 
     def _decoder(self, name: int | str) -> Decoder:
-        """name: id or GUID. Raises Unfit, RegistryError."""
+        """The decoder for records of a schema. name: id or GUID. Raises Unfit, RegistryError."""
         refused = self._refused.get(name)
         if refused is not None:
             if self._clock() < refused[1]:
@@ -180,8 +180,8 @@ class Decoding:
         ours = self._schema
         if writer.id != ours.id and (has_migrations(writer) or has_migrations(ours)):
             raise Unfit(
-                f"it is of schema {writer.called} and read as schema {ours.id}, "
-                "whose migration rules are not carried out here"
+                f"the record is of schema {writer.called} and read as schema {ours.id}, "
+                "but there are migration rules, which are not applied here"
             )
 
     def _ruled(self, writer: Schema) -> Decoder | None:
@@ -224,7 +224,7 @@ _decodings: dict[tuple[str, Schema], Decoding] = {}
 
 
 def decoding_of(url: str, schema: Schema) -> Decoding:
-    """The one that this process keeps."""
+    """The decoding for a schema of a registry, one per process."""
     found = _decodings.get((url, schema))
     if found is None:
         registry = _registries.setdefault(url, Registry(url))

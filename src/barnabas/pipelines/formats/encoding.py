@@ -1,4 +1,4 @@
-"""A column of rows to a column of records that name their schema; a row that does not suit it gets the reason beside it."""
+"""Encodes a column of rows as records that name their schema, with the reason for each that cannot be encoded."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ TYPE: Final = pa.struct([("v", pa.binary()), ("error", pa.string())])
 
 
 class Writer(Protocol):
-    """fields: name -> whether a value has to be given."""
+    """fields: name -> whether a value is required."""
 
     fields: dict[str, bool]
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        """The payload. Raises Unfit."""
+        """The payload of a row. Raises Unfit."""
         ...
 
     def records(self, rows: pa.StructArray) -> tuple[pa.Array, list[int]] | None:
-        """The records of all rows, framed, and the numbers of the rows that have none, which `encode` is to look at; None
-        where that is not quicker."""
+        """The records of all rows, framed, and the indices of the rows without one, for which `encode` is called; None
+        if this is not quicker."""
         ...
 
 
 def writer_of(schema: Schema) -> Writer:
-    """Raises NoColumns."""
+    """The writer for a schema. Raises NoColumns."""
     if schema.kind == "AVRO":
         from barnabas.pipelines.formats.avro import AvroWriter
 
@@ -46,11 +46,11 @@ def writer_of(schema: Schema) -> Writer:
         from barnabas.pipelines.formats.protobuf_writer import ProtobufWriter
 
         return ProtobufWriter(schema)
-    raise NoColumns(f"schemas of type {schema.kind} are not known here")
+    raise NoColumns(f"schemas of type {schema.kind} are not supported")
 
 
 def contract_for(schema: Schema) -> Contract | None:
-    """The rules that a schema's records pass. Raises NoColumns."""
+    """The rules of a schema for its records; None without rules. Raises NoColumns."""
     try:
         return contract_of_schema(schema)
     except InvalidSchema as error:
@@ -58,7 +58,7 @@ def contract_for(schema: Schema) -> Contract | None:
 
 
 class JsonWriter:
-    """Writes rows as JSON objects that their schema allows."""
+    """Writes rows as JSON objects that match their schema."""
 
     def __init__(self, schema: Schema) -> None:
         try:
@@ -77,7 +77,7 @@ class JsonWriter:
         return None
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        """Raises Unfit. A field that is null and need not be there is left out."""
+        """The payload of a row, without fields that are null and not required. Raises Unfit."""
         given = {
             name: _plain(value) for name, value in row.items() if value is not None or self.fields.get(name)
         }
@@ -89,7 +89,7 @@ class JsonWriter:
 
 
 def _plain(value: Any) -> Any:
-    """A value of Arrow as JSON has it."""
+    """A value of Arrow as one that JSON has. Raises Unfit."""
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -100,7 +100,7 @@ def _plain(value: Any) -> Any:
         if value == value.to_integral_value():
             return int(value)
         if decimal.Decimal(repr(float(value))) != value:
-            raise Unfit(f"{value} is no exact number in JSON: convert it to text")
+            raise Unfit(f"{value} is not an exact number in JSON: convert it to text")
         return float(value)
     if isinstance(value, bytes):
         raise Unfit("bytes are not JSON: convert them to text")
@@ -108,7 +108,7 @@ def _plain(value: Any) -> Any:
 
 
 def rows_of(column: pa.Array) -> list[Any]:
-    """A column's values as Python has them; structs are put together field by field, which is quicker than one by one."""
+    """A column's values as Python objects; structs are made of their fields' lists, quicker than one by one."""
     if not pa.types.is_struct(column.type):
         values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
         return values
@@ -124,7 +124,7 @@ def rows_of(column: pa.Array) -> list[Any]:
 
 
 class Encoding:
-    """Encodes batches by one schema."""
+    """Encodes batches with one schema."""
 
     def __init__(self, schema: Schema) -> None:
         self._id = schema.id
@@ -132,7 +132,7 @@ class Encoding:
         self._contract = contract_for(schema)
 
     def encode(self, rows: pa.StructArray) -> pa.StructArray:
-        """A struct of `v`, the record's bytes, and `error`, which is null where there are some."""
+        """Returns a struct of `v`, the record's bytes, and `error`, which is null if there are bytes."""
         quick = self.writer.records(rows) if self._contract is None else None
         if quick is None:
             return _with_errors(*self._one_by_one(rows))
@@ -146,7 +146,7 @@ class Encoding:
         return _with_errors(records, errors)
 
     def _one_by_one(self, rows: pa.StructArray) -> tuple[list[bytes | None], list[str | None]]:
-        """Records and errors."""
+        """The record or the error of each row."""
         records: list[bytes | None] = []
         errors: list[str | None] = []
         for row in rows_of(rows):
@@ -174,7 +174,7 @@ _encodings: dict[Schema, Encoding] = {}
 
 
 def encoding_of(schema: Schema) -> Encoding:
-    """The one that this process keeps."""
+    """The encoding for a schema, one per process."""
     found = _encodings.get(schema)
     if found is None:
         found = _encodings[schema] = Encoding(schema)

@@ -1,4 +1,4 @@
-"""JSON Schema: the properties of an object to Arrow types. What has no one type becomes text with the value as JSON."""
+"""JSON Schema: converts an object's properties to Arrow types. A property without a single type becomes JSON text."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class JsonReader:
             raise NoColumns(f"schema {schema.id} is not JSON: {error}") from error
         held, self._convert = self._type(self._root, self._root, 0)
         if not pa.types.is_struct(held):
-            raise NoColumns(f"schema {schema.id} declares no properties, so that there are no fields")
+            raise NoColumns(f"schema {schema.id} declares no properties, so there are no fields")
         self.type = self.read_type = held
 
     def _type(self, node: Any, document: Any, depth: int) -> tuple[pa.DataType, Convert]:
         if depth > NESTED_MAX:
-            raise NoColumns("the schema holds itself, which columns cannot")
+            raise NoColumns("the schema contains itself, which columns cannot")
         node, document = self._resolved(node, document)
         kinds = _kinds_of(node)
         if len(kinds) == 1 and (kind := kinds[0]) in PLAIN:
@@ -125,7 +125,7 @@ def _list_converter(convert: Convert) -> Callable[[Any], Any]:
 
 
 def _exactly(kind: str) -> Callable[[Any], Any]:
-    """Checks a value's type: nothing is turned into what it is not."""
+    """A function that checks a value's type; values of other types are not converted."""
     taken: tuple[type, ...] = {
         "string": (str,),
         "integer": (int,),

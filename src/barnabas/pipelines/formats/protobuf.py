@@ -1,5 +1,6 @@
-"""Protobuf: a message's fields to Arrow types. Fields are known by their numbers, so that any version's bytes are read by
-the version that the columns were made of. Messages without columns of their own (Struct, Any) become text with JSON."""
+"""Protobuf: converts messages to rows of Arrow types. Fields are identified by their numbers, so the bytes of any
+version can be read with the version that the columns were made of. Messages without fixed fields (Struct, Any) become
+JSON text."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ Get = Callable[[Any], Any]
 
 
 class ProtobufReader:
-    """Reads the first message of a file."""
+    """Reads messages into the fields of the first message type of a file."""
 
     def __init__(self, schema: Schema) -> None:
         self._file = file_of(schema, NoColumns)
@@ -65,7 +66,7 @@ class ProtobufReader:
                 for index in path[1:]:
                     named = named.nested_types[index]
             except IndexError:
-                raise Unfit(f"the bytes name a message that schema {writer.called} has not") from None
+                raise Unfit(f"the bytes name a message that schema {writer.called} does not have") from None
             if named.full_name != wanted.full_name:
                 raise Unfit(f"the bytes are a {named.full_name}, not a {wanted.full_name}")
             message = made()
@@ -98,10 +99,10 @@ def messages_of(file: Any, failure: type[ValueError]) -> list[Any]:
 
 
 def message_type(descriptor: Any, above: tuple[str, ...]) -> tuple[pa.DataType, Get]:
-    """A message's Arrow type, and what makes a row of one. Raises NoColumns."""
+    """A message's Arrow type, and a function that makes a row of a message. Raises NoColumns."""
     name = descriptor.full_name
     if name in above:
-        raise NoColumns(f"{name} holds itself, which columns cannot")
+        raise NoColumns(f"{name} contains itself, which columns cannot")
     if name == "google.protobuf.Timestamp":
         return pa.timestamp("us", "UTC"), lambda m: m.seconds * 1_000_000 + m.nanos // 1000
     if name in AS_JSON or not descriptor.fields:
@@ -118,7 +119,7 @@ def message_type(descriptor: Any, above: tuple[str, ...]) -> tuple[pa.DataType, 
 
 
 def _field(field: Any, above: tuple[str, ...]) -> tuple[pa.DataType, Get]:
-    """A field's type, and what takes it out of its message."""
+    """A field's Arrow type, and a function that gets its value from a message."""
     name = field.name
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:

@@ -1,5 +1,5 @@
-"""Protobuf: rows to messages, the reverse of protobuf.py: enums by their names, Timestamp from a timestamp, Any and Struct
-from JSON, wrappers from their value."""
+"""Protobuf: converts rows to messages, the reverse of protobuf.py: enums from their names, Timestamp from a timestamp,
+Any and Struct from JSON text, wrappers from their value."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ProtobufWriter:
     """Writes rows as the first message of a file. A field that is null is not set."""
 
     def __init__(self, schema: Schema) -> None:
-        self._file = file_of(schema, NoColumns)  # messages live as long as it
+        self._file = file_of(schema, NoColumns)  # keeps the message classes alive
         descriptor = messages_of(self._file, NoColumns)[0]
         if not pa.types.is_struct(message_type(descriptor, ())[0]):
             raise NoColumns(f"{descriptor.full_name} has no fields")
@@ -47,7 +47,7 @@ class ProtobufWriter:
         return None
 
     def encode(self, row: Mapping[str, Any]) -> bytes:
-        """Raises Unfit."""
+        """The payload of a row. Raises Unfit."""
         message = self._class()
         try:
             self._put(message, row)
@@ -57,7 +57,7 @@ class ProtobufWriter:
 
 
 def _message_putter(descriptor: Any) -> Put:
-    """Fills a message with what its column holds."""
+    """A function that fills a message with the value of its column."""
     name = descriptor.full_name
     if name == "google.protobuf.Timestamp":
         return _put_time
@@ -77,7 +77,7 @@ def _message_putter(descriptor: Any) -> Put:
 
 
 def _field_putter(field: Any) -> Put:
-    """Puts a value, or all of a list's or a map's, into a message's field."""
+    """A function that puts a value, or all those of a list or a map, into a field of a message."""
     name, kind = field.name, field.message_type
     if kind is not None and kind.GetOptions().map_entry:
         return _map_putter(name, kind.fields_by_name["key"], kind.fields_by_name["value"])
@@ -97,7 +97,7 @@ def _nested_putter(name: str, put_inner: Put, *, is_repeated: bool) -> Put:
 
     def put(message: Any, row: Any) -> None:
         held = getattr(message, name)
-        held.SetInParent()  # one without a single field is another thing than none
+        held.SetInParent()  # an empty message is not the same as none
         put_inner(held, row)
 
     return put_all if is_repeated else put
@@ -123,7 +123,7 @@ def _map_putter(name: str, key: Any, value: Any) -> Put:
 
 
 def _converter(field: Any) -> Callable[[Any], Any]:
-    """A value of a column to what the field takes."""
+    """A function that converts a column's value to one that the field accepts."""
     if field.enum_type is None:
         return int if field.cpp_type in INTEGERS else _same
     numbers: dict[str, int] = {value.name: value.number for value in field.enum_type.values}
@@ -131,7 +131,7 @@ def _converter(field: Any) -> Callable[[Any], Any]:
 
     def number(text: Any) -> int:
         if text not in numbers:
-            raise Unfit(f"{text!r} is none of the names of {name}")
+            raise Unfit(f"{text!r} is not one of the names of {name}")
         return numbers[text]
 
     return number

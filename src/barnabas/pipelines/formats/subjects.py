@@ -1,4 +1,4 @@
-"""Which schema of a subject rows are written by. Asks the registry; without Spark."""
+"""Chooses the schema of a subject that rows are written with. Asks the registry; needs no Spark."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ NAME_OF_RECORDS: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
 def written_schema(url: str, subject: str, rows: pa.StructType, *, registers: bool = True) -> Schema:
-    """The newest version; where there is none, one that is made of the rows' type, and registered. Raises RegistryError,
-    NoColumns."""
+    """The newest version of a subject; if there is none, one made of the rows' type, and registered if `registers`.
+
+    Raises RegistryError, NoColumns.
+    """
     registry = Registry(url)
     try:
         return registry.newest(subject)
@@ -34,7 +36,7 @@ def written_schema(url: str, subject: str, rows: pa.StructType, *, registers: bo
 
 
 def require_fields(schema: Schema, subject: str, names: Sequence[str]) -> None:
-    """Raises NoColumns where rows with these fields cannot be written by a version of a subject."""
+    """Raises NoColumns if rows with these fields cannot be written with a subject's schema."""
     version = f"version {schema.version} of {subject}"
     try:
         wanted = writer_of(schema).fields
@@ -45,4 +47,4 @@ def require_fields(schema: Schema, subject: str, names: Sequence[str]) -> None:
             raise NoColumns(f"field {name!r} is not in {version}: drop it, or register a version that has it")
     for name, is_needed in wanted.items():
         if is_needed and name not in names:
-            raise NoColumns(f"{version} needs the field {name!r}, which is not there at this point")
+            raise NoColumns(f"{version} needs the field {name!r}, which is missing at this point")

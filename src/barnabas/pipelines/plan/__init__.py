@@ -1,7 +1,7 @@
-"""A pipeline's plan: named relations, what they are made of, and what follows from that. Plain data, no Spark.
+"""A pipeline's plan: named relations and how they depend on each other, as plain data without Spark.
 
-Pipeline files and the Python builder make a plan (`relations`, put in order and checked by `plan_of`); `compiler.py` makes
-data frames of it.
+Pipeline files and the Python builder make `relations`, `plan_of` sorts and checks them, and `compiler.py` makes data
+frames of the plan.
 """
 
 from barnabas.pipelines.plan.graph import Plan, plan_of

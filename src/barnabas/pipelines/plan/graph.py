@@ -1,4 +1,4 @@
-"""The relations of a plan in order, and what follows from how they hang together."""
+"""The relations of a plan in the order of their dependencies, and what follows from the dependencies."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Plan:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """What is read, in order."""
+        """The sources that are read, in order."""
         return tuple(r.origin.source for r in self.relations.values() if isinstance(r.origin, Scan))
 
     def needed(self, name: str) -> tuple[Relation, ...]:
-        """A relation and all that it is made of, each after those it reads."""
+        """A relation and all those that it depends on, each after those it reads."""
         wanted = set(self._above(name))
         return tuple(relation for relation in self.relations.values() if relation.name in wanted)
 
@@ -45,7 +45,7 @@ class Plan:
             yield from self._above(origin)
 
     def carried(self, name: str) -> frozenset[str]:
-        """The relations whose failed rows come out of this one."""
+        """The relations whose failed rows are among the rows of this one."""
         relation = self[name]
         if relation.aggregate is not None:
             return frozenset()
@@ -57,19 +57,19 @@ class Plan:
         return frozenset().union(*(self.carried(above) for above in relation.origin.inputs))
 
     def failing(self, name: str) -> frozenset[str]:
-        """The relations whose failed rows are there before a relation's aggregate, if it has one."""
+        """The relations whose failed rows are among the rows of this one, before its aggregate if it has one."""
         return frozenset({name}) | self._carried_in(self[name])
 
     def is_table(self, name: str) -> bool:
-        """Whether it has the newest row of each key, and not a stream of rows."""
+        """Whether a relation has only the newest row of each key, not a stream of rows."""
         origin = self[name].origin
         if isinstance(origin, Scan):
             return origin.table
         return not isinstance(origin, (Join, Union)) and all(self.is_table(above) for above in origin.inputs)
 
     def joins_streams(self, name: str) -> bool:
-        """Whether somewhere above two streams are joined, or rows are counted: Spark then only adds rows, and changes
-        none that it has given."""
+        """Whether a relation, or one that it depends on, joins two streams or has an aggregate. Spark then only appends
+        rows to its result, and never changes any."""
         return any(
             relation.aggregate is not None
             or (isinstance(relation.origin, Join) and not self.is_table(relation.origin.right))
@@ -77,11 +77,11 @@ class Plan:
         )
 
     def has_event_time(self, name: str) -> bool:
-        """Whether its rows have an event time; those of an aggregate have their window's."""
+        """Whether a relation's rows have an event time; the rows of an aggregate have that of their window."""
         return self[name].aggregate is not None or self.has_time_before_aggregate(self[name])
 
     def has_time_before_aggregate(self, relation: Relation) -> bool:
-        """Whether the rows that a relation's aggregate counts have an event time."""
+        """Whether a relation's rows, before its aggregate if it has one, have an event time."""
         if relation.event_time is not None:
             return True
         origin = relation.origin
@@ -92,7 +92,7 @@ class Plan:
 
 
 def plan_of(relations: Iterable[Relation]) -> Plan:
-    """The relations in order, checked. Raises PipelineError with the line of what is wrong."""
+    """A plan of these relations, sorted and checked. Raises PipelineError with the line of the mistake."""
     named = {relation.name: relation for relation in relations}
     plan = Plan(_sorted(named))
     for relation in plan.relations.values():
@@ -101,7 +101,7 @@ def plan_of(relations: Iterable[Relation]) -> Plan:
 
 
 def _sorted(named: Mapping[str, Relation]) -> dict[str, Relation]:
-    """Each relation after those it reads."""
+    """Sorts relations, each after those it reads. Raises PipelineError for unknown relations and circles."""
     done: dict[str, Relation] = {}
     under_way: list[str] = []
 
@@ -127,7 +127,7 @@ def _sorted(named: Mapping[str, Relation]) -> dict[str, Relation]:
 
 
 def _check(plan: Plan, relation: Relation) -> None:
-    """Refuses what Spark cannot run, or would run with a state that grows for ever."""
+    """Raises PipelineError for a relation that Spark cannot run, or only with state that grows for ever."""
 
     def fail(message: str, entry: str = "origin") -> None:
         raise PipelineError(f"{relation.at(entry)}: {relation.name}: {message}")
@@ -142,13 +142,13 @@ def _check(plan: Plan, relation: Relation) -> None:
         if relation.event_time is not None:
             fail("a table has no event time: it is the newest record of each key", "time")
         if relation.aggregate is not None:
-            fail("a table is not aggregated, only joined with a stream", "aggregate")
+            fail("a table cannot be aggregated, only joined with a stream", "aggregate")
         if stateful := next((o.step for o in relation.operators if o.stateful), None):
             raise PipelineError(
-                f"{stateful.where}: {relation.name}: step {stateful.label}: a table has one row per key"
+                f"{stateful.where}: {relation.name}: step {stateful.label}: not for a table, which has one row per key"
             )
     if relation.event_time is not None and plan.joins_streams(relation.name):
-        fail("the event time is declared before a join or an aggregate, in its inputs", "time")
+        fail("declare the event time before a join or an aggregate, in its inputs", "time")
     if relation.aggregate is not None:
         _check_aggregate(plan, relation)
 
@@ -159,17 +159,17 @@ def _check_join(plan: Plan, relation: Relation, join: Join) -> None:
         both = plan.is_table(join.right)
         raise PipelineError(
             f"{where}: {name}: {join.left} is a table: "
-            + ("two tables are not joined" if both else "name the stream as left and the table as right")
+            + ("two tables cannot be joined" if both else "name the stream as left and the table as right")
         )
     if plan.is_table(join.right):
         if join.within is not None:
             raise PipelineError(
-                f"{relation.at('within')}: {name}: within is for two streams; the table {join.right} is taken as it is now"
+                f"{relation.at('within')}: {name}: within is for two streams; table {join.right} is read as it is now"
             )
         if join.kind not in ("inner", "left"):
             raise PipelineError(
-                f"{where}: {name}: a join with a table is inner or left: the table's rows do not end, so none is known "
-                "to stay without a partner"
+                f"{where}: {name}: a join with a table is inner or left: the stream does not end, so no row of the "
+                "table is known to stay without a partner"
             )
         return
     if join.within is None:
@@ -191,11 +191,11 @@ def _check_aggregate(plan: Plan, relation: Relation) -> None:
     where = relation.at("aggregate")
     if aggregate.window is None:
         raise PipelineError(
-            f"{where}: {relation.name}: an aggregate of a relation needs a window, so that its rows are final; totals that "
-            "go on for ever are made by an aggregate of an output"
+            f"{where}: {relation.name}: an aggregate of a relation needs a window, so that its rows are final; for "
+            "totals without an end use an aggregate of an output"
         )
     if aggregate.late is None and not plan.has_time_before_aggregate(relation):
         raise PipelineError(
-            f"{where}: {relation.name}: an aggregate of a relation needs late, or an event time in what it reads, so that "
-            "it is known when a window is over"
+            f"{where}: {relation.name}: an aggregate of a relation needs late, or an event time in what it reads, to "
+            "know when a window is over"
         )

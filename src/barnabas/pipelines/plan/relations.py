@@ -1,7 +1,7 @@
-"""The parts of a plan as plain data: relations, where their rows come from, and what is done to them.
+"""The parts of a plan as plain data: relations, the origins of their rows, and the operators that process them.
 
 A relation is a named set of rows: a stream of records, or a table (of a compacted topic: the newest record of each
-key). Its origin is a source, another relation, or several; its operators are done to each row in turn.
+key). Its origin is a source, another relation, or several; its operators are applied to each row in turn.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Rows out of a source. table: the newest record of each key instead of every record."""
+    """The rows of a source. table: only the newest record of each key instead of every record."""
 
     source: Source
     table: bool = False
 
     @property
     def inputs(self) -> tuple[str, ...]:
+        """The names of the relations that it reads: none."""
         return ()
 
 
@@ -36,6 +37,7 @@ class Derived:
 
     @property
     def inputs(self) -> tuple[str, ...]:
+        """The names of the relations that it reads."""
         return (self.relation,)
 
 
@@ -47,12 +49,13 @@ class Union:
 
     @property
     def inputs(self) -> tuple[str, ...]:
+        """The names of the relations that it reads."""
         return self.relations
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far the right side's time may lie before and after the left side's, as Spark writes durations."""
+    """How long before and after a row of the left side its partner may be, as Spark writes durations."""
 
     before: str
     after: str
@@ -60,8 +63,8 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Pairs of rows. on: fields of the left side and the field of the right side that each equals. kind: inner, left,
-    right or full. within: None where the right side is a table. prefix: goes before the names of the right side's fields."""
+    """Pairs of rows. on: fields of the left side, each with the field of the right side that it must equal. kind:
+    inner, left, right or full. within: None if the right side is a table. prefix: of the right side's field names."""
 
     left: str
     right: str
@@ -72,6 +75,7 @@ class Join:
 
     @property
     def inputs(self) -> tuple[str, ...]:
+        """The names of the relations that it reads."""
         return (self.left, self.right)
 
 
@@ -82,7 +86,7 @@ Origin = Scan | Derived | Union | Join
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What is done to each row. step: its options as steps/ checks them, and what messages and dead letters call it."""
+    """An operation on each row. step: its options, as checked by steps/, and its label for messages."""
 
     step: Step
     stateful: ClassVar[bool] = False
@@ -90,32 +94,32 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Project(Operator):
-    """Makes, changes and removes fields of a row."""
+    """Adds, changes and removes fields of a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter(Operator):
-    """Leaves rows out."""
+    """Removes rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explode(Operator):
-    """A row per element of an array."""
+    """Makes a row of each element of an array."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deduplicate(Operator):
-    """Leaves rows out whose fields were seen before."""
+    """Removes rows whose fields were seen before."""
 
     stateful: ClassVar[bool] = True
 
 
 OPERATORS: Mapping[str, type[Operator]] = {"filter": Filter, "explode": Explode, "deduplicate": Deduplicate}
-"""The steps that are more than a projection."""
+"""The steps that are not just projections."""
 
 
 NEVER_FAIL: Collection[str] = ("constant", "deduplicate", "drop", "keep", "rename")
-"""Steps that every record passes."""
+"""Steps that fail for no record."""
 
 
 def operator_of(step: Step) -> Operator:
@@ -128,7 +132,7 @@ def operator_of(step: Step) -> Operator:
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """of: the field that says when a row's event happened. late: how late a row may come and still count."""
+    """of: the field with the time of a row's event. late: how late a row may arrive and still be counted."""
 
     of: str
     late: str
@@ -137,7 +141,7 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A named set of rows. aggregate: what becomes of its rows in the end. where: file and line of its entries."""
+    """A named set of rows. aggregate: applied to the rows after all operators. where: file and line of its entries."""
 
     name: str
     origin: Origin
@@ -147,20 +151,21 @@ class Relation:
     where: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def at(self, entry: str = "") -> str:
-        """File and line of one of its entries."""
+        """File and line of one of its entries, or else of the relation."""
         return self.where.get(entry) or self.where.get("", "")
 
     @property
     def steps(self) -> tuple[Step, ...]:
+        """The steps of its operators."""
         return tuple(operator.step for operator in self.operators)
 
     @property
     def can_fail(self) -> bool:
-        """Whether there is anything in it that a record could fail in."""
+        """Whether a record can fail in one of its steps, or because of its event time."""
         return self.event_time is not None or any(step.kind not in NEVER_FAIL for step in self.steps)
 
     @property
     def passes_failures(self) -> bool:
-        """Whether rows that failed in its inputs come out of it, to be sent to the dead letters further down. What is
-        behind a join or an aggregate is not a record any more."""
+        """Whether rows that failed in its inputs are among its rows, to be sent to the dead letters later. The rows of
+        a join are not records any more."""
         return not isinstance(self.origin, Join)

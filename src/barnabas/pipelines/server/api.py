@@ -2,17 +2,17 @@
 
     GET    /health
     GET    /pipelines                      names, states, rates, lag
-    POST   /pipelines                      a pipeline file as YAML: checked, kept and started
-    GET    /pipelines/{name}               all of one
+    POST   /pipelines                      a pipeline file as YAML: checked, stored and, unless ?start=false, started
+    GET    /pipelines/{name}               the same of one pipeline
     GET    /pipelines/{name}/file          its YAML, without secrets
-    DELETE /pipelines/{name}               stops it and forgets it
+    DELETE /pipelines/{name}               stops and removes the pipeline
     POST   /pipelines/{name}/start|resume|pause|stop
     POST   /pipelines/{name}/restart       {"from": "earliest" | "latest" | milliseconds | {"topic": {"0": 5}}}
     POST   /preview                        {"pipeline": YAML, "topic": ..., "count": 5, "oldest": false, "output": ...}
     GET    /metrics                        Prometheus text
 
-An error is {"error": "one line"}: 400 for what was sent, 403 for a page of another origin, 404 for a name that is not there,
-409 for a state that does not allow it.
+An error is {"error": "one line"}: 400 for an invalid request or a pipeline that cannot run, 403 for a page of another
+origin, 404 for an unknown pipeline or action.
 """
 
 from __future__ import annotations
@@ -52,11 +52,14 @@ ACTIONS = {
 
 
 class BadRequest(Exception):
-    """What was sent cannot be read."""
+    """The request is invalid; the response has status 400."""
 
 
 def starting_options(place: Any) -> dict[str, str]:
-    """Source options for where to begin again: a word, a time in milliseconds, or offsets per partition."""
+    """Source options to begin at a place: earliest, latest, a time in milliseconds, or offsets by topic and partition.
+
+    Raises BadRequest.
+    """
     if place in ("earliest", "latest"):
         return {"startingOffsets": str(place)}
     if isinstance(place, int) and not isinstance(place, bool) and place >= 0:
@@ -64,12 +67,12 @@ def starting_options(place: Any) -> dict[str, str]:
     if isinstance(place, dict):
         return {"startingOffsets": json.dumps(place)}
     raise BadRequest(
-        f"from is {place!r}; it is earliest, latest, a time in milliseconds, or offsets by topic and partition"
+        f"from is {place!r}; it must be earliest, latest, a time in milliseconds, or offsets by topic and partition"
     )
 
 
 def guarded(work: Callable[[Request], Awaitable[Any]]) -> Handler:
-    """A handler whose result is JSON and whose errors are one line."""
+    """A handler that responds with the result of `work` as JSON, or with its error as one line."""
 
     async def handle(request: Request) -> Response:
         try:
@@ -106,7 +109,7 @@ async def _json(request: Request) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """What each path does, over one manager."""
+    """The handlers of all paths, for one manager."""
 
     manager: Manager
 
@@ -116,11 +119,11 @@ class Api:
         return {"status": "ok", "pipelines": len(states), "failed": states.count("failed")}
 
     async def listing(self, request: Request) -> Any:
-        """All pipelines."""
+        """The status of every pipeline."""
         return await run_in_threadpool(lambda: [self.manager.status(name) for name in self.manager.names()])
 
     async def put(self, request: Request) -> Any:
-        """Take a pipeline file and start it."""
+        """Store a pipeline file and, unless ?start=false, start the pipeline."""
         raw = await _body(request)
         try:
             text = raw.decode()
@@ -131,18 +134,18 @@ class Api:
         return JSONResponse(self.manager.status(managed.spec.name), 201)
 
     async def one(self, request: Request) -> Any:
-        """One pipeline."""
+        """The status of one pipeline."""
         return await run_in_threadpool(self.manager.status, request.path_params["name"])
 
     async def text(self, request: Request) -> Any:
-        """A pipeline's file."""
+        """A pipeline's file, without secrets."""
         return PlainTextResponse(
             masked(self.manager.get(request.path_params["name"]).text, PIPELINE),
             media_type="application/yaml",
         )
 
     async def remove(self, request: Request) -> Any:
-        """Stop a pipeline and forget it."""
+        """Stop and remove a pipeline."""
         await run_in_threadpool(self.manager.remove, request.path_params["name"])
         return Response(status_code=204)
 
@@ -156,11 +159,11 @@ class Api:
         elif action in ACTIONS:
             await run_in_threadpool(self.manager.want, name, ACTIONS[action])
         else:
-            raise KeyError(f"there is no action {action!r}: start, resume, pause, stop, restart")
+            raise KeyError(f"there is no action {action!r}; allowed: start, resume, pause, stop, restart")
         return await run_in_threadpool(self.manager.status, name)
 
     async def show_preview(self, request: Request) -> Any:
-        """What a pipeline would make of records that are there."""
+        """What a pipeline would make of a few existing records."""
         given = await _json(request)
         spec = parse_spec(str(given.get("pipeline", "")))
         count = given.get("count", 5)
@@ -185,8 +188,8 @@ class Api:
 
 
 class OwnOrigin:
-    """Refuses requests that a browser sends for a web page of another origin, or under a name that is not this
-    machine's: such a page could start pipelines of its own otherwise."""
+    """Refuses requests that a browser sends for a page of another origin, or for a page that was loaded under a host
+    name that is not this machine's (DNS rebinding). Such a page could start pipelines otherwise."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -200,7 +203,7 @@ class OwnOrigin:
 
 
 def foreign(headers: Mapping[str, str]) -> str | None:
-    """Why a request is not taken; None when it is."""
+    """Why a request is refused; None if it is accepted."""
     origin, host = headers.get("origin"), headers.get("host", "")
     if origin is not None and urlsplit(origin).netloc != host:
         return f"pages of {origin} may not use this server"
@@ -224,7 +227,7 @@ OWN_NAMES = frozenset({"localhost", socket.gethostname().lower(), socket.getfqdn
 
 
 def make_app(manager: Manager) -> Starlette:
-    """The application over a manager."""
+    """The HTTP application for a manager."""
     api = Api(manager)
     return Starlette(
         middleware=[Middleware(OwnOrigin)],
@@ -243,7 +246,7 @@ def make_app(manager: Manager) -> Starlette:
 
 
 def metrics_text(rows: list[dict[str, Any]]) -> str:
-    """Prometheus text of statuses."""
+    """The statuses of pipelines as Prometheus text."""
     lines = [
         "# HELP barnabas_pipeline_up Whether the pipeline runs.",
         "# TYPE barnabas_pipeline_up gauge",
@@ -251,7 +254,7 @@ def metrics_text(rows: list[dict[str, Any]]) -> str:
     lines += [f'barnabas_pipeline_up{{pipeline="{r["name"]}"}} {int(r["state"] == "running")}' for r in rows]
     kinds = (
         ("records", "barnabas_pipeline_records_total", "counter", "Records read since the query started."),
-        ("failed", "barnabas_pipeline_dead_letters_total", "counter", "Of these, sent to the dead letters."),
+        ("failed", "barnabas_pipeline_dead_letters_total", "counter", "Dead letters since the query began."),
         ("records_per_second", "barnabas_pipeline_records_per_second", "gauge", "Rate of the last batch."),
         ("lag", "barnabas_pipeline_lag_records", "gauge", "Records waiting in the source."),
     )

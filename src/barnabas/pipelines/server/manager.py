@@ -1,7 +1,7 @@
-"""The pipelines of a server: added, paused, moved and removed on request, and kept in a folder.
+"""The pipelines of a server: added, started, paused, stopped and removed on request, and stored in a folder.
 
-The folder holds, per pipeline, `<name>/pipeline.yaml` (what it does), `<name>/state.json` (what is wanted of it) and
-`<name>/checkpoints/`. So a server that starts again goes on with everything it ran. What runs them is the supervisor.
+For each pipeline the folder has `<name>/pipeline.yaml`, `<name>/state.json` (whether it should run, and where to begin)
+and `<name>/checkpoints/`, so a restarted server continues everything that it ran. The supervisor runs the pipelines.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Manager(Supervisor):
     def __init__(
         self, spark: SparkSession, folder: Path, bootstrap: str | None, checkpoints: str | None = None
     ) -> None:
-        """checkpoints: a folder or URL for the checkpoints of all pipelines; default their own folders."""
+        """checkpoints: a folder or URL for the checkpoints of all pipelines; default each pipeline's own folder."""
         super().__init__(spark, bootstrap)
         self.folder = folder
         self.checkpoints = checkpoints
 
     def open(self) -> None:
-        """Takes up what the folder holds, and begins to run it."""
+        """Loads the pipelines in the folder, and begins to run them."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(self.folder.glob("*/pipeline.yaml")):
             try:
@@ -50,17 +50,17 @@ class Manager(Supervisor):
                 state = json.loads(path.with_name("state.json").read_text())
                 managed.wanted, managed.starting = Wanted(state["wanted"]), state.get("starting", {})
             except (PipelineError, OSError, ValueError, KeyError) as error:
-                log.error("pipeline cannot be taken up", extra={"path": str(path), "reason": str(error)})
+                log.error("pipeline cannot be loaded", extra={"path": str(path), "reason": str(error)})
                 continue
             self.watch(managed)
         super().open()
 
-    # --- what people ask for ------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------
 
     def put(self, text: str, *, start: bool = True) -> Managed:
-        """Adds a pipeline, or replaces the one of the same name, which then goes on from its place.
+        """Adds a pipeline, or replaces the one of the same name, whose checkpoints the new one continues.
 
-        Raises PipelineError, before anything is changed, when it cannot run as it is.
+        Raises PipelineError, before anything is changed, if the pipeline cannot run.
         """
         if MASK in text:
             raise PipelineError(
@@ -81,7 +81,7 @@ class Manager(Supervisor):
             return managed
 
     def get(self, name: str) -> Managed:
-        """Raises KeyError with a message for people."""
+        """The pipeline of this name. Raises KeyError with a message for users."""
         managed = self._pipelines.get(name)
         if managed is None:
             near = suggestion(name, self._pipelines) if self._pipelines else "there are none yet"
@@ -89,12 +89,13 @@ class Manager(Supervisor):
         return managed
 
     def names(self) -> list[str]:
+        """The names of all pipelines, sorted."""
         return sorted(self._pipelines)
 
     def want(self, name: str, wanted: Wanted) -> Managed:
-        """Starts, pauses or stops; returns once a pipeline that is to stop has stopped."""
+        """Starts, pauses or stops a pipeline; pausing and stopping return when it has stopped. Raises KeyError."""
         managed = self.get(name)
-        managed.wanted = wanted  # at once: a start that is under way sees it
+        managed.wanted = wanted  # before the lock is acquired: a start in progress checks it
         with managed.lock:
             managed.wanted = wanted
             managed.retry_at, managed.restarts = 0.0, 0
@@ -106,8 +107,8 @@ class Manager(Supervisor):
             return managed
 
     def restart(self, name: str, starting: Mapping[str, str] | None = None) -> Managed:
-        """Stops and starts again; `starting` (source options) begins elsewhere: old checkpoints are put aside,
-        and with them what aggregates had counted."""
+        """Stops and starts a pipeline. starting: source options that say where to begin instead; the old checkpoints,
+        and with them the results of aggregates so far, are then moved aside. Raises KeyError."""
         managed = self.get(name)
         with managed.lock:
             self.halt([managed])
@@ -117,7 +118,7 @@ class Manager(Supervisor):
             return self.want(name, Wanted.RUNNING)
 
     def remove(self, name: str) -> None:
-        """Stops it and forgets what it does; its checkpoints stay in the folder, out of the way."""
+        """Stops and removes a pipeline. Its folder and checkpoints are renamed, not deleted. Raises KeyError."""
         managed = self.get(name)
         managed.wanted = Wanted.STOPPED
         with managed.lock:
@@ -144,15 +145,15 @@ class Manager(Supervisor):
         state = {"wanted": managed.wanted.value, "starting": managed.starting}
         _replace(self.folder / managed.spec.name / "state.json", json.dumps(state))
 
-    # --- what it tells --------------------------------------------------------------------------------
+    # --- status ----------------------------------------------------------------------------------------
 
     def status(self, name: str) -> dict[str, Any]:
-        """State, rates, lag and the last error of a pipeline, as plain data; asks nobody."""
+        """State, rates, lag and last error of a pipeline, as plain data; asks no broker. Raises KeyError."""
         return self.status_of(self.get(name))
 
 
 def _replace(path: Path, text: str) -> None:
-    """Writes a small file so that a crash leaves the old or the new one."""
+    """Replaces a small file so that after a crash there is either the old or the new one."""
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(text)
     fresh.replace(path)

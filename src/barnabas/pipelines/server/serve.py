@@ -1,4 +1,4 @@
-"""Starts a pipeline server and keeps it until a signal: Spark, the manager, the HTTP API."""
+"""Runs a pipeline server (Spark, the manager, the HTTP API) until a signal stops it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _settings(app: ASGIApp, tls: TlsFiles | None) -> uvicorn.Config:
 
 
 class _LoginRequired:
-    """Refuses requests without a login before anything else looks at them."""
+    """Refuses requests without a login before anything else handles them."""
 
     def __init__(self, app: ASGIApp, authenticate: Authenticate) -> None:
         self._app = app

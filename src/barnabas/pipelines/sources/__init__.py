@@ -1,4 +1,4 @@
-"""What pipelines read, by name; see base.py for what a kind of source is."""
+"""The kinds of sources that pipelines read, by name, see base.py."""
 
 from __future__ import annotations
 

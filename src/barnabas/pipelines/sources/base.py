@@ -1,7 +1,6 @@
-"""What a kind of source is: its entries in a file, what is done before Spark starts, and its rows.
+"""How a kind of source is defined: its entries in a pipeline file, their check before Spark starts, and its rows.
 
-Rows have the columns of the data source `barnabas` (`columns.BASE_COLUMNS` and headers), as far as there is something to
-put into them.
+Rows have those columns of the data source `barnabas` (`columns.BASE_COLUMNS` and headers) that the source can fill.
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a query reads a source. settings: options of the data source `barnabas` for its brokers, its group and its stop.
-    checkpoint: the query's. number: which of the query's sources this is. stream: what comes, else what is there."""
+    """How a query reads a source. settings: options of the data source `barnabas` for brokers, group and stop file.
+    checkpoint: the query's. number: the index of the source among those of the query. stream: whether the rows are a
+    stream; if not, they are the records that exist now."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     checkpoint: str = ""
@@ -34,9 +34,10 @@ class Reading:
 class SourceKind:
     """One kind of source.
 
-    shape: what its entry may hold. given: the entries of which one says that a source is of this kind. check: the entry to
-    a Source (raises PipelineError). rows: a data frame. topics: whether brokers have it. table: whether it is the newest
-    record of each key. empty: the same columns without any row, to plan with.
+    shape: the entries that it accepts. given: the entries of which every source of this kind has one. check: makes a
+    Source of the entries (raises PipelineError). rows: makes a data frame. topics: whether it is read from brokers.
+    table: whether it has only the newest record of each key. empty: makes a data frame with the same columns and no
+    rows, for planning.
     """
 
     name: str

@@ -1,9 +1,10 @@
-"""Lines of files, as they come into a folder: each line is a record.
+"""Lines of the files in a folder, also of files that arrive later: each line is a record.
 
     {files: {path: data/in}}       {files: {path: "logs/*/access.log.gz"}, encoding: latin1}
 
-A file is read once, when it is whole: it has to be moved into the folder, not written there. Spark keeps in the checkpoint
-which ones it has read. The record's topic is the file's name, its time is the file's; it has no key and no offset.
+A file is read only once, so it must be complete: move it into the folder instead of writing it there. The checkpoint
+notes which files have been read. A record's topic is the file's path, its timestamp the file's modification time; it
+has no key and no offset.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ SHAPE: Final = Group(
         "files": Group(
             {
                 "path": Text("a folder, or a pattern of paths, on any file system that Spark reaches"),
-                "files_per_trigger": Number("at most so many in a micro-batch; default 1000"),
+                "files_per_trigger": Number("how many files a micro-batch reads at most; default 1000"),
             },
-            "lines of files that come into a folder",
+            "lines of files that are put into a folder",
             required=("path",),
         ),
         "encoding": ENCODING,

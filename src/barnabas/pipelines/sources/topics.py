@@ -1,9 +1,9 @@
-"""Topics: every record as a row, or as a table the newest record of each key.
+"""Topics as sources: a row for every record, or, as a table, for the newest record of each key.
 
     {topic: orders, start: latest}      {topics: [a, b]}      {pattern: "logs-.*"}
     {table: customers}                  a compacted topic
 
-A table is read anew, from its beginning, for every micro-batch of the stream that it is joined with.
+A table is read again, from its beginning, for every micro-batch of the stream that it is joined with.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ TOMBSTONES: Final = ("records", "deletes")
 START: Final = Group(
     {
         "at": Text("a time like 2026-01-31T12:00:00Z, or milliseconds since 1970"),
-        "group": Text("a consumer group: begin where it stands"),
-        "otherwise": Choice(WORDS, "where the group has no offset; default earliest"),
+        "group": Text("a consumer group: begin at its committed offsets"),
+        "otherwise": Choice(WORDS, "where to begin if the group has no offset; default earliest"),
     },
     one_of=("at", "group"),
     needs={"otherwise": "group"},
@@ -41,6 +41,7 @@ START: Final = Group(
 
 
 def option_names(known: Mapping[str, Option]) -> Named:
+    """The shape of options of the data source; editors suggest the `known` ones that pipeline files may have."""
     names = {
         option.name: option.doc
         for option in known.values()
@@ -51,17 +52,17 @@ def option_names(known: Mapping[str, Option]) -> Named:
     )
 
 
-ENCODING: Final = Text("of the values, where a step reads them as text; default UTF-8")
+ENCODING: Final = Text("encoding of the values, if a step reads them as text; default UTF-8")
 SHAPE: Final = Group(
     {
         "topic": Several(Text("a topic")),
         "topics": Several(Text("a topic"), least=1),
-        "pattern": Text("a regular expression of topics; later ones are found"),
+        "pattern": Text("a regular expression of topic names; topics that are created later are found, too"),
         "start": Either((Choice(WORDS), START), "where a new pipeline begins; default earliest"),
         "encoding": ENCODING,
         "tombstones": Choice(
             TOMBSTONES,
-            "records without a value: records (default), as others are; or deletes, of what has their key in the targets",
+            "what records without a value are: records (default), or deletes of what has their key in the targets",
         ),
         "options": option_names(SOURCE_NAMES),
     },
@@ -76,9 +77,10 @@ TABLE_SHAPE: Final = Group(
 
 
 def topic_name(item: Item) -> str:
+    """The legal topic name in an entry. Raises PipelineError."""
     name = item.text()
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) or name in (".", ".."):
-        item.fail(f"{item.what} is {name!r}, which is no legal topic name")
+        item.fail(f"{item.what} is {name!r}, which is not a legal topic name")
     return name
 
 
@@ -90,7 +92,7 @@ def _check(item: Item, found: Mapping[str, Item]) -> Source:
     try:
         re.compile(pattern or "")
     except re.error as error:
-        found["pattern"].fail(f"{found['pattern'].what} is no regular expression: {error}")
+        found["pattern"].fail(f"{found['pattern'].what} is not a regular expression: {error}")
     start, starting = _start(found["start"]) if "start" in found else ("earliest", {})
     options = checked_options(found["options"], SOURCE_NAMES) if "options" in found else {}
     return Source(
@@ -105,7 +107,7 @@ def _check(item: Item, found: Mapping[str, Item]) -> Source:
 
 
 def _start(item: Item) -> tuple[str, dict[str, str]]:
-    """Where a new pipeline begins: a word, `{at: time}` or `{group: name}`; the last two as options of the source."""
+    """Where a new pipeline begins: earliest or latest, and the source options for `{at: time}` or `{group: name}`."""
     if not isinstance(item.value, dict):
         return item.choice(("earliest", "latest")), {}
     found = START.open(item)
@@ -119,7 +121,7 @@ def _start(item: Item) -> tuple[str, dict[str, str]]:
 
 
 def _time_ms(item: Item) -> int:
-    """A time in milliseconds since 1970, given so or in ISO 8601 (without a zone it is UTC)."""
+    """Milliseconds since 1970 for a time that is given as such or in ISO 8601 (UTC if it has no zone)."""
     text = item.text()
     if text.isdigit():
         return int(text)
@@ -133,17 +135,22 @@ def _time_ms(item: Item) -> int:
 
 
 def encoding_name(item: Item) -> str:
-    """A name that Python knows is taken; whether Java knows it shows when the plan is made."""
+    """The name of an encoding that Python has. Whether Java has it is found out when the query is planned.
+
+    Raises PipelineError.
+    """
     name = item.text()
     try:
         codecs.lookup(name)
     except LookupError:
-        item.fail(f"{item.what} is {name!r}, which is no encoding; use one like latin1 or windows-1252")
+        item.fail(
+            f"{item.what} is {name!r}, which is not a known encoding; use one like latin1 or windows-1252"
+        )
     return name
 
 
 def checked_options(item: Item, known: Mapping[str, Option]) -> dict[str, str]:
-    """Options of the data source: `kafka.*`, and names whose case does not matter."""
+    """Options of the data source: `kafka.*`, and `known` ones in any case. Raises PipelineError for others."""
     shown = {name.lower(): name for name in shown_names(known, in_files=True)}
     for name, entry in item.mapping().items():
         if not name.lower().startswith("kafka.") and name.lower() not in shown:
@@ -161,7 +168,7 @@ def _check_table(item: Item, found: Mapping[str, Item]) -> Source:
 
 
 def _rows(spark: SparkSession, source: Source, reading: Reading) -> DataFrame:
-    """A stream that begins where the checkpoint says, or all that is there now."""
+    """A stream that begins at the first offsets in its checkpoint, or all records that exist now."""
     from barnabas.pipelines.first import first_offsets
 
     settings = dict(reading.settings)

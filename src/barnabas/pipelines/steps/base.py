@@ -1,9 +1,9 @@
-"""What steps work on: a frame of fields beside the record they came from, and the first thing that went wrong.
+"""What steps work on: a frame with the fields of each row, the record that they came from, and the first error.
 
-Fields are plain columns under their own names. Fields that nobody declared (JSON of any shape) lie in one more
-column, `_open`, a map of names to variants, until a step asks for one by name. The record itself and the
-error are columns that begin with an underscore. Once `_error` is set the later steps leave the row alone; the
-output sends it to the dead-letter topic as it came. No step drops a row that has an error.
+Fields are plain columns with their own names. Undeclared fields (of JSON of any shape) are in one more column,
+`_open`, a map of names to variants, until a step uses one by its name. The names of the columns for the record
+itself and the error begin with an underscore. Once `_error` is set, later steps do not change the row, and the
+output sends the original record to the dead-letter topic. No step drops a row that has an error.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 RECORD_COLUMNS: Final = ("_key", "_value", "_topic", "_partition", "_offset", "_timestamp", "_headers")
 ROW: Final = "_row"
-"""Which of the rows that were made of one record this is; there after an explode only."""
+"""Which of the rows that were made of one record this is; the column exists only after an explode."""
 ERROR_TYPE: Final = "struct<step:string,reason:string,output:string>"
-"""What went wrong first, where, and for which output; null for all of them."""
+"""The first error of a row: the step, the reason, and the output that it is for; null for all outputs."""
 TEXT: Final = "_text"
 """The record's value as text; null where its bytes are not text in the source's encoding."""
 SENT: Final = "_sent"
-"""The headers that the record leaves with; `_headers` stays as it came, for the dead letters."""
+"""The headers that the record is sent with; `_headers` are the original ones, for the dead letters."""
 DELETED: Final = "_deleted"
-"""Whether the record is a tombstone that stands for a delete; there only where a source's tombstones are deletes."""
+"""Whether the record is a tombstone that stands for a delete; exists only if a source's tombstones are deletes."""
 OPEN: Final = "_open"
 OPEN_TYPE: Final = "map<string,variant>"
 UNKNOWN_NAMES_MAX: Final = 100
@@ -43,15 +43,16 @@ UNKNOWN_NAMES_MAX: Final = 100
 NOT_TEXT: Final = (
     "the value is not text in the source's encoding (UTF-8 unless source.encoding names another): 0x"
 )
-RESERVED: Final = "an underscore in front marks the record's own columns"
+RESERVED: Final = "names that begin with an underscore are for the record's own columns"
 
 Reason = Callable[[Mapping[str, Column]], Column | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Rows under way. fields: the declared columns of the result, in order. open: whether there are more. sparing: rows
-    that stand for a delete get null for new fields, and no error: there is no value in them."""
+    """The rows between two steps. fields: the declared columns of the result, in order. open: whether there are
+    undeclared fields. sparing: rows that stand for a delete get null for new fields, and no error: they have no
+    value."""
 
     data: DataFrame
     fields: tuple[str, ...] = ()
@@ -68,8 +69,8 @@ class Frame:
         return flag(data, F.when(~F.col(DELETED), reason) if self.sparing else reason, step)
 
     def source(self, name: str | None, step: Step) -> Column:
-        """A field, or the record's value as text when no name is given; of the open fields a variant, null
-        where a row has none of that name. Raises PipelineError."""
+        """The field of this name, or the record's value as text without a name. An open field is a variant, null in
+        rows that do not have it. Raises PipelineError if there is no such field."""
         if name is None:
             return F.col(TEXT)
         if name in self.fields:
@@ -80,8 +81,8 @@ class Frame:
         fail(step, f"there is no field {name!r} at this point; {near}")
 
     def readable(self, name: str | None, step: Step) -> Frame:
-        """Where the record's value is the source (no `name`): rows whose bytes are not text have an error, and deletes,
-        which have no value, are spared."""
+        """If the record's value is the source (no `name`): the frame with an error in rows whose bytes are not text;
+        deletes, which have no value, are spared."""
         if name is not None:
             return self
         bad = F.col("_value").isNotNull() & F.col(TEXT).isNull()
@@ -89,7 +90,7 @@ class Frame:
         return replace(self, data=data, sparing=self.deletes)
 
     def text(self, name: str | None, step: Step) -> Column:
-        """The same as text."""
+        """A field, or the record's value, as text, see `source`. Raises PipelineError."""
         return self.source(name, step).cast("string")
 
     def kind(self, column: Column) -> str:
@@ -104,11 +105,11 @@ class Frame:
         *,
         attempted: bool = False,
     ) -> Frame:
-        """New or replaced fields.
+        """Adds or replaces fields.
 
-        reason: gives, from the new columns, what is wrong where something is, null elsewhere. In a row with an
-        error, now or before, the fields become null. Every expression is evaluated once per row: Spark
-        keeps a projection of its own for what is used more than once. attempted: they come from `attempt`.
+        reason: makes, of the new columns, a column with what is wrong in a row, null if nothing is. In a row with an
+        error, new or old, the fields become null. Every expression is evaluated once per row: Spark keeps a
+        projection of its own for what is used more than once. attempted: whether the columns come from `attempt`.
         """
         alive = F.col("_error").isNull()
         if self.sparing:
@@ -130,7 +131,7 @@ class Frame:
         return frame.forget(added) if self.open and added else frame
 
     def forget(self, names: Iterable[str]) -> Frame:
-        """Takes names out of the open fields."""
+        """Removes names from the open fields."""
         gone = F.array(*[F.lit(name) for name in names])
         left = each("map_filter", F.col(OPEN), lambda key, _: ~F.array_contains(gone, key))
         return replace(self, data=self.data.withColumn(OPEN, left))
@@ -154,7 +155,7 @@ class Frame:
         return frame.forget(self.fields) if self.fields else frame
 
     def declare(self, names: Iterable[str], step: Step) -> Frame:
-        """Makes columns of these open fields; declared ones stay what they are."""
+        """Makes columns of these open fields; declared fields are not changed. Raises PipelineError."""
         frame = self
         names = tuple(names)
         for name in names:
@@ -174,14 +175,14 @@ def flag(data: DataFrame, reason: Column, step: Step) -> DataFrame:
 
 
 def fail(step: Step, message: str) -> NoReturn:
-    """Raises PipelineError at the step's place in the file."""
+    """Raises PipelineError with the step's line in the file."""
     raise PipelineError(
         f"{step.where}: step {step.label}: {message}" if step.where else f"{step.label}: {message}"
     )
 
 
 def quoted(name: str) -> str:
-    """A column name for Spark, dots and all."""
+    """A column name in quotes for Spark, so that dots belong to the name."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -191,12 +192,12 @@ def _bytes_shown(name: str) -> Column:
 
 
 def short(column: Column, chars: int = 80) -> Column:
-    """A value for a message: text, cut."""
+    """A value for a message: its first characters as text."""
     return F.substring(column.cast("string"), 1, chars)
 
 
 def complaint(*parts: Column | str) -> Column:
-    """A message made of text and values; what is null shows as `null`."""
+    """A message made of text and values; null is shown as `null`."""
     shown = [F.lit(p) if isinstance(p, str) else F.coalesce(short(p), F.lit("null")) for p in parts]
     return F.concat(*shown)
 
@@ -208,9 +209,9 @@ def first_of(reasons: Iterable[Column]) -> Column | None:
 
 
 def expression(frame: Frame, sql: str, step: Step) -> tuple[Frame, Column]:
-    """A Spark SQL expression over the fields, tried out now so that a slip shows before anything runs.
+    """A Spark SQL expression over the fields, analyzed now so that mistakes are reported before anything runs.
 
-    Open fields that it names become columns (variants): the frame that it belongs to comes back with it.
+    Open fields in it become columns (variants) of the frame that is returned with it. Raises PipelineError.
     """
     for _ in range(UNKNOWN_NAMES_MAX):
         try:
@@ -233,8 +234,8 @@ def expression(frame: Frame, sql: str, step: Step) -> tuple[Frame, Column]:
 def computed(frame: Frame, name: str, sql: str, step: Step, kind: str | None = None) -> Frame:
     """The frame with a field `name` made by a Spark SQL expression (as type `kind`).
 
-    A row that it fails for (a cast, an overflow, a division by zero, raise_error, ...) has an error with the fields that
-    the expression names. Null that comes out of null is a value like others.
+    A row for which it fails (a cast, an overflow, a division by zero, raise_error, ...) gets an error that shows the
+    fields in the expression. A result that is null is not an error. Raises PipelineError.
     """
     frame, column = expression(frame, sql, step)
     if kind is not None:
@@ -254,30 +255,31 @@ def computed(frame: Frame, name: str, sql: str, step: Step, kind: str | None = N
 
 
 SIMPLE: Final = re.compile(r"[A-Za-z_][\w.]*|`[^`]+`|\d+|'[^'\\]*'")
-"""Names and plain values: nothing in them can fail."""
+"""Matches names and literals, which cannot fail."""
 
 
 def attempt(column: Column) -> Column:
-    """A struct of one value `v`; null where the expression raises an error. In ANSI mode nothing becomes null or wrong
+    """A struct of one value `v`; null if the expression raises an error. In ANSI mode nothing becomes null or wrong
     without an error."""
     return try_eval(F.struct(column.alias("v")))
 
 
 def always() -> Column:
-    """True, though Spark does not know: from a branch that may not be taken it moves nothing out. Moved out of an
-    `attempt`, because it stands in it twice, a part of an expression would fail the query."""
+    """A condition that is always true, which Spark does not know: it moves nothing out of a branch that may not be
+    taken. A part of an expression that occurs twice would be moved out of the `attempt`, where an error fails the
+    query."""
     return F.coalesce(F.col("_offset") >= F.lit(-1), F.lit(True))
 
 
 def kept(data: DataFrame, condition: Column) -> DataFrame:
-    """The rows for which it is true. Spark would ask it before the steps, and do them all for it once more, unless what
-    it asks seems to change from one time to the next."""
-    asked = condition & (F.rand(0) + 1 > 0)  # Spark knows what `rand() >= 0` is
+    """The rows for which a condition is true. Spark would check it before the steps, and for that evaluate them all
+    once more, if the condition were deterministic."""
+    asked = condition & (F.rand(0) + 1 > 0)  # Spark would replace `rand() >= 0` by true
     return data.withColumn("_kept", asked).where(F.col("_kept")).drop("_kept")
 
 
 def unknown_name(error: AnalysisException) -> str | None:
-    """The column that Spark could not find, as it was written; a path is its first name."""
+    """The column that Spark could not find, as it was written (of a path the first name); None for another error."""
     if not str(error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
         return None
     text = str((error.getMessageParameters() or {}).get("objectName", ""))
@@ -293,15 +295,15 @@ def spark_reason(error: Exception) -> str:
 
 
 def java_reason(error: Exception) -> str:
-    """What a Java exception says, without its class."""
+    """The first line of a Java exception's message, without its class."""
     first = str(getattr(error, "java_exception", error)).splitlines()[0]
     return first.rpartition("Exception: ")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class StepRule:
-    """One kind of step. shape: what its entry may hold; check: file entry to options (raises PipelineError); apply:
-    compiles it."""
+    """One kind of step. shape: the entries that it accepts. check: makes options of the entry in the file (raises
+    PipelineError). apply: compiles the step."""
 
     name: str
     doc: str
@@ -312,11 +314,12 @@ class StepRule:
 
 @dataclass(frozen=True, slots=True)
 class StepList:
-    """A list of steps: each a group of one name with the step's options, or the name alone."""
+    """The shape of a list of steps: each is a mapping of one name to the step's options, or the name alone."""
 
     known: Mapping[str, StepRule]
 
     def check(self, item: Item) -> None:
+        """See shapes.Shape."""
         for kind, options in entries(item):
             rule = self.known.get(kind)
             if rule is None:
@@ -324,12 +327,14 @@ class StepList:
             rule.check(options)
 
     def hidden(self, item: Item) -> Iterator[Hidden]:
+        """See shapes.Shape."""
         for row in item.items():
             for kind, options in row.value.items() if isinstance(row.value, dict) else ():
                 if kind in self.known:
                     yield from self.known[kind].shape.hidden(options)
 
     def schema(self) -> dict[str, Any]:
+        """See shapes.Shape."""
         steps = {name: {**rule.shape.schema(), "description": rule.doc} for name, rule in self.known.items()}
         group = {
             "type": "object",
@@ -343,4 +348,5 @@ class StepList:
 
 
 def rules(*made: StepRule) -> dict[str, StepRule]:
+    """The rules by their names."""
     return {rule.name: rule for rule in made}

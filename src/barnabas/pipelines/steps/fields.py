@@ -5,9 +5,9 @@ time: {field: t, format: "dd/MMM/yyyy:HH:mm:ss Z", to: at, zone: Europe/Berlin}
 format_time: {field: at, format: "yyyy-MM-dd", zone: Asia/Tokyo, to: day}
 set: {total: "price * count"}      Spark SQL expressions, one after the other
 constant: {source: shop}
-metadata: {from_topic: topic, at: timestamp}   what the record itself knows, see METADATA
+metadata: {from_topic: topic, at: timestamp}   parts of the record itself, see METADATA
 keep: [a, b]    drop: [a, b]    rename: {old: new}
-headers: {set: {shop: "'north'"}, drop: [trace]}    or keep: [trace]; what the record leaves with
+headers: {set: {shop: "'north'"}, drop: [trace]}    or keep: [trace]; headers that the record is sent with
 filter: "status >= 400"
 deduplicate: {by: [id], within: 10 minutes}
 """
@@ -80,14 +80,14 @@ NOT_UTF8: Final[dict[str, tuple[str, str]]] = {
         "exists(_headers, h -> NOT is_valid_utf8(cast(h.value AS string)))", "the value of a header is not UTF-8"
     ),
 }  # fmt: skip
-"""What makes a piece of the record unfit to be a field, and what is said of it."""
+"""For parts of the record: the condition under which they cannot become a field, and the reason that is reported."""
 
 
 NAMES: Final = Several(Text("the name of a field"), least=1)
 SQL: Final = Text("a Spark SQL expression over the fields")
-TO: Final = Text("the field that the result goes to; default the one that was read")
+TO: Final = Text("the field for the result; default the field that is read")
 ZONE: Final = Text("a time zone like Europe/Berlin, or an offset like +02:00")
-LAYOUT: Final = Text("a time format of Spark like yyyy-MM-dd HH:mm:ss, or unix, unix_ms")
+LAYOUT: Final = Text("a Spark time format like yyyy-MM-dd HH:mm:ss, or unix, unix_ms")
 CONVERT: Final = Named(
     Either(
         (
@@ -95,7 +95,7 @@ CONVERT: Final = Named(
             Matching(r"decimal\s*\(\s*\d+\s*(,\s*\d+\s*)?\)|decimal", "like decimal(10,2)"),
         )
     ),
-    "fields with the types that they get",
+    "fields with their new types",
     least=1,
 )
 TIME: Final = Group(
@@ -112,41 +112,41 @@ FORMAT_TIME: Final = Group(
     required=("field", "format"),
 )
 RENAME: Final = Named(Text("the new name"), "old names and new ones", least=1)
-SET: Final = Named(SQL, "fields and what they become", least=1)
+SET: Final = Named(SQL, "fields with the expressions for their values", least=1)
 CONSTANT: Final = Named(Text(), "fields and their fixed values", least=1)
 RECORD_PARTS: Final = Named(Choice(METADATA), "fields and the part of the record that each shows", least=1)
 DEDUPLICATE: Final = Group(
     {
         "by": NAMES,
-        "within": Duration("how long after the first one others of the same fields are dropped"),
+        "within": Duration("how long after a row others with the same fields are dropped"),
     },
     required=("by", "within"),
 )
 HEADERS: Final = Group(
     {
         "set": Named(SQL, "headers and their values"),
-        "drop": Several(Text(), "headers to take away"),
-        "keep": Several(Text(), "headers to keep: all others are taken away"),
+        "drop": Several(Text(), "headers to remove"),
+        "keep": Several(Text(), "headers to keep; all others are removed"),
     }
 )
 
 
 def check_names(item: Item) -> Mapping[str, Any]:
-    """A list of field names, or one."""
+    """The options of a step whose entry is a list of field names, or one name. Raises PipelineError."""
     if not item.value or isinstance(item.value, dict):
         item.fail(f"{item.what} needs the names of fields")
     return {"names": item.texts()}
 
 
 def check_new_name(name: str, item: Item) -> str:
-    """Names with an underscore in front are the record's own columns."""
+    """The name, if a new field may have it: a name that begins with an underscore raises PipelineError."""
     if name.startswith("_") or not name:
         item.fail(f"a field cannot be called {name!r}: {RESERVED}")
     return name
 
 
 def known(frame: Frame, names: tuple[str, ...], step: Step) -> None:
-    """Raises PipelineError for a name that cannot be there."""
+    """Raises PipelineError for names that no field can have at this point."""
     for name in names:
         if name not in frame.fields and not frame.open:
             fail(step, f"there is no field {name!r} at this point; {suggestion(name, frame.fields)}")
@@ -160,7 +160,7 @@ def _type(item: Item) -> str:
 def _check_convert(item: Item) -> Mapping[str, Any]:
     found = CONVERT.open(item)
     if not found:
-        item.fail("convert is empty: name fields with the types they get, like status: int")
+        item.fail("convert is empty: name fields with their new types, like status: int")
     return {"types": {name: _type(entry) for name, entry in found.items()}}
 
 
@@ -182,7 +182,7 @@ def _apply_convert(frame: Frame, step: Step) -> Frame:
 
 
 def _converted(frame: Frame, old: Column, kind: str) -> Column:
-    """The value as another type, null where that is not possible. Text takes blanks around it."""
+    """The value as another type, or null if that is not possible. Blanks around text are ignored."""
     current = frame.kind(old)
     if current == "timestamp" and kind in ("bigint", "double"):
         return (F.unix_micros(old) / 1_000_000).cast(kind)
@@ -204,7 +204,7 @@ def _check_time(item: Item) -> Mapping[str, Any]:
 
 
 def _apply_time(frame: Frame, step: Step) -> Frame:
-    """Text to a point in time, by the first format that fits. A zone in the text counts; `zone` is for text
+    """Converts text to a timestamp by the first format that fits. A zone in the text is used; `zone` is for text
     without one (default UTC). Formats: those of Spark, unix, unix_ms; without any, ISO 8601."""
     options = step.options
     text = frame.text(options["field"], step)
@@ -223,33 +223,33 @@ def _apply_time(frame: Frame, step: Step) -> Frame:
 
 
 ISO_ZONE: Final = r"[T ]\d{1,2}(?::[\d:.]*)?\s*[A-Za-z+\-]"
-"""Matches a time whose zone is written behind it."""
+"""Matches a time that is followed by its zone."""
 
 
 def _names_zone(layout: str) -> Column:
-    """Whether what is read by this format says which zone it is in."""
+    """Whether text in this format determines its zone."""
     return F.lit(
         layout in ("unix", "unix_ms") or re.search("[VzOXxZ]", re.sub(r"'[^']*'", "", layout)) is not None
     )
 
 
 def _in_zone(time: Column, zone: str | None, own: Column) -> Column:
-    """A time that was read as if it were UTC, moved to the zone it was meant in; `own`: it said so itself."""
+    """A time that was read as UTC, moved to the zone that was meant. own: whether the text has another zone."""
     return time if zone is None else F.when(own, time).otherwise(F.to_utc_timestamp(time, zone))
 
 
 UNREADABLE: Final = "YWwuec"
-"""Letters of week-based dates, which Spark's formats do not take."""
+"""Letters of week-based dates, which Spark's formats do not accept."""
 
 
 def check_layout(layout: str, item: Item) -> str:
-    """A time format that Spark takes, or unix, unix_ms."""
+    """A time format that Spark accepts, or unix, unix_ms. Raises PipelineError."""
     plain = re.sub(r"'[^']*'", "", layout)
     if layout not in ("unix", "unix_ms"):
         for letter in plain:
             if letter in UNREADABLE or (letter.isalpha() and letter not in "GyMLdDQqEaVzOXxZhHkKmsSFBNnA"):
                 item.fail(
-                    f"the time format {layout!r} has a letter {letter!r} that means nothing; y is the year"
+                    f"the time format {layout!r} has a letter {letter!r} that means nothing to Spark; the year is y"
                 )
         if not any(letter.isalpha() for letter in plain):
             item.fail(f"the time format {layout!r} has no letters like yyyy, MM, dd, HH, mm, ss")
@@ -285,7 +285,7 @@ def _apply_format_time(frame: Frame, step: Step) -> Frame:
     options = step.options
     time = frame.source(options["field"], step)
     if frame.kind(time) not in ("timestamp", "date"):
-        fail(step, f"{options['field']} is {frame.kind(time)}, not a time: use a time step before")
+        fail(step, f"{options['field']} is {frame.kind(time)}, not a time: add a time step before this one")
     if options["zone"] is not None:
         _check_zone(frame, options["zone"], step)
         time = F.from_utc_timestamp(time, options["zone"])
@@ -318,7 +318,7 @@ def _check_rename(item: Item) -> Mapping[str, Any]:
 def _apply_rename(frame: Frame, step: Step) -> Frame:
     names = step.options["names"]
     known(frame, tuple(names), step)
-    # Open fields are renamed where they lie: under their old names they may not be fit for columns.
+    # Open fields become columns under their new names at once: their old names may not be allowed for columns.
     moved = {new: F.col(OPEN)[old] for old, new in names.items() if old not in frame.fields}
     if moved:
         if clash := next((new for new in moved if new in frame.fields and new not in names), None):
@@ -368,7 +368,7 @@ def _check_metadata(item: Item) -> Mapping[str, Any]:
 
 def _apply_metadata(frame: Frame, step: Step) -> Frame:
     def reason(new: Mapping[str, Column]) -> Column | None:
-        checks = {METADATA[what]: why for what, why in NOT_UTF8.items()}
+        checks = {METADATA[part]: why for part, why in NOT_UTF8.items()}
         found = [checks[sql] for sql in step.options["fields"].values() if sql in checks]
         return first_of(F.when(F.expr(sql), F.lit(message)) for sql, message in found)
 
@@ -385,7 +385,7 @@ def _apply_filter(frame: Frame, step: Step) -> Frame:
         fail(step, f"{step.options['where']!r} is {frame.kind(wanted)}, not true or false")
     done = computed(frame, "_wanted", step.options["where"], step)
     wanted = F.col("_error").isNotNull() | F.col("_wanted")
-    if frame.deletes:  # what it deletes may have passed
+    if frame.deletes:  # the row to delete may have passed the filter
         wanted = wanted | F.col(DELETED)
     data = kept(done.data, wanted).drop("_wanted")
     return replace(frame, data=data)
@@ -397,16 +397,16 @@ def _check_deduplicate(item: Item) -> Mapping[str, Any]:
 
 
 def _apply_deduplicate(frame: Frame, step: Step) -> Frame:
-    """Drops rows whose fields were seen before, for at least as long as `within`.
+    """Drops rows whose fields were seen before; fields are remembered for at least `within`.
 
-    By the time of arrival: by the records' own times Spark would also drop, untold, what comes too late.
+    The time of arrival counts: by the records' own times Spark would also drop late rows without any report.
     """
     frame = frame.declare(step.options["by"], step)
     alive = F.col("_error").isNull()
     if frame.deletes:
         alive = alive & ~F.col(DELETED)
     values = F.to_json(F.struct(*[F.col(quoted(name)) for name in step.options["by"]]))
-    place = F.concat_ws("-", F.col("_topic"), F.col("_partition"), F.col("_offset"))  # unlike every other row
+    place = F.concat_ws("-", F.col("_topic"), F.col("_partition"), F.col("_offset"))  # unique, so it is kept
     data = frame.data.withColumn("_seen", F.when(alive, F.concat(F.lit("v"), values)).otherwise(place))
     if not data.isStreaming:
         return replace(frame, data=data.dropDuplicates(["_seen"]).drop("_seen"))
@@ -420,7 +420,7 @@ def _check_headers(item: Item) -> Mapping[str, Any]:
     found = HEADERS.open(item)
     if not found or ("drop" in found and "keep" in found):
         item.fail(
-            "headers needs set, and one of drop and keep at most, like {set: {shop: \"'north'\"}, drop: [trace]}"
+            "headers needs set, drop or keep, but not drop and keep, like {set: {shop: \"'north'\"}, drop: [trace]}"
         )
     return {
         "set": found["set"].text_map() if "set" in found else {},
@@ -430,7 +430,7 @@ def _check_headers(item: Item) -> Mapping[str, Any]:
 
 
 def _apply_headers(frame: Frame, step: Step) -> Frame:
-    """Takes headers away from what the record leaves with, and adds others. Those of dead letters stay as they came."""
+    """Removes headers from those that the record is sent with, and adds others. Dead letters keep the original ones."""
     options = step.options
     data = frame.data
     if options["keep"] is not None:
@@ -441,8 +441,8 @@ def _apply_headers(frame: Frame, step: Step) -> Frame:
 
 
 def with_headers(frame: Frame, headers: Mapping[str, str], place: Callable[[str], Step]) -> Frame:
-    """The frame whose records leave with these headers (names to Spark SQL) as well; they replace those of the same
-    name. place: where each stands, for messages."""
+    """The frame whose records are also sent with these headers (names to Spark SQL), which replace those of the same
+    name. place: returns the step of a header, for messages. Raises PipelineError."""
     if not headers:
         return frame
     fields, entries = frame.fields, []
@@ -464,7 +464,7 @@ FIELD_STEPS: Final = rules(
         "headers", "Change the headers that records leave with", HEADERS, _check_headers, _apply_headers
     ),
     StepRule("convert", "Change the types of fields", CONVERT, _check_convert, _apply_convert),
-    StepRule("time", "Read a time out of text", TIME, _check_time, _apply_time),
+    StepRule("time", "Parse a time from text", TIME, _check_time, _apply_time),
     StepRule(
         "format_time", "Write a time as text, in a zone", FORMAT_TIME, _check_format_time, _apply_format_time
     ),
@@ -479,7 +479,7 @@ FIELD_STEPS: Final = rules(
     ),
     StepRule("drop", "Remove fields", NAMES, check_names, _apply_drop),
     StepRule("keep", "Remove all other fields", NAMES, check_names, _apply_keep),
-    StepRule("rename", "Give fields other names", RENAME, _check_rename, _apply_rename),
+    StepRule("rename", "Rename fields", RENAME, _check_rename, _apply_rename),
     StepRule("filter", "Keep the rows for which an expression is true", SQL, _check_filter, _apply_filter),
     StepRule(
         "deduplicate", "Drop rows that were seen before", DEDUPLICATE, _check_deduplicate, _apply_deduplicate

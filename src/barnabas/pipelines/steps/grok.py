@@ -1,6 +1,6 @@
-"""Grok-like patterns: `%{NAME:field}` stands for a named piece of text, kept as a field.
+"""Grok-like patterns: `%{NAME:field}` matches the pattern NAME, and the matched text becomes a field.
 
-Names are those that log tools share. `%{NAME}` matches without keeping. Everything else is a regular expression.
+The patterns have the names that log tools share. `%{NAME}` makes no field. Everything else is a regular expression.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ GROK: Final[dict[str, str]] = {
 
 
 def expand(text: str, depth: int = 0) -> str:
-    """A regular expression with `(?<field>...)` groups. Raises PatternError for a name that is not known."""
+    """A regular expression with `(?<field>...)` groups. Raises PatternError for an unknown name."""
     if depth > DEPTH_MAX:
         raise PatternError("refers to itself")
 

@@ -1,4 +1,4 @@
-"""Steps for values inside values.
+"""Steps for nested values.
 
     extract: {from: doc, fields: {id: "$.user.id", tag: "$.['a.b'][0]"}}   JSONPath; without from, the record
     flatten: {fields: [kubernetes], separator: ".", depth: 2}              objects to fields; without fields, all
@@ -48,8 +48,10 @@ SEPARATOR: Final = Text("between the parts of names; default a dot")
 EXTRACT: Final = Group(
     {
         "from": Text("the field that holds JSON; default the record's value"),
-        "fields": Named(Text("a JSONPath like $.user.id"), "fields and where their values lie", least=1),
-        "required": Flag("whether a value that is not there is an error; default false"),
+        "fields": Named(
+            Text("a JSONPath like $.user.id"), "fields with the JSONPath of their values", least=1
+        ),
+        "required": Flag("whether a missing value is an error; default false"),
     },
     required=("fields",),
 )
@@ -58,7 +60,7 @@ FLATTEN: Final = Group(
         "fields": NAMES,
         "separator": SEPARATOR,
         "depth": Number(f"how many levels are opened; {DEPTH_MAX} at most"),
-        "prefix": Flag("whether names begin with the object's; default true"),
+        "prefix": Flag("whether names begin with the object's name; default true"),
     }
 )
 UNFLATTEN: Final = Group({"separator": SEPARATOR, "fields": NAMES})
@@ -66,14 +68,14 @@ EXPLODE: Final = Group(
     {
         "field": Text("the field that holds an array"),
         "to": TO,
-        "index": Text("a field for the place in the array, from 0"),
+        "index": Text("a field for the index in the array, from 0"),
     },
     required=("field",),
 )
 
 
 def java_path(path: str) -> str | None:
-    """The path as Spark reads it: `$.['a.b']` is written `$['a.b']`. None when it is no path."""
+    """The path as Spark reads it: `$.['a.b']` becomes `$['a.b']`. None if it is not a path."""
     if not _PATH.fullmatch(path):
         return None
     return re.sub(r"""\.?\[(["'])(.*?)\1\]""", r"['\2']", path)
@@ -96,7 +98,7 @@ def _check_extract(item: Item) -> Mapping[str, Any]:
 
 
 def _apply_extract(frame: Frame, step: Step) -> Frame:
-    """Values as text (objects and arrays as JSON). With required, a value that is not there is an error."""
+    """Extracts values as text (objects and arrays as JSON). With `required` a missing value is an error."""
     options = step.options
     frame = frame.readable(options["from"], step)
     text = frame.text(options["from"], step)
@@ -155,7 +157,7 @@ def _flatten_declared(frame: Frame, name: str, step: Step, asked: bool) -> Frame
         data = frame.data if name in columns else frame.data.drop(name)
         return replace(frame, data=data, fields=left)
     if kind.simpleString() == "variant":
-        # An object of unknown shape goes back among the open fields, and is opened there.
+        # An object of unknown shape is moved back to the open fields, and opened there.
         one = F.create_map(F.lit(name), F.col(quoted(name)))
         fields = tuple(field for field in frame.fields if field != name)
         spread = replace(frame, fields=fields).spread(one, step)
@@ -180,7 +182,7 @@ def _leaves(
 
 
 def _flatten_open(frame: Frame, step: Step, name: str | None) -> Frame:
-    """Opens objects among the open fields, all or the one called `name`, one level after the other."""
+    """Opens objects in the open fields, all or only `name`, level by level."""
     separator, data = step.options["separator"], frame.data
     entries = F.map_entries(F.col(OPEN))
     for level in range(step.options["depth"]):
@@ -223,7 +225,7 @@ def _check_unflatten(item: Item) -> Mapping[str, Any]:
 
 
 def _apply_unflatten(frame: Frame, step: Step) -> Frame:
-    """Declared fields whose names share a beginning become one object. Open fields have to be kept first."""
+    """Makes one object of declared fields whose names begin in the same way. Open fields need a keep step before."""
     if frame.open:
         fail(step, "the fields are not declared at this point: name them in a keep step before")
     separator = step.options["separator"]
@@ -263,7 +265,7 @@ def _check_explode(item: Item) -> Mapping[str, Any]:
 
 
 def _apply_explode(frame: Frame, step: Step) -> Frame:
-    """A row per element; a row without elements stays, with null. Text that holds a JSON array will do."""
+    """Makes a row of each element; a row without elements is kept, with null. Text may be a JSON array."""
     options = step.options
     column = frame.source(options["field"], step)
     kind = frame.kind(column)
@@ -297,7 +299,7 @@ def _apply_explode(frame: Frame, step: Step) -> Frame:
 
 
 NESTED_STEPS: Final = rules(
-    StepRule("extract", "Take values out of JSON by path", EXTRACT, _check_extract, _apply_extract),
+    StepRule("extract", "Extract values from JSON by path", EXTRACT, _check_extract, _apply_extract),
     StepRule("flatten", "Make fields of objects", FLATTEN, _check_flatten, _apply_flatten),
     StepRule("unflatten", "Make objects of fields", UNFLATTEN, _check_unflatten, _apply_unflatten),
     StepRule("explode", "One row per element of an array", EXPLODE, _check_explode, _apply_explode),

@@ -1,16 +1,16 @@
-"""Steps that take text apart into fields.
+"""Steps that split text into fields.
 
-    parse: {pattern: combined-log}                     a pattern with a name, see regex.py
+    parse: {pattern: combined-log}                     a named pattern, see regex.py
     parse: {regex: '(?<user>\\w+)@(?<host>\\S+)'}      named groups become fields
     parse: {grok: '%{IP:client} %{WORD:method}'}       see grok.py
     parse: {json: {a: int, b: string}}                 declared fields of a JSON object
     parse: {json: all}                                 every field of a JSON object, whatever its shape
     parse: {csv: {a: int, b: string}, separator: ';'}
-    parse: {key_values: all, pairs: ' ', equals: '='}  or a list of the keys to take
+    parse: {key_values: all, pairs: ' ', equals: '='}  or a list of the keys to keep
     parse: {registry: {url: http://localhost:8081, subject: orders-value}}   bytes that name their schema
-    split: {by: '"', into: [head, request, _, agent]}  pieces between separators; _ throws one away
+    split: {by: '"', into: [head, request, _, agent]}  pieces between separators; _ discards one
 
-`from` names the field that is taken apart; without it, the record's value.
+`from` names the field to split; default the record's value.
 """
 
 from __future__ import annotations
@@ -46,38 +46,38 @@ if TYPE_CHECKING:
     from barnabas.pipelines.model import Step
 
 MARK: Final = "\x01"
-"""Stands between the groups of a match; text that holds it goes to the dead letters."""
+"""Separates the groups of a match; records whose text contains it go to the dead letters."""
 FORMATS: Final = ("pattern", "regex", "grok", "json", "csv", "key_values", "registry")
 CORRUPT: Final = "_corrupt"
 BLANKS: Final = " \t\r\n"
 
 
-FROM: Final = Text("the field that is taken apart; default the record's value")
-DECLARED: Final = Named(Text("a type of Spark"), "fields with their types", least=1)
+FROM: Final = Text("the field to split; default the record's value")
+DECLARED: Final = Named(Text("a Spark type"), "fields with their types", least=1)
 PARSE: Final = Group(
     {
-        "pattern": Choice(NAMED_PATTERNS, "a pattern with a name"),
+        "pattern": Choice(NAMED_PATTERNS, "a named pattern"),
         "regex": Text("a regular expression; its named groups become fields"),
         "grok": Text("a grok pattern like %{IP:client} %{WORD:method}"),
         "json": Either((Choice(("all",)), DECLARED), "all, or the fields of a JSON object with their types"),
         "csv": DECLARED,
-        "key_values": Either((Choice(("all",)), NAMES), "all, or the keys to take"),
+        "key_values": Either((Choice(("all",)), NAMES), "all, or the keys to keep"),
         "registry": Group(
             {
                 "url": Text("of a schema registry, like http://localhost:8081", hides="passwords"),
-                "subject": Text("whose newest version says the fields"),
+                "subject": Text("the subject whose newest version has the fields"),
                 "of": Choice(("value", "key"), "what is decoded; default value"),
             },
             "bytes that name their schema: Avro, JSON Schema, Protobuf",
             required=("url", "subject"),
         ),
         "from": FROM,
-        "prefix": Text("goes before the names of fields"),
-        "separator": Text("between the values of CSV; default a comma"),
-        "quote": Text('around values of CSV; default "'),
-        "escape": Text("before a quote inside of quotes; default the quote itself"),
-        "pairs": Text("between pairs; default a space"),
-        "equals": Text("between key and value; default ="),
+        "prefix": Text("text before the names of all fields"),
+        "separator": Text("text between the values of CSV; default a comma"),
+        "quote": Text('text around values of CSV; default "'),
+        "escape": Text("text before a quote inside of quotes; default the quote itself"),
+        "pairs": Text("text between pairs; default a space"),
+        "equals": Text("text between key and value; default ="),
     },
     one_of=FORMATS,
 )
@@ -85,9 +85,9 @@ SPLIT: Final = Group(
     {
         "from": FROM,
         "by": Several(Text("the text between the pieces")),
-        "into": Several(Text("the field of a piece; _ throws it away")),
-        "keep_empty": Flag("whether pieces of blanks count; default true"),
-        "trim": Flag("whether blanks around pieces go; default true"),
+        "into": Several(Text("the field for a piece; _ discards the piece")),
+        "keep_empty": Flag("whether blank pieces are kept; default true"),
+        "trim": Flag("whether blanks around pieces are removed; default true"),
     },
     required=("by", "into"),
 )
@@ -167,7 +167,7 @@ def _apply_parse(frame: Frame, step: Step) -> Frame:
 
 
 def _apply_registry(frame: Frame, step: Step) -> Frame:
-    """Decoded on the executors, a batch at a time: what is asked of the registry is kept there."""
+    """Decodes on the executors, a batch at a time; they keep what they have read from the registry."""
     from barnabas.pipelines.formats.columns import check_field, decoded_columns, framed
 
     decode, fields = decoded_columns(step.options["registry"], step)
@@ -185,7 +185,7 @@ def _apply_registry(frame: Frame, step: Step) -> Frame:
 
 
 def _apply_regex(frame: Frame, step: Step) -> Frame:
-    """One match per row: the groups come back between marks, so their number tells whether it matched."""
+    """One match per row: it is replaced by its groups between marks, whose number shows whether it matched."""
     pattern = step.options["compiled"]
     text = frame.text(step.options["from"], step)
     _try_regex(frame, pattern.regex, step)
@@ -212,7 +212,7 @@ def _apply_regex(frame: Frame, step: Step) -> Frame:
 
 
 def _try_regex(frame: Frame, regex: str, step: Step) -> None:
-    """Lets Java compile the pattern now: its reason is better than that of a failing task."""
+    """Compiles the pattern in Java now: this error is clearer than that of a failing task."""
     try:
         compile_regex(frame.data.sparkSession, regex)
     except Exception as error:
@@ -222,19 +222,20 @@ def _try_regex(frame: Frame, regex: str, step: Step) -> None:
 def _whole(text: Column) -> Column:
     """Whether text is one JSON object and nothing else.
 
-    Spark's readers stop at the end of the first object and say nothing of what comes behind. As the first of an array
-    of four, with three zeros of ours behind it, an object is not followed by anything: else there are more or fewer.
+    Spark's parsers stop at the end of the first object and ignore what follows it. So the text becomes the first
+    element of an array, with three zeros after it: if anything follows the object, the array does not have four
+    elements.
     """
     four = F.json_array_length(F.concat(F.lit("["), text, F.lit(",0,0,0]"))) == 4
     return F.ltrim(text, F.lit(BLANKS)).startswith("{") & F.coalesce(four, F.lit(False))
 
 
 def _lost_number(text: Column, exponents_only: bool) -> Column:
-    """The first number of a JSON text that Spark would change; null when there is none.
+    """The first number of a JSON text that Spark would change; null if there is none.
 
     Whole numbers and decimals stay exact up to 38 digits, numbers with an exponent become doubles. exponents_only:
-    fields have declared types, so that other numbers are checked by their conversion. Strings are taken out, but
-    only of a text that might hold such a number.
+    for fields with declared types, whose conversion checks all other numbers. Strings are removed first, but only
+    from a text that might contain such a number.
     """
     bare = F.regexp_replace(text, r'"(?:[^"\\]++|\\.)*+"', '""')
     numbers = F.regexp_extract_all(bare, F.lit(r"-?\d[\d.eE+-]*"), F.lit(0))
@@ -254,7 +255,7 @@ def _lost_number(text: Column, exponents_only: bool) -> Column:
 
 
 def _changed_number(text: Column, exponents_only: bool) -> Column:
-    """The reason of a record with such a number."""
+    """The reason to refuse a record with a number that Spark would change; null without one."""
     number = _lost_number(text, exponents_only)
     return F.when(
         number.isNotNull(), complaint("the number ", number, " cannot be kept exactly: write it as a string")
@@ -277,7 +278,7 @@ def _not_an_object(text: Column) -> Column:
 
 
 def _schema(frame: Frame, fields: Mapping[str, str], step: Step) -> str:
-    """A schema of these fields that Spark accepts."""
+    """A schema of these fields that Spark accepts. Raises PipelineError."""
     for name, kind in fields.items():
         try:
             frame.data.select(F.lit(None).cast(kind))
@@ -323,7 +324,7 @@ def _apply_any_json(frame: Frame, step: Step) -> Frame:
 
 
 def _without(frame: Frame, name: str) -> Frame:
-    """The frame without the field that was taken apart."""
+    """The frame without the field that was split."""
     if name in frame.fields:
         return replace(frame, data=frame.data.drop(name), fields=tuple(f for f in frame.fields if f != name))
     return frame.forget([name])
@@ -338,7 +339,7 @@ def _apply_csv(frame: Frame, step: Step) -> Frame:
         "columnNameOfCorruptRecord": CORRUPT,
         "sep": step.options.get("separator", ","),
         "quote": step.options.get("quote", '"'),
-        # As RFC 4180 has it: a quote inside of quotes is written twice.
+        # As in RFC 4180, a quote inside of quotes is written twice.
         "escape": step.options.get("escape", step.options.get("quote", '"')),
     }
     data = frame.data.withColumn("_csv", F.from_csv(text, schema, options))
@@ -355,8 +356,8 @@ def _apply_csv(frame: Frame, step: Step) -> Frame:
 
 
 def _apply_key_values(frame: Frame, step: Step) -> Frame:
-    """`a=1 b="two words"`: pairs apart by `pairs`, keys and values by `equals`. Quotes around a value go, and inside of
-    them the backslash before a quote or another backslash."""
+    """Splits `a=1 b="two words"`: pairs at `pairs`, keys from values at `equals`. Quotes around a value are removed,
+    and inside of them each backslash before a quote or another backslash."""
     text = frame.text(step.options["from"], step)
     pairs, equals = step.options.get("pairs", " "), step.options.get("equals", "=")
     prefix = step.options.get("prefix", "")
@@ -365,7 +366,7 @@ def _apply_key_values(frame: Frame, step: Step) -> Frame:
     regex = f"({key}){_java_quote(equals)}({value})"
     keys = F.regexp_extract_all(text, F.lit(regex), F.lit(1))
     values = each("transform", F.regexp_extract_all(text, F.lit(regex), F.lit(2)), _unquoted)
-    # A key that comes twice takes its last value: built from pairs, a map would refuse it.
+    # The last value of a repeated key is used: a map that is made of pairs would refuse the key.
     found = F.map_from_arrays(
         F.array_distinct(keys), each("transform", F.array_distinct(keys), _last(keys, values))
     )
@@ -397,7 +398,7 @@ def _last(keys: Column, values: Column) -> Callable[[Column], Column]:
 
 
 def _java_quote(text: str) -> str:
-    """Text that stands for itself in a Java pattern, between brackets too."""
+    """Text escaped for a Java pattern, also for use between brackets."""
     return "".join("\\" + char if not char.isalnum() else char for char in text)
 
 
@@ -413,7 +414,7 @@ def _check_split(item: Item) -> Mapping[str, Any]:
         check_new_name(name, found["into"])
     by = found["by"].texts()
     if not all(by):
-        found["by"].fail("by is empty: name the text that stands between the pieces")
+        found["by"].fail("by is empty: name the text between the pieces")
     return {
         "from": found["from"].text() if "from" in found else None,
         "by": by,
@@ -424,7 +425,7 @@ def _check_split(item: Item) -> Mapping[str, Any]:
 
 
 def _apply_split(frame: Frame, step: Step) -> Frame:
-    """Pieces in the order of `into`; fewer than that are an error, what comes after the last one is left."""
+    """Assigns pieces to the fields in `into`, in order; too few pieces are an error, additional ones are ignored."""
     options = step.options
     frame = frame.readable(options["from"], step)
     text = frame.text(options["from"], step)
@@ -450,10 +451,10 @@ def _apply_split(frame: Frame, step: Step) -> Frame:
 PARSE_STEPS: Final = rules(
     StepRule(
         "parse",
-        "Take text apart into fields: patterns, JSON, CSV, key=value",
+        "Split text into fields: patterns, JSON, CSV, key=value",
         PARSE,
         _check_parse,
         _apply_parse,
     ),
-    StepRule("split", "Take text apart at separators", SPLIT, _check_split, _apply_split),
+    StepRule("split", "Split text at separators", SPLIT, _check_split, _apply_split),
 )

@@ -1,7 +1,7 @@
-"""Regular expressions with named groups, matched once per row, and the patterns that have a name.
+"""Regular expressions with named groups, matched once per row, and named patterns.
 
-Java's group names take no underscores, so names are taken out of the pattern and kept beside it. All groups come
-out of one match: the text is rewritten as its groups between marks and split there. An empty group is null.
+Java's group names cannot have underscores, so names are removed from the pattern and kept beside it. One match yields
+all groups: the text is replaced by its groups with marks between them, and split at these. An empty group is null.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 
 _NAMED: Final = re.compile(r"\?P?<([A-Za-z_][A-Za-z0-9_]*)>")
 _QUOTED_TAIL: Final = r'[^"\\]*+(?:\\.[^"\\]*+)*+'
-"""What may stand between double quotes: anything, a quote or backslash only behind a backslash. Possessive,
-because Java's matcher takes stack space for what it may have to give back."""
+"""Matches what may be between double quotes: any text, but a quote or backslash only after a backslash. Possessive,
+because Java's matcher uses stack space for what it may have to give back."""
 
 
 class PatternError(ValueError):
@@ -29,7 +29,7 @@ class Pattern:
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Takes `(?<name>...)` and `(?P<name>...)` as fields. Raises PatternError when there is none."""
+    """Makes fields of `(?<name>...)` and `(?P<name>...)`. Raises PatternError if there is none, or two of one name."""
     out: list[str] = []
     groups: list[tuple[int, str]] = []
     number, pos, in_class = 0, 0, 0
@@ -87,5 +87,5 @@ NAMED_PATTERNS: Final[dict[str, str]] = {
         r"(?<program>[^\s\[:]++)(?:\[(?<pid>\d++)\])?: (?<message>.*+)$"
     ),
 }
-"""Whole lines that many programs write. In the web logs a quote inside quotes is written with a backslash, and a
-dash stands for nothing."""
+"""Patterns for whole lines of common log formats. In the web logs there is a backslash before a quote inside of quotes,
+and a dash means that there is no value."""

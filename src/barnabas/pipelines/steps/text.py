@@ -1,9 +1,9 @@
-"""Steps that rewrite text in its place.
+"""Steps that rewrite text in place.
 
 trim: [a, b]    upper: [a]    lower: [a]    url_decode: [path]    unescape: [user_agent]
 replace: {field: path, find: "/old/", with: "/new/"}     or regex: instead of find:
 substring: {field: id, start: 1, length: 8, to: short}   start counts from 1, negative from the end
-mask: {fields: [card], left: 0, right: 4, with: "*"}     characters that stay, on each side
+mask: {fields: [card], left: 0, right: 4, with: "*"}     how many characters are left readable, on each side
 hash: {fields: [email], algorithm: sha256, salt: "..."}
 """
 
@@ -29,8 +29,8 @@ REPLACE: Final = Group(
     {
         "field": Text("the field that is changed"),
         "find": Text("the text to replace"),
-        "regex": Text("a regular expression of what is replaced"),
-        "with": Text("what stands there afterwards; $1 is a group of the regular expression"),
+        "regex": Text("a regular expression for the text to replace"),
+        "with": Text("the replacement; $1 is a group of the regular expression"),
     },
     required=("field", "with"),
     one_of=("find", "regex"),
@@ -47,8 +47,8 @@ SUBSTRING: Final = Group(
 MASK: Final = Group(
     {
         "fields": NAMES,
-        "left": Number("characters that stay at the left", 0),
-        "right": Number("characters that stay at the right", 0),
+        "left": Number("how many characters stay readable at the left", 0),
+        "right": Number("how many characters stay readable at the right", 0),
         "with": Text("the character that hides the others; default *"),
     },
     required=("fields",),
@@ -57,7 +57,7 @@ HASH: Final = Group(
     {
         "fields": NAMES,
         "algorithm": Choice(ALGORITHMS, "default sha256"),
-        "salt": Text("goes before each value", hides="all"),
+        "salt": Text("text before each value", hides="all"),
     },
     required=("fields",),
 )
@@ -73,7 +73,7 @@ def _each(change: Callable[[Column], Column]) -> Callable[[Frame, Step], Frame]:
 
 
 def _unescaped(text: Column) -> Column:
-    """A backslash before a quote or a backslash goes away, as web servers write them into logs."""
+    """The text without the backslashes that web servers write into logs before quotes and backslashes."""
     plain = F.regexp_replace(text, r'\\(["\\])', "$1")
     return F.when(F.contains(text, F.lit("\\")), plain).otherwise(text)
 
@@ -110,7 +110,7 @@ def _apply_replace(frame: Frame, step: Step) -> Frame:
 
 
 def _try_replacement(frame: Frame, regex: str, replacement: str, step: Step) -> None:
-    """Lets Java try both now: a group that is not there would fail every task that meets a match."""
+    """Tries both in Java now: a replacement with a missing group would fail every task that finds a match."""
     spark = frame.data.sparkSession
     try:
         compile_regex(spark, regex)
@@ -156,7 +156,7 @@ def _check_mask(item: Item) -> Mapping[str, Any]:
 
 
 def _apply_mask(frame: Frame, step: Step) -> Frame:
-    """Text that is not longer than what would stay is masked whole: else it would be there to read."""
+    """Masks the middle of text; all of it if it is no longer than its ends, which would show it completely."""
     left, right, char = step.options["left"], step.options["right"], step.options["with"]
 
     def masked(text: Column) -> Column:
@@ -192,10 +192,10 @@ def _apply_hash(frame: Frame, step: Step) -> Frame:
 
 
 TEXT_STEPS: Final = rules(
-    StepRule("trim", "Take blanks away at both ends", NAMES, check_names, _each(F.trim)),
+    StepRule("trim", "Remove blanks at both ends", NAMES, check_names, _each(F.trim)),
     StepRule("upper", "Upper case", NAMES, check_names, _each(F.upper)),
     StepRule("lower", "Lower case", NAMES, check_names, _each(F.lower)),
-    StepRule("unescape", "Take backslashes away before quotes", NAMES, check_names, _each(_unescaped)),
+    StepRule("unescape", "Remove backslashes before quotes", NAMES, check_names, _each(_unescaped)),
     StepRule("url_decode", "Decode %20 and +", NAMES, check_names, _apply_url_decode),
     StepRule(
         "replace",
@@ -204,7 +204,7 @@ TEXT_STEPS: Final = rules(
         _check_replace,
         _apply_replace,
     ),
-    StepRule("substring", "A part of a text", SUBSTRING, _check_substring, _apply_substring),
-    StepRule("mask", "Hide a text but for its ends", MASK, _check_mask, _apply_mask),
+    StepRule("substring", "Keep a part of a text", SUBSTRING, _check_substring, _apply_substring),
+    StepRule("mask", "Hide a text except for its ends", MASK, _check_mask, _apply_mask),
     StepRule("hash", "Replace a value by its hash", HASH, _check_hash, _apply_hash),
 )
