@@ -38,7 +38,7 @@ def test_one_poison_record_costs_no_neighbour_anything(spark, bootstrap, client,
     odd = {
         f'{{"to": "{name}", "pad": "p"}}'.encode(): reason
         for name, reason in {
-            "no/name": "'no/name' is no legal topic name",
+            "no/name": "'no/name' is not a legal name of a topic",
             f"{topic}-missing": f"topic {topic}-missing does not exist",
             "__consumer_offsets": "topic __consumer_offsets belongs to the brokers",
             keyed: f"topic {keyed} is compacted and accepts no records without a key",

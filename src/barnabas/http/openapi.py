@@ -16,7 +16,7 @@ from barnabas import __version__
 Table = Sequence[tuple[str, str, Callable[..., Any]]]
 
 _PART: Final = re.compile(r"\{(\w+)\}")
-_LEAD: Final = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+?:? ?")
+_LEAD: Final = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+?(?::\s+|\s+|:?$)")
 NUMBERS: Final = frozenset({"partition", "broker"})
 JSON: Final = "application/json"
 ERROR: Final = {

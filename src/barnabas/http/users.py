@@ -188,6 +188,8 @@ class Users:
         self._file = file
         self._tokens = tokens
         self._inside = None if inside is None else f"{inside[0]}:{inside[1]}".encode()
+        ways = (["a user and password"] if file else []) + (["a token"] if tokens else [])
+        self._how_to_log_in = f"log in with {' or '.join(ways)}"
         schemes = (['Basic realm="barnabas", charset="UTF-8"'] if file else []) + (
             ["Bearer"] if tokens else []
         )
@@ -205,7 +207,7 @@ class Users:
         elif scheme.lower() == "bearer" and self._tokens is not None:
             user = await self._tokens.user_of(text.strip())
         if user is None:
-            why = "log in with a user and password" if not scheme else "the login is refused"
+            why = self._how_to_log_in if not scheme else "the login is refused"
             if scheme:
                 client = scope.get("client")
                 log.warning(

@@ -359,6 +359,10 @@ class SinkOptions:
     schemas: tuple[SchemaPlace, ...] = ()
 
 
+LEVELS: Final = {Codec.GZIP: (-1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 22)}
+"""The lowest and the highest level of a codec, as in Kafka."""
+
+
 def sink_options(raw: Mapping[str, str]) -> SinkOptions:
     """Checks the options of a writer. Raises OptionError."""
     options = {name.lower(): value for name, value in raw.items()}
@@ -370,12 +374,12 @@ def sink_options(raw: Mapping[str, str]) -> SinkOptions:
         codec = codec_of(options.get("kafka.compression.type", "none"))
     except ValueError as error:
         raise OptionError(f"kafka.compression.type: {error}") from error
-    level = options.get(f"kafka.compression.{codec.name.lower()}.level")
+    level = f"kafka.compression.{codec.name.lower()}.level"
     return SinkOptions(
         client=client_options(options),
         topic=options.get("topic"),
         codec=codec,
-        level=None if level is None else int(level),
+        level=_number(options, level, level, None, *LEVELS.get(codec, (1, 1))),
         batch_bytes=_number(options, "kafka.batch.size", "kafka.batch.size", 500_000) or 500_000,
         dead_letters=options.get("deadletters") or None,
         pipeline=options.get("pipeline"),
@@ -401,7 +405,12 @@ def _refuse_unknown(options: Mapping[str, str], known: Mapping[str, Named], what
 
 
 def _number(
-    options: Mapping[str, str], name: str, shown: str, default: int | None, low: int = 1
+    options: Mapping[str, str],
+    name: str,
+    shown: str,
+    default: int | None,
+    low: int = 1,
+    high: int | None = None,
 ) -> int | None:
     if name not in options:
         return default
@@ -409,8 +418,9 @@ def _number(
         value = int(options[name])
     except ValueError:
         value = low - 1
-    if value < low:
-        raise OptionError(f"{shown}={options[name]} is not a number from {low} up")
+    if value < low or (high is not None and value > high):
+        allowed = f"from {low} up" if high is None else f"from {low} to {high}"
+        raise OptionError(f"{shown}={options[name]} is not a number {allowed}")
     return value
 
 

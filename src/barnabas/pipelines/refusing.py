@@ -153,7 +153,7 @@ def headers_size(headers: list[dict[str, Any]] | None) -> int:
 def gate_of(client: BlockingClient, topic: str) -> Gate:
     """What a topic accepts now. Raises RefusedTopic if it does not exist, or must not be written to."""
     if not LEGAL.fullmatch(topic):
-        raise RefusedTopic(f"{topic[:80]!r} is no legal topic name")
+        raise RefusedTopic(f"{topic[:80]!r} is not a legal name of a topic")
     if topic in INTERNAL:
         raise RefusedTopic(f"topic {topic} belongs to the brokers")
     try:

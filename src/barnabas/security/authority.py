@@ -45,7 +45,10 @@ class Authority:
     @classmethod
     def load(cls, key_pem: bytes, certificate_pem: bytes) -> Authority:
         """An authority from saved PEM texts. Raises ValueError."""
-        key = load_pem_private_key(key_pem, None)
+        try:
+            key = load_pem_private_key(key_pem, None)
+        except TypeError as error:
+            raise ValueError("the authority's key has a password; save it without one") from error
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ValueError(
                 "the authority's key is not an elliptic-curve key like those of `barnabas security init`"

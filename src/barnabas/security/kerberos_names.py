@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from barnabas.config.option import ConfigError, refused
+from barnabas.security.replacing import python_replacement
 
 OPTION: Final = "sasl.kerberos.principal.to.local.rules"
 PRINCIPAL: Final = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
@@ -71,13 +72,13 @@ def _parse_rule(text: str) -> Rule:
     for number in PARAMETER.findall(found["format"]):
         if not number or int(number) > count:
             raise refused(OPTION, text, f"${number} is not one of $0 to ${count}")
+    pattern = None if found["from"] is None else _compiled(text, found["from"])
     return Rule(
         found["format"],
         count,
         None if found["match"] is None else _compiled(text, found["match"]),
-        None if found["from"] is None else _compiled(text, found["from"]),
-        # Java's $1 is Python's \g<1>.
-        "" if found["to"] is None else re.sub(r"\$(\d)", r"\\g<\1>", found["to"]),
+        pattern,
+        "" if pattern is None else python_replacement(found["to"], pattern.groups),
         found["all"] is not None,
         found["case"] or "",
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from barnabas.config.option import refused
+from barnabas.security.replacing import python_replacement
 
 RULES: Final = "ssl.principal.mapping.rules"
 DEFAULT: Final = "DEFAULT"
@@ -49,7 +50,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
                 compiled = re.compile(pattern)
             except re.error as error:
                 raise refused(RULES, text, f"{pattern!r} is not a regular expression: {error}") from None
-            found.append(Rule(compiled, _references(match.group(2)), match.group(3)))
+            found.append(Rule(compiled, _replacement(text, compiled, match.group(2)), match.group(3)))
             at = match.end()
         rest = text[at:].lstrip()
         if rest and not rest.startswith(","):
@@ -58,9 +59,10 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     return tuple(found) or (Rule(None, "", ""),)
 
 
-def _references(replacement: str) -> str:
-    """A replacement in Python's syntax: \\g<1> for Java's $1."""
-    return re.sub(r"\$(\d)", r"\\g<\1>", replacement)
+def _replacement(rules: str, pattern: re.Pattern[str], text: str) -> str:
+    if not pattern.groups and re.search(r"(?<!\\)\$[1-9]", text):
+        raise refused(RULES, rules, f"{text!r} refers to a group, and {pattern.pattern!r} has none")
+    return python_replacement(text, pattern.groups, keep_missing=True)
 
 
 def map_subject(rules: tuple[Rule, ...], subject: str) -> str | None:

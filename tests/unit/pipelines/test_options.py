@@ -85,6 +85,14 @@ def test_sink_options():
     for changes, message in (
         ({"kafka.compression.type": "zip"}, "unknown codec 'zip'"),
         ({"kafka.acks": "1"}, "kafka.acks=1"),
+        (
+            {"kafka.compression.type": "lz4", "kafka.compression.lz4.level": "18"},
+            "kafka.compression.lz4.level=18 is not a number from 1 to 17",
+        ),
+        (
+            {"kafka.compression.type": "gzip", "kafka.compression.gzip.level": "best"},
+            "kafka.compression.gzip.level=best is not",
+        ),
         ({"topc": "x"}, "has no option topc"),
     ):
         with pytest.raises(OptionError, match=message):

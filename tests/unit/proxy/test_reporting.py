@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.proxy.reporting import points
 from barnabas.proxy.reporting.bodies import BadBody, Message, messages_in
 from barnabas.proxy.reporting.signatures import BadSignature, check_hook, check_tc3, tc3_signature
 
@@ -138,3 +140,38 @@ def test_cloud_events() -> None:
 def test_bodies_without_records(kind: str, headers: dict[str, str], body: bytes) -> None:
     with pytest.raises(BadBody):
         messages_in(kind, headers, body, None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"no JSON",
+        b"[]",
+        b'{"id": "datahub-1"}',
+        b'{"id": "datahub-1", "name": "n", "topic": 7}',
+        b'{"id": "datahub-1", "name": "n", "topic": "t", "created_ms": "yesterday"}',
+        b"[" * 100_000,
+    ],
+)
+def test_an_access_point_that_others_wrote_badly(value: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 (any text)
+        points.read_point(value)
+
+
+def test_the_access_points_are_read_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        monkeypatch.setattr(points, "RETRY_S", 0.0)
+        followed = points.Points(None, None, "points")  # type: ignore[arg-type]
+        reads: list[int] = []
+
+        def read() -> None:
+            reads.append(len(reads))
+            if len(reads) < 3:
+                raise RuntimeError("a bug")
+            followed._ended.set()
+
+        monkeypatch.setattr(followed, "_read", read)
+        await asyncio.to_thread(followed._follow)
+        assert reads == [0, 1, 2]
+
+    asyncio.run(work())

@@ -128,6 +128,8 @@ PAIRS: list[tuple[str, Any, Any, str, str]] = [
     ("const kept", {"const": "a"}, {"const": "a"}, "", ""),
     ("const changed", {"const": "a"}, {"const": "b"}, "CONST_CHANGED", "#/const"),
     ("const into an enum", {"enum": ["a", "b"]}, {"const": "a"}, "", ""),
+    ("const into an enum of other types", {"enum": [1, "b"]}, {"const": True}, "ENUM_ARRAY_CHANGED", "#/enum"),
+    ("const with an item of another type", {"const": [{"a": 1}]}, {"const": [{"a": True}]}, "CONST_CHANGED", "#/const"),
     ("union extended", {"oneOf": [S, I, {"type": "null"}]}, {"oneOf": [S, I]}, "", ""),
     ("union narrowed", {"oneOf": [S, I]}, {"oneOf": [S, I, {"type": "null"}]}, "SUM_TYPE_NARROWED", "#/oneOf"),
     ("one became any", {"anyOf": [S, I]}, {"oneOf": [S, I]}, "", ""),

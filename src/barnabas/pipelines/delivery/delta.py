@@ -142,8 +142,8 @@ def row_counts(
         return {name: pq.read_metadata(local / name).num_rows for name in names}
     rows = spark.read.parquet(*[f"{options['path']}/{name}" for name in names])
     counted = rows.groupBy("_metadata.file_path").count().collect()
-    by_path = {str(row[0]): int(row[1]) for row in counted}
-    return {name: next((n for path, n in by_path.items() if path.endswith(name)), 0) for name in names}
+    by_path = {unquote(str(row[0])): int(row[1]) for row in counted}  # Spark gives paths as URIs
+    return {name: next((n for path, n in by_path.items() if path.endswith(f"/{name}")), 0) for name in names}
 
 
 def compact(options: Mapping[str, Any], table: DeltaTable, batch_id: int) -> None:

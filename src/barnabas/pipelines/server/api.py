@@ -115,12 +115,12 @@ class Api:
 
     async def health(self, request: Request) -> Any:
         """Whether the server is up, and how many pipelines have failed."""
-        states = [self.manager.get(name).state for name in self.manager.names()]
+        states = self.manager.states()
         return {"status": "ok", "pipelines": len(states), "failed": states.count("failed")}
 
     async def listing(self, request: Request) -> Any:
         """The status of every pipeline."""
-        return await run_in_threadpool(lambda: [self.manager.status(name) for name in self.manager.names()])
+        return await run_in_threadpool(self.manager.statuses)
 
     async def put(self, request: Request) -> Any:
         """Store a pipeline file and, unless ?start=false, start the pipeline."""
@@ -167,7 +167,7 @@ class Api:
         given = await _json(request)
         spec = parse_spec(str(given.get("pipeline", "")))
         count = given.get("count", 5)
-        if not isinstance(count, int) or not 1 <= count <= 1000:
+        if type(count) is not int or not 1 <= count <= 1000:
             raise BadRequest(f"count is {count!r}, not a number from 1 to 1000")
         found = await run_in_threadpool(
             preview,
@@ -183,7 +183,7 @@ class Api:
 
     async def metrics(self, request: Request) -> Any:
         """Prometheus text."""
-        rows = await run_in_threadpool(lambda: [self.manager.status(name) for name in self.manager.names()])
+        rows = await run_in_threadpool(self.manager.statuses)
         return PlainTextResponse(metrics_text(rows), media_type="text/plain; version=0.0.4")
 
 

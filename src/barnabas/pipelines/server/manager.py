@@ -151,6 +151,14 @@ class Manager(Supervisor):
         """State, rates, lag and last error of a pipeline, as plain data; asks no broker. Raises KeyError."""
         return self.status_of(self.get(name))
 
+    def statuses(self) -> list[dict[str, Any]]:
+        """The status of every pipeline, by name."""
+        return [self.status_of(managed) for _, managed in sorted(self._pipelines.copy().items())]
+
+    def states(self) -> list[str]:
+        """The state of every pipeline."""
+        return [managed.state for managed in self._pipelines.copy().values()]
+
 
 def _replace(path: Path, text: str) -> None:
     """Replaces a small file so that after a crash there is either the old or the new one."""

@@ -11,7 +11,7 @@ import threading
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from barnabas.http.errors import HttpError
@@ -24,6 +24,7 @@ log = logging.getLogger("barnabas.proxy")
 DEFAULT_TOPIC: Final = "_access_points"
 POINTS_MAX: Final = 10_000
 CAUGHT_UP_S: Final = 30.0
+RETRY_S: Final = 1.0
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -36,6 +37,18 @@ class Point:
     topic: str
     paused: bool = False
     created_ms: int = 0
+
+
+def read_point(value: bytes) -> Point:
+    """Parse the value of a record. Raises ValueError."""
+    try:
+        point = Point(**json.loads(value))
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    texts = (point.id, point.name, point.topic)
+    if not all(isinstance(text, str) for text in texts) or type(point.created_ms) is not int:
+        raise ValueError(f"{point} has fields of other types")
+    return point
 
 
 class Points:
@@ -79,36 +92,46 @@ class Points:
             raise HttpError(503, f"topic {self._topic} could not be read in {CAUGHT_UP_S:g} s") from None
 
     def _follow(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._read()
+            except Exception:
+                log.exception(
+                    "the topic of the access points could not be read; trying again",
+                    extra={"topic": self._topic, "offset": self._next},
+                )
+                self._ended.wait(RETRY_S)
+
+    def _read(self) -> None:
         consumer = Consumer(
             self._kafka.config(
                 {"enable.partition.eof": True},
                 {"group.id": "access-points", "enable.auto.commit": False, "auto.offset.reset": "earliest"},
             )
         )
-        consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
         try:
+            consumer.assign([TopicPartition(self._topic, 0, self._next or OFFSET_BEGINNING)])
             while not self._ended.is_set():
-                self._take(consumer.poll(0.5), consumer)
-        except KafkaException:
-            log.exception(
-                "the topic of the access points cannot be read any more; changes are missed until a restart"
-            )
+                self._take(consumer.poll(0.5))
         finally:
             consumer.close()
 
-    def _take(self, message: Any, consumer: Any) -> None:
+    def _take(self, message: Any) -> None:
         if message is None:
             return
         if message.error() is None:
+            self._next = message.offset() + 1
             point_id = (message.key() or b"").decode("utf-8", "replace")
             try:
                 if message.value() is None:
                     self._held.pop(point_id, None)
                 else:
-                    self._held[point_id] = Point(**json.loads(message.value()))
-            except (ValueError, TypeError):
-                log.warning("an access point cannot be read", extra={"offset": message.offset()})
-            self._next = message.offset() + 1
+                    self._held[point_id] = read_point(message.value())
+            except ValueError as error:
+                log.warning(
+                    "an access point cannot be read",
+                    extra={"offset": message.offset(), "reason": str(error)},
+                )
         elif message.error().name() == "_PARTITION_EOF":
             self._next = max(self._next, message.offset())  # compaction may have removed the last records
         else:

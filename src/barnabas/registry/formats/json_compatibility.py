@@ -213,7 +213,7 @@ class _Comparison:
                 return found
         if old.kind == "const" and new.kind == "enum":
             values = new.schema["enum"]
-            return [] if old.schema["const"] in values else [("ENUM_ARRAY_CHANGED", f"{path}/enum")]
+            return [] if _in(old.schema["const"], values) else [("ENUM_ARRAY_CHANGED", f"{path}/enum")]
         if old.kind != new.kind or (new.typed and not old.typed):
             return [("TYPE_CHANGED", path)]
         work = getattr(self, f"_{old.kind}", None)
@@ -458,7 +458,15 @@ def _multiples(before: float | None, after: float, path: str) -> Iterator[Change
 
 def _in(value: Any, values: Sequence[Any]) -> bool:
     """Whether a value is one of several; unlike in Python, true is not equal to 1."""
-    return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)
+    return any(_is_same(value, other) for other in values)
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(_is_same, value, other))
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(_is_same(value[name], other[name]) for name in value)
+    return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
 
 
 def _mapping(schema: Mapping[str, Any], keyword: str) -> dict[str, Schema]:
