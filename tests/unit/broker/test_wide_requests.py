@@ -27,9 +27,13 @@ from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from tests.unit.broker.share_stage import Stage, run
+from tests.unit.broker.share_stage import Stage, run, stage
 
 ROWS = 200
+CLOSED = {
+    "authorizer__class__name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow__everyone__if__no__acl__found": "true",
+}
 NAMES = [f"name-{number}" for number in range(ROWS)]
 Ask = Callable[[Context], Any]
 
@@ -101,18 +105,49 @@ def test_an_answer_about_a_few_partitions_is_there_at_once(tmp_path: Path) -> No
     run(tmp_path, scenario)
 
 
-def test_very_many_unknown_names_are_answered_by_a_thread(tmp_path: Path) -> None:
+def names_asked(count: int) -> MetadataRequest:
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=f"unknown-{number}") for number in range(count)],
+        allow_auto_topic_creation=False,
+    )
+
+
+def test_very_many_unknown_names_take_many_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = metadata.LARGE_ANSWER_ROWS + 1
+
     async def scenario(on: Stage) -> None:
-        names = [f"unknown-{number}" for number in range(metadata.LARGE_ANSWER_ROWS + 1)]
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
-        )
-        answering = metadata.handle(on.context(9), request)
-        assert isinstance(answering, Awaitable)
-        encoded = await answering
-        assert isinstance(encoded, Encoded)
-        answer = MetadataResponse.decode(encoded.body, 9)
-        assert [row.name for row in answer.topics] == names
+        monkeypatch.setattr(pace, "TURN_MS_MAX", -1.0)  # as if every row took long
+        answering = asyncio.ensure_future(metadata.handle(on.context(9), names_asked(count)))  # type: ignore[arg-type]
+        for _ in range(count // 2):
+            await asyncio.sleep(0)
+        assert not answering.done()
+        answer = await answering
+        assert isinstance(answer, MetadataResponse)  # and it is not kept: made-up names would fill the memory
+        assert [row.name for row in answer.topics] == [f"unknown-{number}" for number in range(count)]
         assert {row.error_code for row in answer.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
     run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("options", [{}, CLOSED], ids=["open", "authorizer"])
+def test_a_large_answer_is_shared_while_nothing_changes(tmp_path: Path, options: dict[str, str]) -> None:
+    async def scenario(on: Stage) -> None:
+        await on.broker.services.controller.create_topic("wide", metadata.LARGE_ANSWER_ROWS + 1, 1, {}, {})
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="wide")])
+        answers = [metadata.handle(on.context(9), request) for _ in range(2)]
+        bodies = []
+        for answer in answers:
+            assert isinstance(answer, Awaitable)
+            encoded = await answer
+            assert isinstance(encoded, Encoded)
+            bodies.append(encoded.body)
+        assert bodies[0] is bodies[1]
+        assert not isinstance(metadata.handle(on.context(9), request), Awaitable)
+        (row,) = MetadataResponse.decode(bodies[0], 9).topics
+        assert len(row.partitions) == metadata.LARGE_ANSWER_ROWS + 1
+
+    async def main() -> None:
+        async with stage(tmp_path, **options) as on:
+            await scenario(on)
+
+    asyncio.run(main())

@@ -53,7 +53,10 @@ class Authorizer:
             self._index.set(resource, rules)
             resources.append(resource)
         for connection in list(self._connections()):
-            self._review(connection, resources)
+            try:
+                self._review(connection, resources)
+            except Exception as error:  # what it may still do is not known
+                connection.fail(error)
 
     def _review(self, connection: Connection, changed: list[Resource]) -> None:
         connection.kept = None  # its lanes, which were learned from allowed requests

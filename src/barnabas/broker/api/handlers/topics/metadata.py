@@ -7,7 +7,7 @@ created, since 10 topics have ids, since 12 topics may be requested by id alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
@@ -18,6 +18,7 @@ from barnabas.broker.api.handlers.once import once
 from barnabas.broker.api.handlers.topics.rows import partition_rows
 from barnabas.config import broker_log
 from barnabas.cores.acl import Operation, ResourceType
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.header import Encoded
 from barnabas.wire.messages.metadata import (
@@ -39,7 +40,7 @@ AUTO_CREATE_SAID_FROM: Final = 4
 IDS_ALONE_FROM: Final = 12
 ANSWERS_KEPT_MAX: Final = 8
 LARGE_ANSWER_ROWS: Final = 1_000
-"""An answer with more rows (partitions, and topics that do not exist) is made in a thread."""
+"""An answer with more rows (partitions, and topics that do not exist) is not made in one turn of the loop."""
 CREATION_WAIT_S: Final = 2.0
 OPERATIONS_UNKNOWN: Final = -(1 << 31)
 
@@ -47,7 +48,7 @@ OPERATIONS_UNKNOWN: Final = -(1 << 31)
 class Key(NamedTuple):
     """What a cached answer depends on. asked: names and ids, None for all topics."""
 
-    asked: tuple[tuple[str | None, UUID], ...] | None
+    asked: tuple[tuple[str | None, int], ...] | None
     changes: int
     topology: int
     version: int
@@ -58,11 +59,11 @@ class Key(NamedTuple):
 
 
 class Answers:
-    """Caches encoded answers about all topics, and about thousands of partitions or names.
+    """Caches encoded answers about all topics, and about topics with thousands of partitions.
 
-    With 10,000 partitions an answer takes 20 ms or more to make, so it is made in a thread and not on the loop. The last few
-    answers are kept while nothing changes. With an authorizer, each principal at each address has separate answers;
-    `changes` grows with every change of access rules.
+    With 10,000 partitions an answer takes 20 ms or more to make, so it is made in a thread, or in many turns of the loop if
+    there is an authorizer, which belongs to the loop. The last few answers are kept while nothing changes. With an
+    authorizer, each principal at each address has separate answers; `changes` grows with every change of access rules.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class Answers:
         """The encoded answer: a cached one, or a new one that is cached while the cluster does not change."""
         services = context.services
         key = Key(
-            None if asked is None else tuple((topic.name, topic.topic_id) for topic in asked),
+            None if asked is None else tuple(map(_name_of, asked)),
             services.image.changes,
             services.partitions.topology,
             context.version,
@@ -96,17 +97,21 @@ class Answers:
 
         if _rows_asked(services, asked) <= LARGE_ANSWER_ROWS:
             return self._keep(key, make())
-        return self._made_in_thread(key, make, services)
+        making = self._making.get(key)
+        if making is None:
+            if services.authorizer is None:
+                making = services.loop.run_in_executor(None, make)
+            else:
+                making = asyncio.ensure_future(_encoded_in_pieces(context, request, asked))
+            self._making[key] = making
+            making.add_done_callback(lambda _: self._making.pop(key, None))
+        return self._made(key, making, services)
 
-    async def _made_in_thread(self, key: Key, make: Callable[[], Encoded], services: Services) -> Encoded:
-        """Make an answer in a thread; all requests for the same answer share the result.
+    async def _made(self, key: Key, making: asyncio.Future[Encoded], services: Services) -> Encoded:
+        """An answer that is being made; all requests for the same answer share the result.
 
         A change made meanwhile is visible or not, topic by topic, as in any answer that crosses a change on its way.
         """
-        making = self._making.get(key)
-        if making is None:
-            making = self._making[key] = services.loop.run_in_executor(None, make)
-            making.add_done_callback(lambda _: self._making.pop(key, None))
         made = await asyncio.shield(making)
         if (services.image.changes, services.partitions.topology) == (key.changes, key.topology):
             self._keep(key, made)
@@ -147,10 +152,25 @@ def handle(
         ]
         if absent:
             return _create_and_answer(context, request, asked, absent)
-    # With quotas, the answer contains the client's throttle time and cannot be shared.
-    if not services.quotas.in_use and (asked is None or _rows_asked(services, asked) > LARGE_ANSWER_ROWS):
+    # With quotas, the answer contains the client's throttle time and cannot be shared. Names that a client makes up must
+    # not fill the cache.
+    if not services.quotas.in_use and (
+        asked is None or (_rows_asked(services, asked) > LARGE_ANSWER_ROWS and _all_exist(services, asked))
+    ):
         return _ANSWERS.setdefault(services, Answers()).get(context, request, asked)
+    if _rows_asked(services, asked) > LARGE_ANSWER_ROWS:
+        return _answer_in_pieces(context, request, asked, {})
     return _answer(context, request, asked, {})
+
+
+def _name_of(topic: MetadataRequestTopic) -> tuple[str | None, int]:
+    """What tells topics of a request apart; a number is quicker to compare than a UUID."""
+    return topic.name, topic.topic_id.int
+
+
+def _all_exist(services: Services, asked: list[MetadataRequestTopic]) -> bool:
+    image = services.image
+    return all(topic.name in image.topics or topic.topic_id in image.by_id for topic in asked)
 
 
 def _asked(context: Context, request: MetadataRequest) -> list[MetadataRequestTopic] | None:
@@ -183,7 +203,7 @@ async def _create_and_answer(
         code = task.result() if task.done() else ErrorCode.LEADER_NOT_AVAILABLE
         if code is not None:
             refused[name] = code
-    return _answer(context, request, asked, refused)
+    return await _answer_in_pieces(context, request, asked, refused)
 
 
 async def _refusal(creation: Awaitable[None]) -> ErrorCode | None:
@@ -200,15 +220,52 @@ def _answer(
     asked: list[MetadataRequestTopic] | None,
     refused: dict[str, ErrorCode],
 ) -> MetadataResponse:
-    services = context.services
-    image = services.image
+    return _around(context, request, list(_rows(context, request, asked, refused)))
+
+
+async def _answer_in_pieces(
+    context: Context,
+    request: MetadataRequest,
+    asked: list[MetadataRequestTopic] | None,
+    refused: dict[str, ErrorCode],
+) -> MetadataResponse:
+    pace, topics = Pace(context.services.clock), []
+    for row in _rows(context, request, asked, refused):
+        topics.append(row)
+        await pace.rest()
+    return _around(context, request, topics)
+
+
+async def _encoded_in_pieces(
+    context: Context, request: MetadataRequest, asked: list[MetadataRequestTopic] | None
+) -> Encoded:
+    answer = await _answer_in_pieces(context, request, asked, {})
+    body = await context.services.loop.run_in_executor(None, answer.encode, context.version)
+    return Encoded(answer.API_KEY, body)
+
+
+def _rows(
+    context: Context,
+    request: MetadataRequest,
+    asked: list[MetadataRequestTopic] | None,
+    refused: dict[str, ErrorCode],
+) -> Iterator[MetadataResponseTopic]:
+    image = context.services.image
     operations = request.include_topic_authorized_operations
     if asked is None:
-        names = [name for name in sorted(image.topics) if context.sees_topic(name)]
-        topics = [_topic(context, image.topics[name], operations) for name in names]
+        for name in sorted(image.topics):
+            found = image.topics.get(name)  # it may be deleted while the rows are made
+            if found is not None and context.sees_topic(name):
+                yield _topic(context, found, operations)
     else:
-        rows = once(asked, lambda topic: (topic.name, topic.topic_id))
-        topics = [_one(context, topic, refused, operations) for topic in rows]
+        for topic in once(asked, _name_of):
+            yield _one(context, topic, refused, operations)
+
+
+def _around(
+    context: Context, request: MetadataRequest, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
+    services = context.services
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
