@@ -44,7 +44,6 @@ def test_names(rules: list[str], principal: str, user: str) -> None:
         (["RULE:[1:$1@$0]"], "alice@REALM.COM"),  # not a simple name
         (["RULE:[1:$1](x.*)"], "alice@REALM.COM"),
         (["RULE:[1:$1](.*)s/.*//"], "alice@REALM.COM"),
-        (["RULE:[1:$1](.*)s/a/$1/"], "alice@REALM.COM"),  # the pattern has no group
     ],
 )
 def test_principals_that_are_nobody(rules: list[str], principal: str) -> None:
@@ -53,7 +52,19 @@ def test_principals_that_are_nobody(rules: list[str], principal: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "RULE", "RULE:[1:$1", "RULE:[1:$2]", "RULE:[1:$]", "RULE:[1:$1](*)", "DEFAULT x"]
+    "text",
+    [
+        "",
+        "RULE",
+        "RULE:[1:$1",
+        "RULE:[1:$2]",
+        "RULE:[1:$]",
+        "RULE:[1:$1](*)",
+        "DEFAULT x",
+        "RULE:[1:$1](.*)s/a/$1/",
+        "RULE:[1:$1](.*)s/a/b$/",
+        "RULE:[1:$1](.*)s/a/\\/",
+    ],
 )
 def test_rules_that_are_none(text: str) -> None:
     with pytest.raises(ConfigError, match=r"sasl\.kerberos\.principal\.to\.local\.rules"):

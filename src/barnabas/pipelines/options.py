@@ -374,12 +374,11 @@ def sink_options(raw: Mapping[str, str]) -> SinkOptions:
         codec = codec_of(options.get("kafka.compression.type", "none"))
     except ValueError as error:
         raise OptionError(f"kafka.compression.type: {error}") from error
-    level = f"kafka.compression.{codec.name.lower()}.level"
     return SinkOptions(
         client=client_options(options),
         topic=options.get("topic"),
         codec=codec,
-        level=_number(options, level, level, None, *LEVELS.get(codec, (1, 1))),
+        level=_level(options, codec),
         batch_bytes=_number(options, "kafka.batch.size", "kafka.batch.size", 500_000) or 500_000,
         dead_letters=options.get("deadletters") or None,
         pipeline=options.get("pipeline"),
@@ -395,6 +394,19 @@ def sink_options(raw: Mapping[str, str]) -> SinkOptions:
         batch=(options["queryid"], int(options["batchid"])) if "batchid" in options else None,
         schemas=_schemas(options, options.get("topic")),
     )
+
+
+def _level(options: Mapping[str, str], codec: Codec) -> int | None:
+    name = f"kafka.compression.{codec.name.lower()}.level"
+    if name not in options:
+        return None
+    if codec not in LEVELS:
+        raise OptionError(f"{name} is set, and {codec.name.lower()} has no levels")
+    low, high = LEVELS[codec]
+    level = _number(options, name, name, None, low, high)
+    if codec is Codec.GZIP and level == 0:
+        raise OptionError(f"{name}=0 is not -1, for the default, or a number from 1 to 9")
+    return level
 
 
 def _refuse_unknown(options: Mapping[str, str], known: Mapping[str, Named], what: str) -> None:

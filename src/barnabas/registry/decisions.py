@@ -19,7 +19,7 @@ from barnabas.registry.formats.reading import Library
 from barnabas.registry.merging import with_inherited
 from barnabas.registry.model import Config, Content, Level, Mode, Reference, Version
 from barnabas.registry.queries import find_version, has_live_versions, same_as
-from barnabas.registry.records import Entry
+from barnabas.registry.records import INT_MAX, Entry
 from barnabas.registry.requests import Wanted
 from barnabas.registry.state import State
 from barnabas.registry.subjects import DEFAULT_CONTEXT, GLOBAL, Subject
@@ -166,6 +166,8 @@ def _shown(mode: Mode) -> str:
 def _new_version(state: State, subject: Subject, wanted: Wanted, content: Content) -> Version:
     context = subject.context
     schema_id = wanted.id or state.id_of(context, content) or state.next_id(context)
+    if schema_id > INT_MAX:
+        raise RegistryError(Code.STORE_FAILED, f"Context {context} has used all ids up to {INT_MAX}")
     held = state.identified(context, schema_id)
     if held is not None and held.content != content:
         raise RegistryError(

@@ -14,6 +14,7 @@ from barnabas.registry.model import AVRO, TYPES, Config, Content, Level, Mode, R
 from barnabas.registry.subjects import GLOBAL, Subject, parse_subject
 
 TOPIC: Final = "_schemas"
+INT_MAX: Final = (1 << 31) - 1
 
 
 class Key(NamedTuple):
@@ -61,7 +62,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
         kind = str(fields["keytype"])
         name = fields.get("context") if kind == "CONTEXT" else fields.get("subject")
         subject = None if name is None else str(name)
-        version = int(fields.get("version") or 0)
+        version = _number(fields.get("version") or 0, "version")
         held = json.loads(value) if value else None
         if held is not None and not isinstance(held, dict):
             raise BadRecord("the value is not a JSON object")
@@ -92,6 +93,49 @@ def _without_nulls(given: Any) -> Any:
     return [_without_nulls(item) for item in given] if isinstance(given, list) else given
 
 
+def _number(given: Any, name: str, low: int = 0) -> int:
+    """An id or a version. Raises BadRecord if it is no number, or does not fit into the 32 bits that clients have for it."""
+    if type(given) is not int or not low <= given <= INT_MAX:
+        raise BadRecord(f"{name} {str(given)[:40]!r} is not a number from {low} to {INT_MAX}")
+    return given
+
+
+def _is_list_of(kind: type, given: Any) -> bool:
+    return isinstance(given, list) and all(isinstance(item, kind) for item in given)
+
+
+def _metadata(given: Any) -> Any:
+    """Metadata without nulls. Raises BadRecord if a part of it has the wrong type."""
+    made = _without_nulls(given)
+    if made is None:
+        return None
+    if (
+        isinstance(made, dict)
+        and isinstance(tags := made.get("tags", {}), dict)
+        and all(_is_list_of(str, names) for names in tags.values())
+        and isinstance(properties := made.get("properties", {}), dict)
+        and _is_list_of(str, list(properties.values()))
+        and _is_list_of(str, made.get("sensitive", []))
+    ):
+        return made
+    raise BadRecord("the metadata has parts of a wrong type")
+
+
+def _rules(given: Any) -> Any:
+    """A rule set without nulls. Raises BadRecord if a part of it has the wrong type."""
+    made = _without_nulls(given)
+    if made is None:
+        return None
+    if not isinstance(made, dict):
+        raise BadRecord("the rule set is not an object")
+    for part, rows in made.items():
+        if part == "enableAt":
+            continue
+        if not _is_list_of(dict, rows) or not all(isinstance(rule.get("name"), str) for rule in rows):
+            raise BadRecord(f"the rule set's {part} is not a list of rules with names")
+    return made
+
+
 def read_version(value: Mapping[str, Any]) -> Version:
     """Parse the value of a SCHEMA record. Raises BadRecord."""
     try:
@@ -99,18 +143,18 @@ def read_version(value: Mapping[str, Any]) -> Version:
             str(value.get("schemaType") or AVRO),
             str(value["schema"]),
             tuple(
-                Reference(str(r["name"]), str(r["subject"]), int(r["version"]))
+                Reference(str(r["name"]), str(r["subject"]), _number(r["version"], "version", -1))
                 for r in value.get("references") or ()
             ),
-            _without_nulls(value.get("metadata")),
-            _without_nulls(value.get("ruleSet")),
+            _metadata(value.get("metadata")),
+            _rules(value.get("ruleSet")),
         )
         if content.type not in TYPES:
             raise BadRecord(f"schemaType {content.type!r} is unknown")
         return Version(
             parse_subject(str(value["subject"])),
-            int(value["version"]),
-            int(value["id"]),
+            _number(value["version"], "version"),
+            _number(value["id"], "id"),
             content,
             str(value.get("guid") or content.guid),
             bool(value.get("deleted")),
@@ -121,19 +165,15 @@ def read_version(value: Mapping[str, Any]) -> Version:
 
 def read_deleted_version(value: Mapping[str, Any]) -> int:
     """Up to which version a DELETE_SUBJECT or CLEAR_SUBJECT record deletes. Raises BadRecord."""
-    try:
-        return int(value.get("version") or 0)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise BadRecord(f"the version is {value['version']!r}, which is not a number") from error
+    return _number(value.get("version") or 0, "version")
 
 
 def read_ids_given(value: Mapping[str, Any] | None) -> dict[str, int]:
     """The highest id of each context, from the value of a NOOP record. Raises BadRecord."""
     ids = (value or {}).get("idsGiven") or {}
-    try:
-        return {str(context): int(id_max) for context, id_max in ids.items()}
-    except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise BadRecord(f"idsGiven is {ids!r}, not an object of numbers") from error
+    if not isinstance(ids, dict):
+        raise BadRecord(f"idsGiven is {ids!r}, not an object of numbers")
+    return {context: _number(id_max, "id") for context, id_max in ids.items()}
 
 
 CONFIG_NAMES: Final = {
@@ -154,6 +194,9 @@ CONFIG_NAMES: Final = {
 `compatibilityLevel`."""
 
 
+TEXTS: Final = frozenset({"alias", "compatibility", "compatibility_policy", "compatibility_group"})
+
+
 def config_json(config: Config) -> dict[str, Any]:
     """The settings that are set, by their names in records and responses."""
     found = ((name, getattr(config, field)) for name, field in CONFIG_NAMES.items())
@@ -169,6 +212,13 @@ def config_entry(scope: Subject, config: Config | None) -> Entry:
 def read_config(value: Mapping[str, Any]) -> Config:
     """Parse the value of a CONFIG record. Raises BadRecord."""
     held = {field: value[name] for name, field in CONFIG_NAMES.items() if value.get(name) is not None}
+    for field, given in held.items():
+        if field in ("default_metadata", "override_metadata"):
+            held[field] = _metadata(given)
+        elif field in ("default_rules", "override_rules"):
+            held[field] = _rules(given)
+        elif not isinstance(given, str if field in TEXTS else bool):
+            raise BadRecord(f"{field} {str(given)[:40]!r} has the wrong type")
     try:
         if "compatibility" in held:
             held["compatibility"] = Level(held["compatibility"])

@@ -73,12 +73,16 @@ def _parse_rule(text: str) -> Rule:
         if not number or int(number) > count:
             raise refused(OPTION, text, f"${number} is not one of $0 to ${count}")
     pattern = None if found["from"] is None else _compiled(text, found["from"])
+    try:
+        replacement = "" if pattern is None else python_replacement(found["to"], pattern.groups)
+    except ValueError as error:
+        raise refused(OPTION, text, str(error)) from None
     return Rule(
         found["format"],
         count,
         None if found["match"] is None else _compiled(text, found["match"]),
         pattern,
-        "" if pattern is None else python_replacement(found["to"], pattern.groups),
+        replacement,
         found["all"] is not None,
         found["case"] or "",
     )
@@ -116,10 +120,7 @@ def _applied(rule: Rule, parts: list[str], realm: str) -> str | None:
         return None
     if rule.pattern is None:
         return base
-    try:
-        return rule.pattern.sub(rule.replacement, base, count=0 if rule.is_global else 1)
-    except (re.error, IndexError) as error:
-        raise NoUserName(f"a rule of {OPTION} cannot be applied: {error}") from None
+    return rule.pattern.sub(rule.replacement, base, count=0 if rule.is_global else 1)
 
 
 def require_service(option: str, principal: str, service: str | None) -> KerberosName:

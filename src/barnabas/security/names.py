@@ -60,9 +60,10 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 
 
 def _replacement(rules: str, pattern: re.Pattern[str], text: str) -> str:
-    if not pattern.groups and re.search(r"(?<!\\)\$[1-9]", text):
-        raise refused(RULES, rules, f"{text!r} refers to a group, and {pattern.pattern!r} has none")
-    return python_replacement(text, pattern.groups, keep_missing=True)
+    try:
+        return python_replacement(text, pattern.groups, keep_missing=pattern.groups > 0)
+    except ValueError as error:
+        raise refused(RULES, rules, str(error)) from None
 
 
 def map_subject(rules: tuple[Rule, ...], subject: str) -> str | None:
@@ -70,9 +71,10 @@ def map_subject(rules: tuple[Rule, ...], subject: str) -> str | None:
     for rule in rules:
         if rule.pattern is None:
             return subject
-        match = rule.pattern.fullmatch(subject)
-        if match is not None:
-            name = match.expand(rule.replacement)
+        if rule.pattern.fullmatch(subject) is not None:
+            name = rule.pattern.sub(
+                rule.replacement, subject
+            )  # as Kafka does, also where the pattern matches twice
             return name.lower() if rule.case == "L" else name.upper() if rule.case == "U" else name
     return None
 

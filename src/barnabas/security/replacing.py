@@ -9,19 +9,26 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_PART: Final = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
+_PART: Final = re.compile(r"\\(.?)|\$(\d*)", re.DOTALL)
 
 
 def python_replacement(text: str, groups: int, *, keep_missing: bool = False) -> str:
     """The same replacement for Python's `re`. groups: how many the pattern has.
 
     `$1` refers to a group, with as many digits as there are groups for; a backslash makes the next character literal.
-    keep_missing: a reference to a missing group stays as it is; otherwise `re` raises re.error when it is applied.
+    keep_missing: a reference to a missing group stays as it is. Raises ValueError for what Java rejects when it replaces.
     """
     made, at = [], 0
     for part in _PART.finditer(text):
         made.append(_literal(text[at : part.start()]))
-        made.append(_literal(part[1]) if part[1] else _reference(part[2], groups, keep_missing))
+        if part[2]:
+            made.append(_reference(part[2], groups, keep_missing))
+        elif part[1]:
+            made.append(_literal(part[1]))
+        else:
+            raise ValueError(
+                f"{text!r}: a {part[0]} must be followed by {'a number' if part[0] == '$' else 'a character'}"
+            )
         at = part.end()
     made.append(_literal(text[at:]))
     return "".join(made)
@@ -31,9 +38,12 @@ def _reference(digits: str, groups: int, keep_missing: bool) -> str:
     count = 1
     while count < len(digits) and int(digits[: count + 1]) <= groups:
         count += 1
-    rest = _literal(digits[count:])
-    is_missing = int(digits[:count]) > groups
-    return f"${digits[:count]}{rest}" if is_missing and keep_missing else f"\\g<{digits[:count]}>{rest}"
+    number, rest = digits[:count], _literal(digits[count:])
+    if int(number) <= groups:
+        return f"\\g<{number}>{rest}"
+    if keep_missing:
+        return f"${number}{rest}"
+    raise ValueError(f"${number} refers to a group that the pattern does not have")
 
 
 def _literal(text: str) -> str:

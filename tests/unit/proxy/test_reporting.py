@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -150,12 +151,20 @@ def test_bodies_without_records(kind: str, headers: dict[str, str], body: bytes)
         b'{"id": "datahub-1"}',
         b'{"id": "datahub-1", "name": "n", "topic": 7}',
         b'{"id": "datahub-1", "name": "n", "topic": "t", "created_ms": "yesterday"}',
+        b'{"id": "datahub-1", "name": "n", "topic": "t", "paused": "no"}',
+        b'{"id": "datahub-2", "name": "n", "topic": "t"}',
+        b'{"id": "datahub-1", "name": "\\ud800", "topic": "t"}',
         b"[" * 100_000,
     ],
 )
 def test_an_access_point_that_others_wrote_badly(value: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 (any text)
-        points.read_point(value)
+        points.read_point("datahub-1", value)
+
+
+def test_an_access_point_as_it_is_written() -> None:
+    point = points.Point("datahub-1", "n", "t", True, 7)
+    assert points.read_point("datahub-1", json.dumps(asdict(point)).encode()) == point
 
 
 def test_the_access_points_are_read_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

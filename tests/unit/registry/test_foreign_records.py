@@ -11,15 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.client.options import ClientOptions
-from barnabas.registry.records import BadRecord, Entry, Key, decode, noop_entry
+from barnabas.registry.decisions import decide_register
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.formats.reading import Library
+from barnabas.registry.model import AVRO, Content
+from barnabas.registry.records import INT_MAX, BadRecord, Entry, Key, decode, noop_entry
+from barnabas.registry.requests import Wanted
 from barnabas.registry.state import State
 from barnabas.registry.store import Found, Store, StoreOptions
+from barnabas.registry.subjects import parse_subject
 
 NAMES = [
     "subject", "version", "id", "schema", "schemaType", "references", "metadata", "ruleSet", "deleted", "guid",
     "compatibilityLevel", "alias", "mode", "idsGiven", "name", "context",
 ]  # fmt: skip
 KINDS = ["SCHEMA", "CONFIG", "MODE", "DELETE_SUBJECT", "CLEAR_SUBJECT", "CONTEXT", "NOOP", "OTHER"]
+VERSION = {"subject": "s", "version": 1, "id": 1, "schema": '"string"', "deleted": False}
 plain = st.one_of(
     st.none(),
     st.booleans(),
@@ -51,12 +58,31 @@ def test_whatever_a_record_holds_it_is_read_or_refused(
     [
         Entry(Key("DELETE_SUBJECT", "s"), {"version": "x"}),
         Entry(Key("NOOP"), {"idsGiven": [1]}),
+        Entry(Key("NOOP"), {"idsGiven": {".": 1 << 31}}),
+        Entry(Key("SCHEMA", "s", 1), {**VERSION, "id": 1 << 31}),
+        Entry(Key("SCHEMA", "s", 1), {**VERSION, "metadata": "x"}),
+        Entry(Key("SCHEMA", "s", 1), {**VERSION, "metadata": {"tags": {"a": "b"}}}),
+        Entry(Key("SCHEMA", "s", 1), {**VERSION, "ruleSet": {"domainRules": [7]}}),
+        Entry(Key("CONFIG", "s"), {"alias": 5}),
+        Entry(Key("CONFIG", "s"), {"normalize": "yes"}),
+        Entry(Key("CONFIG", "s"), {"defaultMetadata": "x"}),
+        Entry(Key("CONFIG", "s"), {"overrideRuleSet": True}),
         Entry(Key("SCHEMA", 7), None),  # type: ignore[arg-type]  # as a bug could make it
     ],
-    ids=["version", "ids", "a bug"],
+    ids=lambda entry: f"{entry.key.kind}-{str(entry.value)[-20:]}",
 )
 def test_the_records_behind_it_count(bad: Entry) -> None:
     store = Store(ClientOptions("127.0.0.1:1"), StoreOptions())
     store._take([Found(0, None, bad), Found(1, None, noop_entry({".": 7}))], 2)
     assert store.state.next_offset == 2
     assert store.state.next_id(".") == 8
+    assert not store.state.subjects
+    assert not store.state.configs
+
+
+def test_ids_end_where_clients_cannot_write_them() -> None:
+    state = State()
+    state.replay(noop_entry({".": INT_MAX}))
+    wanted = Wanted(Content(AVRO, '"string"'))
+    with pytest.raises(RegistryError, match="used all ids"):
+        decide_register(state, Library(state), parse_subject("s"), wanted)

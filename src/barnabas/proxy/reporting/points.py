@@ -39,15 +39,18 @@ class Point:
     created_ms: int = 0
 
 
-def read_point(value: bytes) -> Point:
-    """Parse the value of a record. Raises ValueError."""
+def read_point(point_id: str, value: bytes) -> Point:
+    """Parse the key and value of a record. Raises ValueError."""
     try:
         point = Point(**json.loads(value))
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     texts = (point.id, point.name, point.topic)
     if not all(isinstance(text, str) for text in texts) or type(point.created_ms) is not int:
-        raise ValueError(f"{point} has fields of other types")
+        raise ValueError(f"{point!r} has fields of other types")
+    if type(point.paused) is not bool or point.id != point_id or not TOPIC_NAME.fullmatch(point.topic):
+        raise ValueError(f"{point!r} is not the access point {point_id!r}, or names no topic")
+    point.name.encode()  # UnicodeEncodeError is a ValueError
     return point
 
 
@@ -120,20 +123,24 @@ class Points:
         if message is None:
             return
         if message.error() is None:
+            if message.offset() < self._next:
+                self._held.clear()  # the topic was created again
             self._next = message.offset() + 1
             point_id = (message.key() or b"").decode("utf-8", "replace")
             try:
                 if message.value() is None:
                     self._held.pop(point_id, None)
                 else:
-                    self._held[point_id] = read_point(message.value())
+                    self._held[point_id] = read_point(point_id, message.value())
             except ValueError as error:
                 log.warning(
                     "an access point cannot be read",
                     extra={"offset": message.offset(), "reason": str(error)},
                 )
         elif message.error().name() == "_PARTITION_EOF":
-            self._next = max(self._next, message.offset())  # compaction may have removed the last records
+            if message.offset() < self._next:
+                self._held.clear()
+            self._next = message.offset()  # compaction may have removed the last records
         else:
             return
         try:
