@@ -321,3 +321,15 @@ def test_a_quiet_source_waits_for_records(client, bootstrap, new_topic, monkeypa
         assert (reached[topic]["0"], reached[topic]["1"]) == (start[topic]["0"], 1)
     finally:
         reader.stop()
+
+
+def test_a_batch_read_begins_at_the_earliest_record_unless_told_otherwise(
+    spark, bootstrap, client, new_topic
+):
+    topic = new_topic(2)
+    send(client, topic, [b"1", b"2", b"3"])
+    plain = spark.read.format("barnabas").options(
+        **{"kafka.bootstrap.servers": bootstrap, "subscribePattern": rf"\Q{topic}\E"}
+    )
+    assert plain.load().count() == 3
+    assert plain.option("startingOffsets", "latest").load().count() == 0

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from barnabas.client.patterns import java_pattern
 from barnabas.pipelines.plan import Plan, Relation, Scan, operator_of, plan_of
 
 SOURCE: Final = "source"
@@ -135,6 +136,12 @@ class Source:
     kind: str = "topic"
     settings: Mapping[str, Any] = field(default_factory=dict)
     deletes: bool = False
+
+    def reads(self, topic: str) -> bool:
+        """Whether a topic is one that it reads."""
+        if self.pattern is None:
+            return topic in self.topics
+        return java_pattern(self.pattern).fullmatch(topic) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from uuid import UUID
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient
 from barnabas.client.cluster import TopicView
 from barnabas.client.errors import UnknownTopic
+from barnabas.client.patterns import java_pattern
 from barnabas.client.watching import Watch
 from barnabas.pipelines.options import EARLIEST_OFFSET, LATEST_OFFSET, Position, SourceOptions, TopicPartition
 
@@ -92,9 +93,7 @@ class Planner:
         """The partitions to read now. Raises UnknownTopic if a topic or partition in the options does not exist."""
         options = self.options
         if options.pattern is not None:
-            import re
-
-            wanted = re.compile(options.pattern)
+            wanted = java_pattern(options.pattern)
             views = {n: v for n, v in self.client.topics().items() if wanted.fullmatch(n)}
         else:
             names = options.topics or tuple(dict.fromkeys(topic for topic, _ in options.assigned))

@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
+from barnabas.client.patterns import PatternError, java_pattern
 from barnabas.client.registry import Schema
 from barnabas.pipelines.columns import ARROW_TYPES, BASE_COLUMNS
 from barnabas.records.compression import Codec, codec_of
@@ -56,12 +57,14 @@ SOURCE_NAMES: Final = _by_name(
     Named("subscribe", "topics to read, separated by commas", in_files=False),
     Named(
         "subscribePattern",
-        "a regular expression for topics to read, also those created later",
+        "a regular expression, in Java's syntax, for topics to read, also those created later",
         in_files=False,
     ),
     Named("assign", 'partitions to read, as JSON: {"topic": [0, 1]}', in_files=False),
     Named(
-        "startingOffsets", 'earliest, latest or JSON: {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
+        "startingOffsets",
+        'earliest, latest or JSON: {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest); default: latest for a '
+        "stream, earliest for a batch read",
     ),
     Named("startingTimestamp", "begin at the first record at or after this time, in milliseconds"),
     Named("startingOffsetsByTimestamp", 'the same per partition, as JSON: {"topic": {"0": 1700000000000}}'),
@@ -177,7 +180,8 @@ class Position:
     neither.
 
     timestamp_ms: one time for all partitions. group: a consumer group, whose offsets take precedence. end_when_younger:
-    if no record is at or after the time, take the partition's end; otherwise that is an error.
+    if no record is at or after the time, take the partition's end; otherwise that is an error. is_stated: whether
+    `otherwise` was chosen by the options, and is not a default.
     """
 
     otherwise: Where
@@ -186,6 +190,9 @@ class Position:
     timestamp_ms: int | None = None
     group: str | None = None
     end_when_younger: bool = True
+    is_stated: bool = field(
+        default=False, repr=False
+    )  # not part of the name of a program's stored first offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +246,14 @@ class SourceOptions:
         return "headers" in self.columns
 
 
+def batch_options(options: SourceOptions) -> SourceOptions:
+    """The options for a batch read, which begins at the earliest record unless its options say where, as in Spark."""
+    starting = options.starting
+    if starting.is_stated:
+        return options
+    return replace(options, starting=replace(starting, otherwise="earliest"))
+
+
 def source_options(raw: Mapping[str, str]) -> SourceOptions:
     """Checks the options of a reader. Raises OptionError."""
     options = {name.lower(): value for name, value in raw.items()}
@@ -253,9 +268,9 @@ def source_options(raw: Mapping[str, str]) -> SourceOptions:
     pattern = options.get("subscribepattern")
     if pattern is not None:
         try:
-            re.compile(pattern)
-        except re.error as error:
-            raise OptionError(f"subscribePattern={pattern} is not a regular expression: {error}") from error
+            java_pattern(pattern)
+        except PatternError as error:
+            raise OptionError(f"subscribePattern={error}") from error
     isolation = options.get("kafka.isolation.level", "read_uncommitted")
     if isolation not in ("read_uncommitted", "read_committed"):
         raise OptionError(f"kafka.isolation.level={isolation} is not read_uncommitted or read_committed")
@@ -548,6 +563,7 @@ def _position(options: Mapping[str, str], side: Literal["starting", "ending"]) -
         timestamp_ms=None if timestamp is None else int(timestamp),
         group=options.get("startinggroup") if side == "starting" else None,
         end_when_younger=side == "ending" or _strategy(options) == "latest",
+        is_stated=text is not None and not offsets,
     )
 
 

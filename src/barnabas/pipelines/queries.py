@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
@@ -151,6 +152,26 @@ def source_settings(
         **({} if brake is None else {"stopFile": str(brake)}),
         **({} if program is None else {"direct": program.text()}),
     }
+
+
+def begun_at(
+    settings: Mapping[str, str], starting: Mapping[str, str] | None, source: Source, *, is_only: bool
+) -> dict[str, str]:
+    """The options of a source with another beginning: no option of its own that says where to begin is left.
+
+    starting: of the whole pipeline. is_only: whether the pipeline has no other source; if it has, offsets concern the
+    source that reads their topic, and a source without such offsets begins as its own options say.
+    """
+    if starting is None:
+        return dict(settings)
+    offsets = starting.get("startingOffsets", "")
+    if offsets.startswith("{") and not is_only:
+        mine = {topic: value for topic, value in json.loads(offsets).items() if source.reads(topic)}
+        if not mine:
+            return dict(settings)
+        starting = {**starting, "startingOffsets": json.dumps(mine)}
+    kept = {name: value for name, value in settings.items() if not name.lower().startswith("starting")}
+    return {**kept, **starting}
 
 
 def sink_settings(
@@ -331,7 +352,8 @@ def source_loader(
     def load(relation: Relation, stream: bool) -> DataFrame:
         source = scans[relation.name]
         settings = source_settings(spec, query, bootstrap, brake, source, program)
-        reading = Reading({**settings, **(starting or {})}, place, list(scans).index(relation.name), stream)
+        settings = begun_at(settings, starting, source, is_only=len(scans) == 1)
+        reading = Reading(settings, place, list(scans).index(relation.name), stream)
         rows = SOURCES[source.kind].rows(spark, source, reading)
         return with_replayed(rows, spec, query.output) if takes_replays(spec, query) else rows
 

@@ -42,7 +42,7 @@ from barnabas.client.options import ClientOptions
 from barnabas.pipelines.columns import arrow_schema, ddl_schema, record_batches
 from barnabas.pipelines.first import kept_offset
 from barnabas.pipelines.offsets import DataLost, Planner, Range, StreamOffset, gather, parse_offset
-from barnabas.pipelines.options import SourceOptions, source_options
+from barnabas.pipelines.options import SourceOptions, batch_options, source_options
 from barnabas.pipelines.workers import settle
 from barnabas.records.columnar import AbortedTransactions, decode
 
@@ -305,7 +305,7 @@ class BarnabasSource(DataSource):
         return source_schema(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(self._source_options())
+        return BatchReader(batch_options(self._source_options()))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return StreamReader(self._source_options())

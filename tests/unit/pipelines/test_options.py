@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from barnabas.pipelines.model import Source
 from barnabas.pipelines.offsets import ROWS_SHARED_MAX, Range, build_offset, gather, parse_offset, split
 from barnabas.pipelines.options import OptionError, sink_options, source_options
+from barnabas.pipelines.queries import begun_at
 from barnabas.pipelines.source import StreamReader
 from barnabas.records.compression import Codec
 
@@ -180,3 +184,17 @@ def test_a_micro_batch_waits_for_enough_records():
     assert not reader._holds_back(start, {"t": {"id": "x", "0": 15}})
     reader._triggered -= 3600
     assert not reader._holds_back(start, {"t": {"id": "x", "0": 11}})
+
+
+def test_a_restart_from_a_place_leaves_no_other_beginning():
+    orders = Source(("orders",), options={"startingGroup": "g"})
+    own = {"startingOffsets": "earliest", "startingGroup": "g", "startingtimestamp": "5", "columns": "value"}
+    latest = {"startingOffsets": "latest"}
+    assert begun_at(own, None, orders, is_only=True) == own
+    assert begun_at(own, latest, orders, is_only=False) == {"columns": "value", **latest}
+    offsets = {"startingOffsets": json.dumps({"orders": {"0": 3}, "returns": {"0": 1}})}
+    assert begun_at(own, offsets, orders, is_only=False) == {
+        "columns": "value",
+        "startingOffsets": json.dumps({"orders": {"0": 3}}),
+    }
+    assert begun_at(own, offsets, Source(("customers",)), is_only=False) == own

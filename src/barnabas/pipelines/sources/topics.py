@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from barnabas.client.patterns import PatternError, java_pattern
 from barnabas.pipelines.columns import BASE_COLUMNS, ddl_schema
 from barnabas.pipelines.document import Item, suggestion
 from barnabas.pipelines.model import Source
@@ -57,7 +58,9 @@ SHAPE: Final = Group(
     {
         "topic": Several(Text("a topic")),
         "topics": Several(Text("a topic"), least=1),
-        "pattern": Text("a regular expression of topic names; topics that are created later are found, too"),
+        "pattern": Text(
+            "a regular expression of topic names, in Java's syntax; topics that are created later are found, too"
+        ),
         "start": Either((Choice(WORDS), START), "where a new pipeline begins; default earliest"),
         "encoding": ENCODING,
         "tombstones": Choice(
@@ -90,9 +93,9 @@ def _check(item: Item, found: Mapping[str, Item]) -> Source:
     )
     pattern = found["pattern"].text() if "pattern" in found else None
     try:
-        re.compile(pattern or "")
-    except re.error as error:
-        found["pattern"].fail(f"{found['pattern'].what} is not a regular expression: {error}")
+        java_pattern(pattern or "")
+    except PatternError as error:
+        found["pattern"].fail(f"{found['pattern'].what}: {error}")
     start, starting = _start(found["start"]) if "start" in found else ("earliest", {})
     options = checked_options(found["options"], SOURCE_NAMES) if "options" in found else {}
     return Source(
