@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.pipelines import Pipeline
 from barnabas.pipelines.checking import check_plan
+from barnabas.pipelines.compiler import newest
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.replay import replay
 from barnabas.pipelines.run import run_pipeline
@@ -308,3 +309,24 @@ def test_what_a_check_finds(spark, old, new, message):
     with pytest.raises(PipelineError, match=message) as caught:
         check_plan(spark, parse_spec(CHECKED.replace(old, new, 1), "p.yaml"))
     assert "\n" not in str(caught.value)
+
+
+def test_a_table_follows_its_keys_into_partitions_that_were_added(spark):
+    """With offsets alone, a record in an old, long partition would hide all updates and deletes in a new one."""
+    found = newest(
+        spark.sql(
+            """
+            SELECT cast(key AS binary) AS key, cast(value AS binary) AS value, partition, offset,
+                   timestamp_millis(ms) AS timestamp
+            FROM VALUES ('changed', 'old', 0, 900, 1), ('changed', 'new', 3, 5, 2), ('deleted', 'old', 0, 901, 1),
+                        ('deleted', null, 3, 6, 2), ('late', 'first', 0, 7, 9), ('late', 'second', 0, 8, 4),
+                        ('same time', 'old', 1, 902, 5), ('same time', 'new', 3, 7, 5)
+                        AS t(key, value, partition, offset, ms)
+            """
+        )
+    )
+    assert {bytes(row.key): bytes(row.value) for row in found.collect()} == {
+        b"changed": b"new",
+        b"late": b"second",
+        b"same time": b"new",
+    }

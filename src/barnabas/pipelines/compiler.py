@@ -190,9 +190,18 @@ def place_in(relation: Relation, what: str) -> Step:
 
 
 def newest(rows: DataFrame) -> DataFrame:
-    """The newest record of each key, unless it is a tombstone: a compacted topic as a table."""
+    """The newest record of each key, unless it is a tombstone: a compacted topic as a table.
+
+    Once a topic has got more partitions, a key's records may be in two of them. Offsets say nothing about their order
+    then: of the newest records of each partition, the one with the latest timestamp counts, and of equal ones that in the
+    partition that was added last.
+    """
     whole = F.struct(*[F.col(name) for name in rows.columns])
-    last = rows.where(F.col("key").isNotNull()).groupBy("key").agg(F.max_by(whole, "offset").alias("_last"))
+    keyed = rows.where(F.col("key").isNotNull())
+    each = keyed.groupBy("key", "partition").agg(F.max_by(whole, "offset").alias("_last"))
+    last = each.groupBy("key").agg(
+        F.max_by("_last", F.struct(F.col("_last.timestamp"), F.col("partition"))).alias("_last")
+    )
     found = last.select(*[F.col("_last")[name].alias(name) for name in rows.columns])
     return found.where(F.col("value").isNotNull())
 

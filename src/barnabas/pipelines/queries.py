@@ -159,10 +159,11 @@ def begun_at(
 ) -> dict[str, str]:
     """The options of a source with another beginning: no option of its own that says where to begin is left.
 
-    starting: of the whole pipeline. is_only: whether the pipeline has no other source; if it has, offsets concern the
-    source that reads their topic, and a source without such offsets begins as its own options say.
+    starting: of the whole pipeline; empty if it begins where its file says. is_only: whether the pipeline has no other
+    source; if it has, offsets concern the source that reads their topic, and a source without such offsets begins as its
+    own options say.
     """
-    if starting is None:
+    if not starting:
         return dict(settings)
     offsets = starting.get("startingOffsets", "")
     if offsets.startswith("{") and not is_only:

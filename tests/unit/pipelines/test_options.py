@@ -190,7 +190,7 @@ def test_a_restart_from_a_place_leaves_no_other_beginning():
     orders = Source(("orders",), options={"startingGroup": "g"})
     own = {"startingOffsets": "earliest", "startingGroup": "g", "startingtimestamp": "5", "columns": "value"}
     latest = {"startingOffsets": "latest"}
-    assert begun_at(own, None, orders, is_only=True) == own
+    assert begun_at(own, None, orders, is_only=True) == begun_at(own, {}, orders, is_only=True) == own
     assert begun_at(own, latest, orders, is_only=False) == {"columns": "value", **latest}
     offsets = {"startingOffsets": json.dumps({"orders": {"0": 3}, "returns": {"0": 1}})}
     assert begun_at(own, offsets, orders, is_only=False) == {
