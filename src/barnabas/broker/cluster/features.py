@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 GROUP_VERSION: Final = "group.version"
 SHARE_VERSION: Final = "share.version"
 TRANSACTION_VERSION: Final = "transaction.version"
+LEVEL_0_SENT_FROM: Final = 4
+"""The first version of ApiVersions whose clients accept a lowest level of 0."""
 
 
 class Feature(NamedTuple):
@@ -40,17 +42,22 @@ class Features:
             Feature(TRANSACTION_VERSION, 0, 2, 2),
         )
 
-    def supported(self) -> list[SupportedFeatureKey]:
-        """The features and their levels as ApiVersions lists them."""
+    def supported(self, api_version: int) -> list[SupportedFeatureKey]:
+        """The features and their levels as ApiVersions lists them in this version.
+
+        Features whose lowest level is 0 are left out below version 4: the Java clients 3.3 to 3.8 refuse such a feature
+        and do not connect. Source: KAFKA-17011, KAFKA-17492.
+        """
         return [
             SupportedFeatureKey(
                 name=feature.name, min_version=feature.min_level, max_version=feature.max_level
             )
             for feature in self.all
+            if feature.min_level or api_version >= LEVEL_0_SENT_FROM
         ]
 
     def finalized(self) -> list[FinalizedFeatureKey]:
-        """The levels in effect. Features at level 0 are left out, as in Kafka."""
+        """The levels in effect, the same in all versions of ApiVersions. Features at level 0 are left out, as in Kafka."""
         return [
             FinalizedFeatureKey(
                 name=feature.name, max_version_level=feature.level, min_version_level=feature.level

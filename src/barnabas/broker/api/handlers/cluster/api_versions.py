@@ -33,7 +33,7 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
     features = context.services.features
     return ApiVersionsResponse(
         api_keys=context.services.apis.to(context.connection.client_software, own=own),
-        supported_features=features.supported(),
+        supported_features=features.supported(context.version),
         finalized_features_epoch=0,
         finalized_features=features.finalized(),
     )
