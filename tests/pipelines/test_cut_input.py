@@ -54,7 +54,7 @@ for table, count in (("whole", 2), ("cut", 3)):
         *nothing, F.expr(f"cast(null as {ERROR_TYPE})").alias("_error"), F.lit("{}").alias(DOCUMENT),
         F.lit("").alias(IDENTITY), "id", F.expr(wait).alias("name"),
     )
-    work = base._Work("database", options, base.Delivery("q", "identity", 0), False, deliver, "out")
+    work = base._Work("database", options, base.Delivery("q", "identity", 0), False, deliver, "out", False)
     rows.mapInArrow(work, base.RESULT_DDL).collect()
 """
 
@@ -80,7 +80,7 @@ def test_a_task_whose_input_is_cut_off_commits_nothing(tmp_path: Path) -> None:
 def _written(folder: Path, table: str) -> tuple[int, int]:
     """How many parts the database has noted as written, and how many rows it holds."""
     with sqlite3.connect(folder / f"{table}.db") as connection:
-        noted = connection.execute("SELECT count(*) FROM barnabas_batches").fetchone()[0]
+        noted = connection.execute("SELECT count(*) FROM barnabas_deliveries").fetchone()[0]
         return noted, connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
 
 

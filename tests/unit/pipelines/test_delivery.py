@@ -308,7 +308,7 @@ def test_what_was_refused_is_refused_again_when_the_batch_is_repeated(database):
     assert deliver("database", options, batch_of(rows[0]), task=Task("p.q", 8, 0)) == [[]]
     assert rows_in(database, "plain") == [(1, "a"), (1, "a"), (3, "c")]
     with sqlite3.connect(database) as connection:
-        assert not connection.execute("SELECT * FROM barnabas_refused").fetchall(), "of the batch before"
+        assert not connection.execute("SELECT * FROM barnabas_refusals").fetchall(), "of the batch before"
 
 
 def test_a_database_that_refuses(database):

@@ -21,7 +21,7 @@ from barnabas.pipelines.columns import DDL_TYPES
 from barnabas.pipelines.document import Item
 from barnabas.pipelines.folders import Folder
 from barnabas.pipelines.outgoing import DOCUMENT, IDENTITY, JSON_OPTIONS, dead_columns
-from barnabas.pipelines.plan import operator_of
+from barnabas.pipelines.plan import Join, operator_of
 from barnabas.pipelines.shapes import Shape
 from barnabas.pipelines.spark_private import require_whole_input
 from barnabas.pipelines.steps.base import DELETED, ERROR_TYPE, RECORD_COLUMNS, Frame, quoted
@@ -59,18 +59,20 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The part of a delivery that one Spark task has. part: the number of the task; a repeated micro-batch has the same
-    parts. open: whether documents may have fields without a column."""
+    """The part of a delivery that one Spark task has. part: the number of the task; a repeated micro-batch may be divided
+    in another way. open: whether documents may have fields without a column. in_order: whether its rows come from records,
+    in their order, and all rows from the offsets between the first and the last of a partition are in this part."""
 
     query: str
     batch_id: int
     part: int
     identity: str = ""
     open: bool = False
+    in_order: bool = False
 
     @property
     def label(self) -> str:
-        """Identifies this part of the delivery; the same when it is repeated."""
+        """Identifies this part of the delivery; the same when it is repeated with the same division."""
         return f"{self.identity or self.query}-{self.batch_id}-{self.part}"
 
 
@@ -149,7 +151,7 @@ def deliver_rows(
     columns = [*_result_columns(rows), F.col(DOCUMENT), F.col(IDENTITY)]
     marks = [F.col(DELETED)] if DELETED in rows.columns else []
     plain = _in_order(rows, spec, output).select(*columns, *[_plain(rows, name) for name in fields], *marks)
-    work = _Work(kind.name, target.options, delivery, open, kind.deliver, output)
+    work = _Work(kind.name, target.options, delivery, open, kind.deliver, output, keeps_order(spec, output))
     _bury(plain.mapInArrow(work, RESULT_DDL), spec, settings)
 
 
@@ -170,6 +172,23 @@ def _in_order(rows: DataFrame, spec: PipelineSpec, output: str) -> DataFrame:
         return rows
     place = ("_topic", "_partition")
     return rows.repartition(*place).sortWithinPartitions(*place, "_offset")
+
+
+def keeps_order(spec: PipelineSpec, output: str) -> bool:
+    """Whether each task has an unbroken range of each partition's records (`Task.in_order`): no record is read twice, and
+    no aggregate or join has rows that come from no single record."""
+    chosen = next(o for o in spec.outputs if o.name == output)
+    plan = spec.plan
+    if chosen.aggregate is not None or any(
+        relation.aggregate is not None or isinstance(relation.origin, Join)
+        for relation in plan.needed(chosen.relation)
+    ):
+        return False
+    scans = list(plan.scans(chosen.relation))
+    if len(scans) == 1:
+        return scans[0].kind == "topic"
+    topics = [topic for source in scans for topic in source.topics]
+    return all(source.topics for source in scans) and len(set(topics)) == len(topics)
 
 
 def _good(rows: DataFrame) -> DataFrame:
@@ -219,6 +238,7 @@ class _Work:
     open: bool
     deliver: Deliver
     output: str
+    in_order: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -226,7 +246,7 @@ class _Work:
         context = TaskContext.get()
         part = 0 if context is None else context.partitionId()
         delivery = self.delivery
-        task = Task(delivery.query, delivery.batch_id, part, delivery.identity, self.open)
+        task = Task(delivery.query, delivery.batch_id, part, delivery.identity, self.open, self.in_order)
         failed_before: list[pa.RecordBatch] = []
         results = self.deliver(self.options, task, self._good(batches, failed_before))
         for batch, refused in results:

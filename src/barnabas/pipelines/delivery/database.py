@@ -5,11 +5,9 @@
     database: {jdbc: "jdbc:postgresql://db/logs", table: requests, properties: {user: me, driver: org.postgresql.Driver}}
 
 With `key` a row replaces the one with the same key, so a repeated batch changes nothing; a record that stands for a
-delete deletes the row with its key. Without `key` rows are added in one transaction with a row in the table
-`barnabas_batches`, which notes that this part of the batch of this checkpoint is stored: a repeated part is skipped.
-Rows of it that the database refused are noted in the table `barnabas_refused`: if the process ended before their dead
-letters were written, these are written when the batch is repeated. JDBC only adds rows: a repeated batch is stored
-twice.
+delete deletes the row with its key. Without `key` rows are added in one transaction with notes of the offsets that they
+come from (see ledger.py): of a repeated batch only the rows are added that are not stored yet. JDBC only adds rows: a
+repeated batch is stored twice.
 
 The table must exist. A field goes to the column of the same name, or else to the only one whose name differs just in
 case. A record with a field of open JSON that has no column becomes a dead letter, unless `others: ignore`.
@@ -38,6 +36,7 @@ from barnabas.pipelines.delivery.base import (
     documents,
     field_names,
 )
+from barnabas.pipelines.delivery.ledger import NOTES, Ledger
 from barnabas.pipelines.delivery.rows import Number, Store, bound, from_json
 from barnabas.pipelines.document import Item, suggestion
 from barnabas.pipelines.errors import PipelineError
@@ -78,23 +77,6 @@ SHAPE: Final = Group(
     one_of=("url", "driver", "jdbc"),
     needs={"properties": "jdbc"},
 )
-PROGRESS: Final = sa.Table(
-    "barnabas_batches",
-    sa.MetaData(),
-    sa.Column("query", sa.String(200), primary_key=True),
-    sa.Column("batch", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("part", sa.Integer, primary_key=True, autoincrement=False),
-)
-REFUSED: Final = sa.Table(
-    "barnabas_refused",
-    PROGRESS.metadata,
-    sa.Column("query", sa.String(200), primary_key=True),
-    sa.Column("batch", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("part", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("place", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("reason", sa.Text, nullable=False),
-)
-"""place: the row's number among the rows of the part, which are the same when it is repeated."""
 
 
 def _check(item: Item) -> Mapping[str, Any]:
@@ -209,7 +191,7 @@ def _reach(options: Mapping[str, Any]) -> None:
         with _engine(options).begin() as connection:
             _keys(_shape(connection, options["table"]), options)
             if not options["key"]:
-                PROGRESS.metadata.create_all(connection)
+                NOTES.create_all(connection)
     except (DeliveryError, sa.exc.SQLAlchemyError, OSError) as error:
         raise PipelineError(f"database: {said(error)}") from error
 
@@ -224,26 +206,44 @@ def _deliver(
     results: Results = []
     try:
         with _engine(options).begin() as connection:
-            if options["key"] or _note_part(connection, task):
-                shape = _shape(connection, options["table"])
-                store = Store(connection, shape.schema, shape.table, _keys(shape, options))
-                for batch in batches:
-                    rows = _open_rows if task.open else _declared_rows
-                    columns, ready, refused = rows(options, shape, store.dialect, batch)
-                    places = [place for place, _ in ready]
-                    gone = deletions(batch)
-                    failed = store.change(
-                        columns, [row for _, row in ready], [gone[place] for place in places]
-                    )
-                    refused += [Refused(places[row], said(reason)) for row, reason in failed]
-                    results.append((batch, refused))
-                if not options["key"]:
-                    _note_refused(connection, task, results)
-            else:
-                results += _refused_before(connection, task, batches)
+            shape = _shape(connection, options["table"])
+            store = Store(connection, shape.schema, shape.table, _keys(shape, options))
+            ledger = None if options["key"] else Ledger(connection, task)
+            for batch in batches:
+                if ledger is None:
+                    results.append((batch, _stored(options, task, shape, store, batch)))
+                    continue
+                found = ledger.sort(batch)
+                fresh = (
+                    batch
+                    if len(found.fresh) == batch.num_rows
+                    else batch.take(pa.array(found.fresh, pa.int64()))
+                )
+                refused = [
+                    Refused(found.fresh[row.row], row.reason)
+                    for row in _stored(options, task, shape, store, fresh)
+                ]
+                ledger.note_refused(found, refused)
+                results.append((batch, sorted(found.refused + refused, key=lambda row: row.row)))
+            if ledger is not None:
+                ledger.close()
     except sa.exc.SQLAlchemyError as error:
         raise DeliveryError(f"table {options['table']}: {said(error)}") from error
     yield from results
+
+
+def _stored(
+    options: Mapping[str, Any], task: Task, shape: Shape, store: Store, batch: pa.RecordBatch
+) -> list[Refused]:
+    """Stores the rows of a batch; returns those that do not fit the table, or that the database refuses."""
+    if not batch.num_rows:
+        return []
+    rows = _open_rows if task.open else _declared_rows
+    columns, ready, refused = rows(options, shape, store.dialect, batch)
+    places = [place for place, _ in ready]
+    gone = deletions(batch)
+    failed = store.change(columns, [row for _, row in ready], [gone[place] for place in places])
+    return refused + [Refused(places[row], said(reason)) for row, reason in failed]
 
 
 Ready = tuple[list[str], list[tuple[int, Sequence[Any]]], list[Refused]]
@@ -290,49 +290,6 @@ def _open_rows(options: Mapping[str, Any], shape: Shape, dialect: str, batch: pa
         ready.append((place, [values.get(column) for column in columns]))
     used = [i for i, column in enumerate(columns) if column in names.values()]
     return [columns[i] for i in used], [(p, tuple(row[i] for i in used)) for p, row in ready], refused
-
-
-def _note(task: Task) -> dict[str, Any]:
-    return {"query": task.identity, "batch": task.batch_id, "part": task.part}
-
-
-def _rows_of(table: sa.Table, task: Task) -> list[sa.ColumnElement[bool]]:
-    return [table.c[name] == value for name, value in _note(task).items()]
-
-
-def _note_part(connection: sa.Connection, task: Task) -> bool:
-    """Notes that this part of the batch is stored; returns False if that was noted before."""
-    if connection.execute(sa.select(PROGRESS.c.part).where(*_rows_of(PROGRESS, task))).first() is not None:
-        return False
-    connection.execute(sa.insert(PROGRESS).values(_note(task)))
-    return True
-
-
-def _note_refused(connection: sa.Connection, task: Task, results: Results) -> None:
-    """Notes refused rows, in case the batch is repeated. Deletes older notes: Spark repeats only the last batch."""
-    columns = REFUSED.c
-    before = (columns.query == task.identity, columns.part == task.part, columns.batch < task.batch_id)
-    connection.execute(sa.delete(REFUSED).where(*before))
-    notes, begin = [], 0
-    for batch, refused in results:
-        notes += [_note(task) | {"place": begin + found.row, "reason": found.reason} for found in refused]
-        begin += batch.num_rows
-    if notes:
-        connection.execute(sa.insert(REFUSED), notes)
-
-
-def _refused_before(connection: sa.Connection, task: Task, batches: Iterator[pa.RecordBatch]) -> Results:
-    """The rows that the database refused when this part was delivered; their dead letters may not have been written."""
-    found = connection.execute(sa.select(REFUSED.c.place, REFUSED.c.reason).where(*_rows_of(REFUSED, task)))
-    reasons: dict[int, str] = {row.place: row.reason for row in found}
-    results: Results = []
-    begin = 0
-    for batch in batches:
-        rows = range(batch.num_rows) if reasons else ()
-        refused = [Refused(row, reasons[begin + row]) for row in rows if begin + row in reasons]
-        results.append((batch, refused))
-        begin += batch.num_rows
-    return results
 
 
 def _write_jdbc(options: Mapping[str, Any], delivery: Delivery, frame: Frame) -> None:

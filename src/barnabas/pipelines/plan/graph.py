@@ -44,6 +44,14 @@ class Plan:
         for origin in self[name].origin.inputs:
             yield from self._above(origin)
 
+    def scans(self, name: str) -> Iterator[Source]:
+        """The sources whose rows are among those of a relation; one that it reads in two ways comes twice."""
+        origin = self[name].origin
+        if isinstance(origin, Scan):
+            yield origin.source
+        for above in origin.inputs:
+            yield from self.scans(above)
+
     def carried(self, name: str) -> frozenset[str]:
         """The relations whose failed rows are among the rows of this one."""
         relation = self[name]
