@@ -476,6 +476,41 @@ def test_cloud_events_and_json_lines(together: Together, url: str, topic: str, c
     assert (read.get_id(), read.get_data()) == ("1", {"x": 1})
 
 
+def test_pages_of_other_sites_get_nowhere(together: Together, url: str, topic: str) -> None:
+    """What a page can make a browser send: to each service, with a foreign origin, under a foreign name, as a form."""
+    schema = {"schema": '"string"'}
+    point = {"Name": "a", "Topic": topic}
+    calls = [
+        (f"http://{together.registry}/subjects/{topic}/versions", schema, "application/json"),
+        (f"{url}/topics/{topic}", {"records": [{"value": "YQ=="}]}, "application/vnd.kafka.v2+json"),
+        (f"{cluster(url)}/topics", {"topic_name": f"{topic}-made"}, "application/json"),
+        (f"http://{together.reporting}/topics/{topic}", {"a": 1}, "application/json"),
+        (f"http://{together.reporting}/", point, "application/json"),
+    ]
+    for target, body, media_type in calls:
+        own = "http://" + target.split("/")[2]
+        for headers, status in (
+            ({"Origin": "http://evil.example"}, 403),
+            ({"Origin": "null"}, 403),
+            ({"Host": "evil.example:8081"}, 403),
+            ({"Sec-Fetch-Site": "cross-site"}, 403),
+            ({"Origin": own, "Content-Type": "text/plain"}, 415),
+            ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ):
+            sent = {"Content-Type": media_type, "X-TC-Action": "CreateAccessPoint", **headers}
+            answer = requests.post(target, data=json.dumps(body), headers=sent, timeout=WAIT_S)
+            assert answer.status_code == status, (target, headers, answer.text)
+            assert answer.headers.get("Access-Control-Allow-Origin") is None
+    assert (
+        requests.get(f"http://{together.registry}/subjects/{topic}/versions", timeout=WAIT_S).status_code
+        == 404
+    )
+    assert requests.get(f"{url}/topics/{topic}", timeout=WAIT_S).status_code == 404
+    for target, body, media_type in calls[:4]:  # the services' own pages, and programs
+        sent = {"Content-Type": media_type, "Origin": "http://" + target.split("/")[2]}
+        assert requests.post(target, data=json.dumps(body), headers=sent, timeout=WAIT_S).ok
+
+
 def test_an_idle_consumer_is_closed(together: Together) -> None:
     """One that is in use is not, however long that takes."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hmac
 import os
+import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
 
 
 class AccessOption(NamedTuple):
-    """One option. kind: the type of its value."""
+    """One option. kind: the type of its value. repeats: whether it may be given several times."""
 
     metavar: str
     help: str
     kind: type[Path] | type[str] | type[int] = Path
+    repeats: bool = False
 
 
 ACCESS: Final = {
@@ -49,8 +51,19 @@ ACCESS: Final = {
     "max-connections-per-ip": AccessOption(
         "N", "Maximum number from one address, which may be a balancer's; default 1000.", kind=int
     ),
+    "cors": AccessOption(
+        "ORIGIN", "Web pages that may call it, * for all; may be repeated.", kind=str, repeats=True
+    ),
+    "allow-host": AccessOption(
+        "NAME",
+        "Another name by which clients reach it, * for all, *.DOMAIN for those of a domain; may be repeated.",
+        kind=str,
+        repeats=True,
+    ),
 }
 """By the name on the command line; fields of Access have underscores."""
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s,]+/?")
+_HOST_NAME: Final = re.compile(r"\*|(\*\.)?[\w-]+(\.[\w-]+)*\.?")
 OPEN_HELP: Final = "Serve other machines although there is no TLS or no login."
 KEY_PASSWORD: Final = "BARNABAS_TLS_KEY_PASSWORD"
 HASHES_OF_PASSWORDS: Final = "what users' passwords are checked against"
@@ -73,6 +86,8 @@ class Access:
     is_open: bool = False
     max_connections: int | None = None
     max_connections_per_ip: int | None = None
+    cors: Sequence[str] | None = None
+    allow_host: Sequence[str] | None = None
     prefix: str = "--"
     """How the options begin on this command line; used in messages."""
     is_inside: bool = False
@@ -111,6 +126,24 @@ class Access:
         return ConnectionLimits(
             self.max_connections or default.connections, self.max_connections_per_ip or default.per_address
         )
+
+    def origins(self) -> tuple[str, ...]:
+        """The web pages that may call the service. Raises UsageError."""
+        for origin in self.cors or ():
+            if origin not in ("*", "null") and not _ORIGIN.fullmatch(origin):
+                raise UsageError(
+                    f"{self.prefix}cors {origin!r} is not an origin like https://app.example.com:8443"
+                )
+        return tuple(self.cors or ())
+
+    def names(self) -> tuple[str, ...]:
+        """More names by which clients reach the service. Raises UsageError."""
+        for name in self.allow_host or ():
+            if not _HOST_NAME.fullmatch(name):
+                raise UsageError(
+                    f"{self.prefix}allow-host {name!r} is not a name like schemas.example.com, without a port"
+                )
+        return tuple(self.allow_host or ())
 
     def secret_files(self) -> Iterator[tuple[Path, str]]:
         """(path, what it contains) of the files in these options that only the service should be able to read."""

@@ -19,7 +19,9 @@ from barnabas.cli.options import AsJson
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.runner import example, new_app
 from barnabas.cli.services import (
+    AllowHost,
     Audience,
+    Cors,
     Issuer,
     Jwks,
     MaxConnections,
@@ -106,12 +108,15 @@ def serve(
     is_open: Open = False,
     max_connections: MaxConnections = None,
     max_connections_per_ip: MaxConnectionsPerIp = None,
+    cors: Cors = None,
+    allow_host: AllowHost = None,
 ) -> int:
     """Run a server in the foreground. It continues with all pipelines that an earlier server in DIR ran."""
     for file in files or []:
         if not file.is_file():
             raise CliError(f"{file}: no such file")
     try:
+        from barnabas.http.server import HttpOptions
         from barnabas.observe.logs import set_up
         from barnabas.pipelines.errors import PipelineError
         from barnabas.pipelines.server.serve import serve as run_server
@@ -131,6 +136,8 @@ def serve(
         is_open,
         max_connections,
         max_connections_per_ip,
+        cors,
+        allow_host,
     )
     set_up()
     warn_of_exposed(access)
@@ -139,10 +146,14 @@ def serve(
     try:
         return run_server(
             folder,
-            listen=listen,
-            tls=tls,
-            authenticate=authenticate,
-            connections=access.connections(),
+            http=HttpOptions(
+                listen,
+                cors_origins=access.origins(),
+                names=access.names(),
+                tls=tls,
+                authenticate=authenticate,
+                connections=access.connections(),
+            ),
             bootstrap=bootstrap,
             master=master,
             files=files or (),
@@ -170,7 +181,10 @@ def call(server: str, method: str, path: str, body: bytes | None = None) -> Any:
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname, parts.port or 8084, timeout=120)
     try:
-        connection.request(method, path, body, login_of(parts))
+        headers = login_of(parts)
+        if body is not None:
+            headers["content-type"] = "application/yaml" if path == "/pipelines" else "application/json"
+        connection.request(method, path, body, headers)
         answer = connection.getresponse()
         raw = answer.read()
     except OSError as error:

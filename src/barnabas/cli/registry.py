@@ -13,6 +13,7 @@ from barnabas.cli.errors import UsageError
 from barnabas.cli.options import Bootstrap, Properties
 from barnabas.cli.runner import example, new_app
 from barnabas.cli.services import (
+    AllowHost,
     Audience,
     BodyMb,
     Cors,
@@ -74,7 +75,6 @@ def start(
             metavar="MS", help="Time without a heartbeat after which another instance becomes the writer."
         ),
     ] = 10_000,
-    cors: Cors = None,
     body_mb: BodyMb = 16,
     timeout_s: TimeoutS = 60.0,
     secure: Secure = None,
@@ -88,6 +88,8 @@ def start(
     is_open: Open = False,
     max_connections: MaxConnections = None,
     max_connections_per_ip: MaxConnectionsPerIp = None,
+    cors: Cors = None,
+    allow_host: AllowHost = None,
     properties: Properties = None,
 ) -> int:
     """Serve the registry until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."""
@@ -113,6 +115,8 @@ def start(
         is_open,
         max_connections,
         max_connections_per_ip,
+        cors,
+        allow_host,
     )
     set_up()
     where, options = target(bootstrap, properties)
@@ -130,6 +134,6 @@ def start(
             session_timeout_ms=session_timeout_ms,
             peers=access.peers(),
         ),
-        http_options(listen, body_mb, timeout_s, access, cors),
+        http_options(listen, body_mb, timeout_s, access),
     )
     return serve(server, lambda: f"ready on {server.url} (cluster {where}, topic {topic}, group {group})")

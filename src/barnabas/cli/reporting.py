@@ -17,8 +17,10 @@ from barnabas.cli.options import AsJson, AsJsonAlready, Bootstrap, Properties
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.runner import example, new_app
 from barnabas.cli.services import (
+    AllowHost,
     Audience,
     BodyMb,
+    Cors,
     Issuer,
     Jwks,
     Listen,
@@ -131,6 +133,8 @@ def start(
     is_open: Open = False,
     max_connections: MaxConnections = None,
     max_connections_per_ip: MaxConnectionsPerIp = None,
+    cors: Cors = None,
+    allow_host: AllowHost = None,
     properties: Properties = None,
 ) -> int:
     """Serve until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."""
@@ -152,6 +156,8 @@ def start(
         is_open,
         max_connections,
         max_connections_per_ip,
+        cors,
+        allow_host,
     )
     set_up()
     where, found = target(bootstrap, properties)

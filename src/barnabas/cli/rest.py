@@ -12,6 +12,7 @@ from barnabas.cli.errors import UsageError
 from barnabas.cli.options import Bootstrap, Properties
 from barnabas.cli.runner import example, new_app
 from barnabas.cli.services import (
+    AllowHost,
     Audience,
     BodyMb,
     Cors,
@@ -77,7 +78,6 @@ def start(
     consumer_idle_s: Annotated[
         float, typer.Option(metavar="S", help="Close a consumer instance that is not used for so long.")
     ] = 300.0,
-    cors: Cors = None,
     body_mb: BodyMb = 16,
     timeout_s: TimeoutS = 60.0,
     secure: Secure = None,
@@ -91,6 +91,8 @@ def start(
     is_open: Open = False,
     max_connections: MaxConnections = None,
     max_connections_per_ip: MaxConnectionsPerIp = None,
+    cors: Cors = None,
+    allow_host: AllowHost = None,
     properties: Properties = None,
 ) -> int:
     """Serve the proxy until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."""
@@ -114,6 +116,8 @@ def start(
         is_open,
         max_connections,
         max_connections_per_ip,
+        cors,
+        allow_host,
     )
     set_up()
     where, found = target(bootstrap, properties)
@@ -125,6 +129,6 @@ def start(
             consumers_max,
             consumer_idle_s,
         ),
-        http_options(listen, body_mb, timeout_s, access, cors),
+        http_options(listen, body_mb, timeout_s, access),
     )
     return serve(server, lambda: f"ready on {server.url} (cluster {where})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -30,12 +30,6 @@ def of_access(word: str) -> Any:
 
 
 Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="The address to serve.")]
-Cors = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="ORIGIN", help="Web pages that may call it, * for all; may be repeated.", show_default=False
-    ),
-]
 BodyMb = Annotated[int, typer.Option(metavar="MB", help="The largest request body.")]
 TimeoutS = Annotated[float, typer.Option(metavar="S", help="How long a request may take.")]
 Secure = Annotated[Path | None, of_access("secure")]
@@ -48,6 +42,8 @@ Issuer = Annotated[str | None, of_access("issuer")]
 Audience = Annotated[str | None, of_access("audience")]
 MaxConnections = Annotated[int | None, of_access("max-connections")]
 MaxConnectionsPerIp = Annotated[int | None, of_access("max-connections-per-ip")]
+Cors = Annotated[list[str] | None, of_access("cors")]
+AllowHost = Annotated[list[str] | None, of_access("allow-host")]
 Open = Annotated[bool, typer.Option("--open", help=OPEN_HELP)]
 
 
@@ -76,7 +72,6 @@ def http_options(
     body_mb: int,
     timeout_s: float,
     access: Access,
-    cors: Sequence[str] | None = None,
     *,
     has_own_login: bool = False,
     secret_files: Iterable[tuple[Path, str]] = (),
@@ -94,7 +89,8 @@ def http_options(
     return HttpOptions(
         listen,
         Limits(body_mb * MEGABYTE, timeout_s),
-        tuple(cors or ()),
+        access.origins(),
+        access.names(),
         tls=tls,
         authenticate=authenticate,
         connections=access.connections(),

@@ -54,6 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             parser.add_argument(
                 f"{PREFIX}{word}",
                 type=option.kind,
+                action="append" if option.repeats else "store",
                 metavar=option.metavar,
                 help=f"of the services: {option.help}",
             )
@@ -199,11 +200,15 @@ class Made:
         for name in service_names(options):
             listen: str = getattr(options, f"{name}_listen")
             check_openness(listen, access, tls, has_login=users is not None, option=f"--{name}-listen")
-            self._offered.append(
-                _Offered(
-                    name, HttpOptions(listen, tls=tls, authenticate=users, connections=access.connections())
-                )
+            http = HttpOptions(
+                listen,
+                cors_origins=access.origins(),
+                names=access.names(),
+                tls=tls,
+                authenticate=users,
+                connections=access.connections(),
             )
+            self._offered.append(_Offered(name, http))
         self._registry: HttpServer | None = None
 
     def companion(self, address_of: Callable[[str], str]) -> Companion:

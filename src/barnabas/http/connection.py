@@ -18,6 +18,8 @@ HEADER_BYTES_MAX: Final = 64 << 10
 HEADER_TIMEOUT_S: Final = 20.0
 ABORT: Final = "barnabas.abort"
 """Key in the scope's extensions: a function that closes the connection at once and discards unwritten data."""
+KEEP: Final = "barnabas.keep"
+"""Key in the scope's extensions: a function by which the connection keeps its place, once its request is served."""
 
 
 class LimitedConnection(HttpToolsProtocol):
@@ -61,16 +63,12 @@ class LimitedConnection(HttpToolsProtocol):
             self._await_headers()
 
     def on_message_begin(self) -> None:
-        """A request begins: give its handler a function that closes the connection."""
+        """A request begins: give its handler functions that close the connection, and keep its place."""
         super().on_message_begin()
         scope = cast("dict[str, Any]", self.scope)
         scope["extensions"] = {ABORT: self.transport.abort}
-
-    def on_headers_complete(self) -> None:
-        """The headers of a request are complete: the connection keeps its place."""
         if self._place is not None:
-            self._place.keep()
-        super().on_headers_complete()
+            scope["extensions"][KEEP] = self._place.keep
 
     def timeout_keep_alive_handler(self) -> None:
         """Abort a connection that was idle for too long; closing would wait for a peer that does not read."""

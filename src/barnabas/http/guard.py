@@ -1,24 +1,32 @@
 """The middleware around every request: its id, access log, limits, users, errors in the format of the service's API.
 
+A request gets one of the service's slots when it is whole, so that peers who send half a body occupy none; one address alone
+gets at most half of them, and /health and /ready need none. Until then, a request is a connection of those that
+`accepting.py` counts, and the part of the body that has arrived is counted in bytes.
+
 The access log has one line for each request, in `barnabas.http.access`: constant text plus fields.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from barnabas.http.connection import ABORT
+from barnabas.http.connection import ABORT, KEEP
 from barnabas.http.errors import ErrorShape, HttpError
+from barnabas.http.shares import Shares, address_of
+from barnabas.http.visitors import Visitors, refuse_form
 
 log = logging.getLogger("barnabas.http")
 access = logging.getLogger("barnabas.http.access")
@@ -28,6 +36,8 @@ _SANE_ID: Final = re.compile(r"[\w.:=+/@-]{1,128}", re.ASCII)
 
 DISCARDED_BYTES_MAX: Final = 64 << 20
 DISCARD_S: Final = 2.0
+OPEN_PATHS: Final = frozenset({"/health", "/ready"})
+"""Load balancers request these without a login, and get an answer however busy the service is."""
 
 Authenticate = Callable[[Scope], Awaitable[str | None]]
 """Returns a request's user, None if it needs no login. Raises HttpError 401, 403. Called before the body is read."""
@@ -35,17 +45,32 @@ Authenticate = Callable[[Scope], Awaitable[str | None]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """body_bytes: of one request. request_s: from its headers to the end of its answer. requests: concurrent ones."""
+    """body_bytes: of one request. request_s: from its headers to the end of its answer. requests: concurrent ones.
+
+    bodies_bytes: of all requests that are arriving or in progress; at least four times body_bytes.
+    """
 
     body_bytes: int = 16 << 20
     request_s: float = 60.0
     requests: int = 1_000
+    bodies_bytes: int = 256 << 20
+
+    def slots(self) -> Shares:
+        """The places of concurrent requests."""
+        return Shares(self.requests, max(self.requests // 20, 1))
+
+    def bodies(self) -> Shares:
+        """The bytes of bodies in memory."""
+        total = max(self.bodies_bytes, 4 * self.body_bytes)
+        return Shares(total, max(total // 8, self.body_bytes))
 
 
 class Guard:
-    """ASGI middleware, the outermost one. in_flight: how many requests are in progress.
+    """ASGI middleware, the outermost one. slots: the requests in progress. bodies: the bytes of their bodies.
 
     is_streaming: whether a body may be endless; the handler then limits each piece and the time between two pieces.
+    takes_forms: whether a request may have a body of a type that web pages can send; its handler verifies the sender.
+    media_type: what to send instead, for the message.
     """
 
     def __init__(
@@ -55,6 +80,9 @@ class Guard:
         *,
         limits: Limits,
         service: str,
+        visitors: Visitors | None = None,
+        media_type: str = "application/json",
+        takes_forms: Callable[[Scope], bool] = lambda scope: False,
         authenticate: Authenticate | None = None,
         is_streaming: Callable[[Scope], bool] = lambda scope: False,
     ) -> None:
@@ -62,9 +90,13 @@ class Guard:
         self.shape = shape
         self.limits = limits
         self.service = service
+        self.visitors = visitors or Visitors()
+        self.media_type = media_type
+        self.takes_forms = takes_forms
         self.authenticate = authenticate
         self.is_streaming = is_streaming
-        self.in_flight = 0
+        self.slots = limits.slots()
+        self.bodies = limits.bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -74,29 +106,52 @@ class Guard:
             return
         streaming = self.is_streaming(scope)
         exchange = Exchange(scope, receive, send, None if streaming else self.limits.body_bytes)
-        self.in_flight += 1
         try:
             async with asyncio.timeout(None if streaming else self.limits.request_s):
-                await self._run(exchange)
+                await self._run(exchange, streaming)
         except TimeoutError:
             await self._late(exchange)
         finally:
-            self.in_flight -= 1
+            exchange.forget_body(self.bodies)
             self._note(exchange)
 
-    async def _run(self, exchange: Exchange) -> None:
-        try:
-            if self.in_flight > self.limits.requests:
-                raise HttpError(
-                    503,
-                    f"{self.limits.requests} requests are already in progress; try again",
-                    headers={"retry-after": "1"},
-                )
-            exchange.check_announced()
-            if self.authenticate is not None:
+    async def _admit(self, exchange: Exchange, streaming: bool) -> None:
+        """Check the request, and wait until it is whole. Raises HttpError; TimeoutError if it is not whole in time."""
+        self.visitors.check(exchange.scope)
+        if not self.takes_forms(exchange.scope):
+            refuse_form(exchange.scope, self.media_type)
+        exchange.check_announced()
+        if self.authenticate is not None:
+            with self._slot(exchange):
                 exchange.user = await self.authenticate(exchange.scope)
-                exchange.scope["state"]["user"] = exchange.user
-            await self.app(exchange.scope, exchange.receive, exchange.send)
+            exchange.scope["state"]["user"] = exchange.user
+        if streaming:
+            async with asyncio.timeout(self.limits.request_s):
+                await exchange.await_first_piece()
+        else:
+            await exchange.gather(self.bodies)
+
+    @contextlib.contextmanager
+    def _slot(self, exchange: Exchange) -> Iterator[None]:
+        """A place among the requests in progress. Raises HttpError 503 if all are taken, or all of the client's address."""
+        if not self.slots.take(exchange.address):
+            raise _busy(f"{self.slots.used} requests are already in progress")
+        try:
+            yield
+        finally:
+            self.slots.give_back(exchange.address)
+
+    async def _run(self, exchange: Exchange, streaming: bool) -> None:
+        try:
+            if exchange.scope["path"] in OPEN_PATHS:
+                if exchange.body_read:
+                    exchange.keep_connection()
+                await self.app(exchange.scope, exchange.receive, exchange.send)
+                return
+            await self._admit(exchange, streaming)
+            with self._slot(exchange):
+                exchange.keep_connection()
+                await self.app(exchange.scope, exchange.receive, exchange.send)
         except HttpError as error:
             await self._refuse(exchange, error)
         except HTTPException as error:  # Starlette's own: no such path, method not allowed
@@ -157,8 +212,15 @@ class Guard:
         )
 
 
+def _busy(what: str) -> HttpError:
+    return HttpError(503, f"{what}; try again", headers={"retry-after": "1"})
+
+
 class Exchange:
-    """One request and its answer. status: of the answer, 0 until it begins. body_bytes_max: None for no limit."""
+    """One request and its answer. address: what counts as one client. status: of the answer, 0 until it begins.
+
+    body_bytes_max: None for no limit.
+    """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, body_bytes_max: int | None) -> None:
         self.scope = scope
@@ -171,6 +233,9 @@ class Exchange:
         self._receive = receive
         self._send = send
         self._body_bytes_max = body_bytes_max
+        self._arrived: deque[Message] = deque()
+        self._counted_bytes = 0
+        self.address = address_of((scope.get("client") or ("",))[0])
         headers: dict[bytes, bytes] = dict(scope["headers"])
         given = headers.get(REQUEST_ID, b"").decode("latin-1")
         self.id = given if _SANE_ID.fullmatch(given) else uuid.uuid4().hex
@@ -193,6 +258,42 @@ class Exchange:
 
     async def receive(self) -> Message:
         """The next piece of the body. Raises HttpError 413 if the body exceeds the limit."""
+        return self._arrived.popleft() if self._arrived else await self._next()
+
+    async def gather(self, bodies: Shares) -> None:
+        """Wait for the whole body. Raises HttpError 400 if it breaks off, 413, 503 if there is no memory for it."""
+        pieces = []
+        while not self.body_read:
+            message = await self._next()
+            if message["type"] != "http.request":
+                raise HttpError(400, "the client closed the connection before its body was complete")
+            piece = message.get("body", b"")
+            if not bodies.take(self.address, len(piece)):
+                raise _busy(f"{bodies.used} bytes of requests are already being processed")
+            self._counted_bytes += len(piece)
+            pieces.append(piece)
+        if pieces:
+            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            self._arrived.append({"type": "http.request", "body": body, "more_body": False})
+
+    async def await_first_piece(self) -> None:
+        """Wait until the body begins."""
+        if not self.body_read:
+            self._arrived.append(await self._next())
+
+    def forget_body(self, bodies: Shares) -> None:
+        """The request has ended: its body is not in memory any more."""
+        if self._counted_bytes:
+            bodies.give_back(self.address, self._counted_bytes)
+            self._counted_bytes = 0
+
+    def keep_connection(self) -> None:
+        """The connection has sent a request: its place is not given to others."""
+        keep: Any = self.scope.get("extensions", {}).get(KEEP)
+        if keep is not None:
+            keep()
+
+    async def _next(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.request":
             self.bytes_in += len(message.get("body", b""))

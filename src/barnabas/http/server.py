@@ -13,9 +13,9 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Final, cast
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -32,6 +32,7 @@ from barnabas.http.connection import LimitedConnection
 from barnabas.http.errors import ErrorShape
 from barnabas.http.guard import Authenticate, Guard, Limits
 from barnabas.http.listening import ServiceError, TlsFiles, listen, load
+from barnabas.http.visitors import Visitors, name_of
 from barnabas.open_files import allow_all_files
 
 log = logging.getLogger("barnabas.http")
@@ -43,16 +44,30 @@ KEEP_ALIVE_S: Final = 75
 class HttpOptions:
     """The settings of a server. listen: HOST:PORT; port 0 chooses a free port. cors_origins: `*` for all.
 
+    names: of the service, beside the one it listens on and those of the machine, see Visitors.
     stop_s: how long requests in progress may take when the service stops.
     """
 
     listen: str
     limits: Limits = field(default_factory=Limits)
     cors_origins: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     tls: TlsFiles | None = None
     authenticate: Authenticate | None = None
     stop_s: float = 30.0
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+    def visitors(self) -> Visitors:
+        """Whose requests are accepted."""
+        return Visitors(
+            self.cors_origins,
+            (name_of(self.listen), *self.names),
+            any_name=self.tls is not None or self.authenticate is not None,
+        )
+
+    def known_as(self, address: str | None) -> HttpOptions:
+        """These settings, for a service that is also known by the name in HOST:PORT or a URL."""
+        return self if address is None else replace(self, names=(*self.names, name_of(address)))
 
 
 async def _nothing() -> None:
@@ -64,9 +79,11 @@ class Service:
     """What a server serves. routes: the API. shape: writes the API's errors.
 
     start runs before the first request, with the service's own URL; stop after the last answer.
+    health: the answer to `GET /health`, from memory.
     unready: why requests cannot be served right now, None when they can (`GET /ready`).
     raw_paths: handlers receive paths as they were sent, not decoded, so that a name may contain `%2F`.
     is_streaming: whether a request has no limits on body and time; its handler has limits of its own.
+    media_type: of bodies. takes_forms: see Guard.
     """
 
     name: str
@@ -74,16 +91,19 @@ class Service:
     shape: ErrorShape
     start: Callable[[str], Awaitable[None]]
     stop: Callable[[], Awaitable[None]] = _nothing
+    health: Callable[[], Mapping[str, Any]] = lambda: {"status": "ok"}
     unready: Callable[[], str | None] = lambda: None
     raw_paths: bool = False
     is_streaming: Callable[[Scope], bool] = lambda scope: False
+    media_type: str = "application/json"
+    takes_forms: Callable[[Scope], bool] = lambda scope: False
 
 
 def make_app(service: Service, options: HttpOptions) -> ASGIApp:
     """The service with everything that surrounds it, as an ASGI application."""
 
     async def health(request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
+        return JSONResponse(service.health())
 
     async def ready(request: Request) -> Response:
         reason = service.unready()
@@ -106,11 +126,16 @@ def make_app(service: Service, options: HttpOptions) -> ASGIApp:
         )
     app = Starlette(routes=routes, middleware=middleware)
     app.router.redirect_slashes = False
+    visitors = options.visitors()
+    visitors.learn_full_name()
     return Guard(
         _Bare(app, service.raw_paths),
         service.shape,
         limits=options.limits,
         service=service.name,
+        visitors=visitors,
+        media_type=service.media_type,
+        takes_forms=service.takes_forms,
         authenticate=options.authenticate,
         is_streaming=service.is_streaming,
     )

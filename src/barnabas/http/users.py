@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from starlette.types import Scope
 
 from barnabas.http.errors import HttpError
+from barnabas.http.guard import OPEN_PATHS
 from barnabas.security.folder import FolderError, read_users
 from barnabas.security.sasl import Outcome, SaslError
 from barnabas.security.sasl.oauthbearer import Keys, OAuthBearer, Rules
@@ -38,8 +39,6 @@ from barnabas.security.sasl.scram import (
 
 log = logging.getLogger("barnabas.http")
 
-OPEN_PATHS: Final = frozenset({"/health", "/ready"})
-"""Load balancers request these without a login."""
 LOOK_S: Final = 1.0
 """The least time between two checks whether the file has changed."""
 KEPT_MAX: Final = 10_000

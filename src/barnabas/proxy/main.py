@@ -89,7 +89,7 @@ def make_server(options: RestOptions, http: HttpOptions) -> HttpServer:
             is_streaming=is_streaming,
         )
 
-    return HttpServer(build, http)
+    return HttpServer(build, http.known_as(options.advertise))
 
 
 def _advertised(given: str | None) -> str | None:

@@ -6,6 +6,7 @@ from barnabas.client.errors import ClientError
 from barnabas.http.listening import ServiceError
 from barnabas.http.server import HttpOptions, HttpServer, Service
 from barnabas.registry.api import error_shape, routes
+from barnabas.registry.api.call import MEDIA_TYPE
 from barnabas.registry.service import Registry, RegistryOptions
 
 
@@ -32,6 +33,7 @@ def make_server(options: RegistryOptions, http: HttpOptions) -> HttpServer:
             stop=made.stop,
             unready=made.unready,
             raw_paths=True,
+            media_type=MEDIA_TYPE,
         )
 
-    return HttpServer(build, http)
+    return HttpServer(build, http.known_as(options.advertise))

@@ -24,6 +24,7 @@ from barnabas.http.guard import Limits
 from barnabas.http.json_text import DEPTH_MAX, BadJson, parse_json
 from barnabas.http.listening import ServiceError, TlsFiles
 from barnabas.http.server import HttpOptions, HttpServer, Service
+from barnabas.http.shares import Shares
 from barnabas.security.authority import Authority, write_private
 
 WAIT_S = 60
@@ -266,12 +267,78 @@ def test_more_requests_than_allowed_are_told_to_come_back() -> None:
     async def work(server: HttpServer, api: Api) -> Any:
         first = asyncio.create_task(exchange(server, get("/slow")))
         await api.entered.wait()
-        second = await exchange(server, get("/health"))
+        second = await exchange(server, get("/refuse"))
+        healthy = await exchange(server, get("/health"))
         api.leave.set()
-        return (await first)[0], second
+        return (await first)[0], second, healthy[0]
 
-    status, (refused, headers, _) = served(work, Limits(requests=1))
-    assert (status, refused, headers["retry-after"]) == (200, 503, "1")
+    status, (refused, headers, _), healthy = served(work, Limits(requests=1))
+    assert (status, refused, headers["retry-after"], healthy) == (200, 503, "1", 200)
+
+
+def test_requests_that_are_not_whole_keep_nobody_waiting() -> None:
+    """Bodies that do not arrive take none of the slots, and connections that sent none of theirs make room."""
+
+    async def work(server: HttpServer, api: Api) -> Any:
+        head = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+        held = []
+        for _ in range(20):
+            held.append(await connect(server))
+            held[-1][1].write(head)
+        said = [await exchange(server, get("/refuse")), await exchange(server, post("/echo", b'{"a": 1}'))]
+        for reader, writer in held:  # each is served as soon as it is whole
+            writer.write(b'{"b": 123}')
+            said.append(await answer(reader))
+            writer.close()
+        return [status for status, _, _ in said]
+
+    assert served(work, Limits(requests=4)) == [422, *[200] * 21]
+
+
+def test_a_body_that_breaks_off_is_not_handled() -> None:
+    async def work(server: HttpServer, api: Api) -> Any:
+        _, writer = await connect(server)
+        writer.write(b"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        await exchange(server, get("/health"))
+        return api.entered.is_set()
+
+    assert not served(work)
+
+
+def test_one_address_leaves_a_share_to_each_other() -> None:
+    shares = Shares(total=100, share=5)
+    assert sum(shares.take("a") for _ in range(1000)) == 50
+    assert [sum(shares.take(f"b{number}") for _ in range(1000)) for number in range(12)] == [5] * 10 + [0] * 2
+    shares.give_back("a", 50)
+    assert [shares.take("b1"), sum(shares.take("a") for _ in range(1000)), shares.used] == [False, 5, 55]
+    shares.give_back("a", 5)
+    for number in range(10):
+        shares.give_back(f"b{number}", 5)
+    assert (shares.used, shares.take("a", 50), shares.take("a", 1)) == (0, True, False)
+
+
+def test_bodies_in_memory_are_counted() -> None:
+    """Half of the memory is for one address; it is given back with each answer."""
+
+    async def work(server: HttpServer, api: Api) -> Any:
+        held = []
+        for _ in range(3):
+            held.append(await connect(server))
+            held[-1][1].write(
+                b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b" " * 90_000
+            )
+            await held[-1][1].drain()
+        refused = await held[2][0].readuntil(b"\r\n\r\n")
+        for _, writer in held:
+            writer.close()
+            await writer.wait_closed()
+        said = [await exchange(server, post("/echo", b" " * 90_000)) for _ in range(5)]
+        return refused.split()[1], [status for status, _, _ in said]
+
+    assert served(work, Limits(body_bytes=100_000, bodies_bytes=0)) == (b"503", [200] * 5)
 
 
 def test_stopping_answers_what_was_taken() -> None:
@@ -303,12 +370,12 @@ def test_users_are_asked_for_before_the_body_is_read() -> None:
 
     async def work(server: HttpServer, api: Api) -> Any:
         return (
-            await exchange(server, get("/health")),
-            await exchange(server, get("/health", "Authorization: Basic YTpi\r\n")),
+            await exchange(server, get("/refuse")),
+            await exchange(server, get("/refuse", "Authorization: Basic YTpi\r\n")),
         )
 
     refused, taken = served(work, authenticate=who)
-    assert (refused[0], refused[1]["www-authenticate"], taken[0]) == (401, "Basic", 200)
+    assert (refused[0], refused[1]["www-authenticate"], taken[0]) == (401, "Basic", 422)
 
 
 def test_cors_only_for_named_origins() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import pytest
 
+from barnabas.http.server import HttpOptions, make_app
 from barnabas.pipelines.document import parse
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.hiding import MASK, hide, masked, secret_values
-from barnabas.pipelines.server.api import foreign
+from barnabas.pipelines.server.api import make_service
 from barnabas.pipelines.spec import PIPELINE, parse_spec
 
 FILE = """pipeline: p  # password: none here
@@ -70,18 +74,53 @@ def test_what_is_refused_shows_no_secret():
     assert "hunter2" not in str(caught.value)
 
 
+class Managed:
+    """What a manager says about no pipelines. added: the files that it was given."""
+
+    def __init__(self) -> None:
+        self.added = []
+
+    def states(self):
+        return []
+
+    def statuses(self):
+        return []
+
+    def put(self, text, *, start):
+        self.added.append(text)
+        raise PipelineError("seen")
+
+
 @pytest.mark.parametrize(
-    ("headers", "refused"),
+    ("path", "headers", "status"),
     [
-        ({"host": "127.0.0.1:8084"}, False),
-        ({"host": "127.0.0.1:8084", "origin": "http://127.0.0.1:8084"}, False),
-        ({"host": "localhost:8084", "origin": "http://localhost:8084"}, False),
-        ({"host": "127.0.0.1:8084", "origin": "http://evil.example"}, True),
-        ({"host": "127.0.0.1:8084", "origin": "null"}, True),
-        ({"host": "127.0.0.1:8084", "origin": "http://127.0.0.1:9000"}, True),
-        ({"host": "127.0.0.1:8084", "sec-fetch-site": "cross-site"}, True),
-        ({"host": "evil.example:8084", "origin": "http://evil.example:8084"}, True),
+        ("/health", {"host": "evil.example"}, 200),
+        ("/pipelines", {"host": "127.0.0.1:8084"}, 400),
+        ("/pipelines", {"host": "localhost:8084", "origin": "http://localhost:8084"}, 400),
+        ("/pipelines", {"host": "127.0.0.1:8084", "origin": "http://evil.example"}, 403),
+        ("/pipelines", {"host": "evil.example:8084"}, 403),
+        ("/pipelines", {"host": "127.0.0.1:8084", "sec-fetch-site": "cross-site"}, 403),
+        ("/pipelines", {"host": "127.0.0.1:8084", "content-type": "application/yaml"}, 400),
+        ("/pipelines", {"host": "127.0.0.1:8084", "content-type": "text/plain"}, 415),
+        ("/pipelines", {"host": "127.0.0.1:8084", "content-type": "application/x-www-form-urlencoded"}, 415),
+        ("/preview", {"host": "127.0.0.1:8084", "content-type": "multipart/form-data; boundary=a"}, 415),
     ],
 )
-def test_pages_of_other_origins_are_refused(headers, refused):
-    assert (foreign(headers) is not None) == refused
+def test_pages_of_other_sites_start_nothing(path, headers, status):
+    manager = Managed()
+    app = make_app(make_service(manager), HttpOptions("127.0.0.1:0"))
+
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": b"a", "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    rows = [(name.encode(), value.encode()) for name, value in {**headers, "content-length": "1"}.items()]
+    method = "GET" if path == "/health" else "POST"
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": rows}
+    asyncio.run(app(scope, receive, send))
+    assert (sent[0]["status"], len(manager.added)) == (status, int(status == 400))
+    assert status == 200 or list(json.loads(sent[1]["body"])) == ["error"]

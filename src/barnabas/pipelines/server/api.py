@@ -12,27 +12,25 @@
     GET    /metrics                        Prometheus text
 
 An error is {"error": "one line"}: 400 for an invalid request or a pipeline that cannot run, 403 for a page of another
-origin, 404 for an unknown pipeline or action.
+site, 404 for an unknown pipeline or action, 413 for a body of more than a megabyte, 415 for a form.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import json
-import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
-from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
+from barnabas.http.bodies import read_body
+from barnabas.http.errors import HttpError
+from barnabas.http.guard import Limits
+from barnabas.http.server import Service
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.hiding import masked
 from barnabas.pipelines.preview import preview
@@ -42,7 +40,8 @@ from barnabas.pipelines.spec import PIPELINE, parse_spec
 from barnabas.pipelines.supervisor import Wanted
 
 Handler = Callable[[Request], Awaitable[Response]]
-BODY_BYTES_MAX = 1 << 20
+LIMITS = Limits(body_bytes=1 << 20, request_s=600.0, requests=200)
+"""A preview may start a Spark job: it takes its time."""
 ACTIONS = {
     "start": Wanted.RUNNING,
     "resume": Wanted.RUNNING,
@@ -86,18 +85,8 @@ def guarded(work: Callable[[Request], Awaitable[Any]]) -> Handler:
     return handle
 
 
-async def _body(request: Request) -> bytes:
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > BODY_BYTES_MAX:
-            raise BadRequest(f"the body is over {BODY_BYTES_MAX} bytes")
-        parts.append(part)
-    return b"".join(parts)
-
-
 async def _json(request: Request) -> dict[str, Any]:
-    raw = await _body(request)
+    raw = await read_body(request)
     try:
         value = json.loads(raw or b"{}")
     except ValueError as error:
@@ -113,7 +102,7 @@ class Api:
 
     manager: Manager
 
-    async def health(self, request: Request) -> Any:
+    def health(self) -> dict[str, Any]:
         """Whether the server is up, and how many pipelines have failed."""
         states = self.manager.states()
         return {"status": "ok", "pipelines": len(states), "failed": states.count("failed")}
@@ -124,7 +113,7 @@ class Api:
 
     async def put(self, request: Request) -> Any:
         """Store a pipeline file and, unless ?start=false, start the pipeline."""
-        raw = await _body(request)
+        raw = await read_body(request)
         try:
             text = raw.decode()
         except UnicodeDecodeError as error:
@@ -187,52 +176,21 @@ class Api:
         return PlainTextResponse(metrics_text(rows), media_type="text/plain; version=0.0.4")
 
 
-class OwnOrigin:
-    """Refuses requests that a browser sends for a page of another origin, or for a page that was loaded under a host
-    name that is not this machine's (DNS rebinding). Such a page could start pipelines otherwise."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reason = None if scope["type"] != "http" else foreign(Request(scope).headers)
-        if reason is not None:
-            await JSONResponse({"error": reason}, 403)(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
+def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
+    """The body and media type of an error."""
+    return json.dumps({"error": error.message}).encode(), "application/json"
 
 
-def foreign(headers: Mapping[str, str]) -> str | None:
-    """Why a request is refused; None if it is accepted."""
-    origin, host = headers.get("origin"), headers.get("host", "")
-    if origin is not None and urlsplit(origin).netloc != host:
-        return f"pages of {origin} may not use this server"
-    if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-        return "pages of other origins may not use this server"
-    name = urlsplit(f"//{host}").hostname or ""
-    if origin is not None and not _is_address(name) and name not in OWN_NAMES:
-        return f"{name} is not a name of this machine"
-    return None
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-OWN_NAMES = frozenset({"localhost", socket.gethostname().lower(), socket.getfqdn().lower()})
-
-
-def make_app(manager: Manager) -> Starlette:
-    """The HTTP application for a manager."""
+def make_service(manager: Manager) -> Service:
+    """The API for a manager, which others start and stop."""
     api = Api(manager)
-    return Starlette(
-        middleware=[Middleware(OwnOrigin)],
-        routes=[
-            Route("/health", guarded(api.health)),
+
+    async def start(url: str) -> None:
+        return None
+
+    return Service(
+        "pipelines",
+        [
             Route("/metrics", guarded(api.metrics)),
             Route("/pipelines", guarded(api.listing), methods=["GET"]),
             Route("/pipelines", guarded(api.put), methods=["POST"]),
@@ -242,6 +200,10 @@ def make_app(manager: Manager) -> Starlette:
             Route("/pipelines/{name}/{action}", guarded(api.act), methods=["POST"]),
             Route("/preview", guarded(api.show_preview), methods=["POST"]),
         ],
+        error_shape,
+        start=start,
+        health=api.health,
+        media_type="application/yaml or application/json",
     )
 
 

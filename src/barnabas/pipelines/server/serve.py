@@ -7,55 +7,50 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import uvicorn
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
-from barnabas.http.accepting import ConnectionLimits
 from barnabas.http.connection import LimitedConnection
-from barnabas.http.errors import HttpError
 from barnabas.http.listening import ServiceError, TlsFiles, load
 from barnabas.http.listening import listen as listen_on
-from barnabas.http.server import BoundedServer
+from barnabas.http.server import BoundedServer, HttpOptions, make_app
 from barnabas.observe.logs import set_up
 from barnabas.open_files import allow_all_files
 from barnabas.pipelines.class_archive import find_archive
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.run import stop_signals
-from barnabas.pipelines.server.api import make_app
+from barnabas.pipelines.server.api import LIMITS, make_service
 from barnabas.pipelines.server.manager import Manager
 from barnabas.pipelines.session import start_session
 
-if TYPE_CHECKING:
-    from barnabas.http.guard import Authenticate
-
-DEFAULT_LISTEN: Final = "127.0.0.1:8084"
+DEFAULT_HTTP: Final = HttpOptions("127.0.0.1:8084")
 SETTINGS: Final = {"spark.scheduler.mode": "FAIR", "spark.sql.streaming.numRecentProgressUpdates": "100"}
 
 
 def serve(
     folder: Path,
     *,
-    listen: str = DEFAULT_LISTEN,
+    http: HttpOptions = DEFAULT_HTTP,
     bootstrap: str | None = None,
     master: str | None = None,
     files: Sequence[Path] = (),
     checkpoints: str | None = None,
     conf: Mapping[str, str] | None = None,
-    tls: TlsFiles | None = None,
-    authenticate: Authenticate | None = None,
-    connections: ConnectionLimits = ConnectionLimits(),  # noqa: B008
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
 ) -> int:
-    """Runs until Ctrl-C or SIGTERM; prints one line beginning with `ready` on stdout. Raises PipelineError."""
+    """Runs until Ctrl-C or SIGTERM; prints one line beginning with `ready` on stdout. http: its limits are the API's own.
+
+    Raises PipelineError.
+    """
     set_up()
     allow_all_files()
     for noisy in ("py4j", "py4j.clientserver"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
-    listener = _listen(listen)
+    listener = _listen(http.listen)
     with listener, stop_signals() as stopped:
         folder = folder.absolute()
         archive = find_archive()
@@ -72,7 +67,7 @@ def serve(
             for file in files:
                 manager.put(file.read_text())
             manager.open()
-            _serve_until(stopped, manager, listener, tls, authenticate, connections)
+            _serve_until(stopped, manager, listener, http)
         finally:
             say("stopping")
             if manager.opened:
@@ -106,40 +101,18 @@ def _settings(app: ASGIApp, tls: TlsFiles | None) -> uvicorn.Config:
     return config
 
 
-class _LoginRequired:
-    """Refuses requests without a login before anything else handles them."""
-
-    def __init__(self, app: ASGIApp, authenticate: Authenticate) -> None:
-        self._app = app
-        self._authenticate = authenticate
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            try:
-                await self._authenticate(scope)
-            except HttpError as error:
-                answer = JSONResponse({"error": error.message}, error.status, headers=error.headers)
-                await answer(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-
 def _serve_until(
     stopped: threading.Event,
     manager: Manager,
     listener: socket.socket,
-    tls: TlsFiles | None,
-    authenticate: Authenticate | None,
-    connections: ConnectionLimits,
+    http: HttpOptions,
 ) -> None:
-    app: ASGIApp = make_app(manager)
-    if authenticate is not None:
-        app = _LoginRequired(app, authenticate)
-    server = BoundedServer(_settings(app, tls), connections)
+    app = make_app(make_service(manager), replace(http, limits=LIMITS))
+    server = BoundedServer(_settings(app, http.tls), http.connections)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http")
     thread.start()
     host, port = listener.getsockname()[:2]
-    scheme = "http" if tls is None else "https"
+    scheme = "http" if http.tls is None else "https"
     print(
         f"ready on {scheme}://{host}:{port} ({len(manager.names())} pipelines, folder {manager.folder})",
         flush=True,

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Scope
 
 from barnabas.http import openapi
 from barnabas.http.bodies import read_body
@@ -48,6 +49,11 @@ class Reporting:
     secrets: Mapping[str, str] = field(default_factory=dict)
     hooks: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     now_s: Callable[[], float] = time.time
+
+    def is_hook(self, scope: Scope) -> bool:
+        """Whether a request is for a topic of signed web hooks; GitHub sends forms, if it is told to."""
+        path: str = scope["path"]
+        return path.startswith("/topics/") and unquote(path.removeprefix("/topics/")) in self.hooks
 
     def now_ms(self) -> int:
         """Milliseconds since 1970."""

@@ -47,6 +47,14 @@ def make_server(options: ReportingOptions, http: HttpOptions) -> HttpServer:
                 raise ServiceError(f"the service cannot reach its cluster: {error.message}") from error
 
         reporting = Reporting(points, producing, options.secrets, options.hooks)
-        return Service("reporting", routes(reporting), error_shape, start=start, stop=stop, raw_paths=True)
+        return Service(
+            "reporting",
+            routes(reporting),
+            error_shape,
+            start=start,
+            stop=stop,
+            raw_paths=True,
+            takes_forms=reporting.is_hook,
+        )
 
     return HttpServer(build, http)
