@@ -30,23 +30,17 @@ from barnabas.cores.acl import CLUSTER_NAME, Operation, Pattern, Permission, Res
 from barnabas.testing import Broker
 from barnabas.wire.apis import BY_KEY, Api
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.fields import Field
 from barnabas.wire.header import encode_request
 from barnabas.wire.rights import Each, Whole
-from barnabas.wire.schema import Message, Struct
+from barnabas.wire.schema import Message
+from tests.security.hidden import GROUP, REFUSED, TOPIC, TXN, codes, samples
 from tests.security.peer import Peer
 from tests.security.test_tls import PATIENCE_S
 
-TOPIC, GROUP, TXN = "hidden-topic", "hidden-group", "hidden-txn"
 SECRET = b"the secret of the topic"
 USERS = "org.apache.kafka.common.security.plain.PlainLoginModule required " + " ".join(
     f'user_{name}="{name}-pw"' for name in ("admin", "alice", "bob", "carol")
 )
-REFUSED = {
-    int(code)
-    for code in ErrorCode
-    if code.name.endswith("_AUTHORIZATION_FAILED") or code.name in ("UNKNOWN_TOPIC_ID",)
-}
 
 
 @pytest.fixture(scope="module")
@@ -85,72 +79,6 @@ def produce(broker: Broker, user: str, topic: str, value: bytes, **more: Any) ->
 
 
 # --- every API, every version -------------------------------------------------------------------------------------
-
-
-def samples(kind: type[Struct], version: int, topic_id: UUID) -> dict[str, Any]:
-    """Values for all fields that exist in a version: they name what must stay hidden."""
-    return {
-        name: _value(name, field, version, topic_id)
-        for name, field in kind.FIELDS.items()
-        if field.exists_in(version)
-    }
-
-
-NAMES = {"group_id": GROUP, "groups_names": GROUP, "group_ids": GROUP, "transactional_id": TXN, "key": GROUP,
-         "transactional_ids": TXN, "v3_and_below_transactional_id": TXN, "coordinator_keys": GROUP, "groups": GROUP,
-         "assignor": "range", "client_software_name": "test", "client_software_version": "1", "mechanism": "PLAIN",
-         "principal": "User:alice", "principal_filter": "User:alice", "entity_type": "user", "host": "*",
-         "member_id": "m", "user": "alice", "protocol_type": "consumer", "path": "/nowhere"}  # fmt: skip
-NUMBERS = {"resource_type": 2, "resource_type_filter": 2, "operation": 3, "permission_type": 3, "acks": 1, "max_wait_ms": 0,
-           "replication_factor": 1, "num_partitions": 1, "count": 2, "session_epoch": -1, "replica_id": -1, "timestamp": -2,
-           "partition_max_bytes": 1000, "max_bytes": 10_000, "iterations": 4096, "mechanism": 1, "epoch": 0,
-           "pattern_type_filter": 3, "resource_pattern_type": 3, "session_timeout_ms": 10_000, "max_records": 1,
-           "endpoint_type": 1, "share_session_epoch": 0, "max_num_offsets": 1, "producer_id": -1, "producer_epoch": -1,
-           "timeout_ms": 1000, "current_leader_epoch": -1, "leader_epoch": 0}  # fmt: skip
-
-
-def _value(name: str, field: Field, version: int, topic_id: UUID) -> Any:
-    if field.kind == "array":
-        if name == "forgotten_topics_data" or name == "cluster_id":
-            return []
-        if isinstance(field.element, type):
-            return [field.element(**samples(field.element, version, topic_id))]
-        return [_primitive(name, field.element, topic_id)]
-    if field.kind == "struct":
-        if field.nullable_in(version) or field.tag is not None:
-            return field.default if not isinstance(field.default, type) else None
-        return field.element(**samples(field.element, version, topic_id))
-    if field.tag is not None:
-        return field.default
-    return _primitive(name, field.kind, topic_id)
-
-
-def _primitive(name: str, kind: str, topic_id: UUID) -> Any:
-    if kind == "string":
-        return NAMES.get(name, TOPIC)
-    if kind == "uuid":
-        return topic_id if name == "topic_id" else UUID(int=7)
-    if kind in ("bytes", "record_bytes", "records"):
-        return b""
-    if kind == "bool":
-        return False
-    if kind.startswith("float"):
-        return 1.0
-    return NUMBERS.get(name, 0)
-
-
-def codes(part: object) -> Iterator[int]:
-    """Every error code in an answer."""
-    if isinstance(part, list):
-        for row in part:
-            yield from codes(row)
-    elif isinstance(part, Struct):
-        for name in part.FIELDS:
-            value = getattr(part, name)
-            if name.endswith("error_code"):
-                yield int(value)
-            elif isinstance(value, list | Struct):
-                yield from codes(value)
 
 
 def ask(broker: Broker, user: str, api: Api, version: int, topic_id: UUID) -> Message | None:
@@ -442,6 +370,16 @@ def test_creating_topics_and_what_metadata_shows(secured: Broker) -> None:
     seen = set(AdminClient(client(secured, "alice")).list_topics(timeout=PATIENCE_S).topics)
     assert "alices-own" in seen
     assert TOPIC not in seen
+
+
+def test_a_producer_that_may_not_create_its_topic_is_told_so(secured: Broker) -> None:
+    """It would wait for the topic until its time is up if it was told that the topic does not exist."""
+    admin = AdminClient(client(secured, "admin"))
+    add(admin, binding("not-to-be-made", AclOperation.WRITE, user="bob"))
+    refused = produce(secured, "bob", "not-to-be-made", b"x", **{"message.timeout.ms": 600_000})
+    assert refused is not None
+    assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    remove(admin, binding("not-to-be-made", AclOperation.WRITE, user="bob"))
 
 
 def test_rules_that_make_no_sense_and_denials(secured: Broker) -> None:

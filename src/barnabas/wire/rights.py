@@ -103,7 +103,7 @@ RIGHTS: Final[Mapping[int, tuple[Right, ...]]] = {
     ),
     25: (_WRITE_TXN, *_READ_GROUP),
     26: (_WRITE_TXN,),
-    27: (Whole("CLUSTER_ACTION", "CLUSTER"),),
+    27: (Asked("CLUSTER_ACTION", "CLUSTER"),),  # or ALTER (KIP-1037)
     28: (_WRITE_TXN, *_READ_GROUP, Each("READ", "TOPIC", "topics", "topics", _PARTITIONS)),
     29: _DESCRIBE_CLUSTER,
     30: (Asked("ALTER", "CLUSTER"),),
@@ -119,7 +119,7 @@ RIGHTS: Final[Mapping[int, tuple[Right, ...]]] = {
     40: OPEN,
     41: (Asked("DESCRIBE", "DELEGATION_TOKEN"), Asked("DESCRIBE_TOKENS", "USER")),
     42: (Each("DELETE", "GROUP", "groups_names", "results"),),
-    43: _ALTER_CLUSTER,
+    43: (Asked("ALTER", "CLUSTER"),),
     44: (Each("ALTER_CONFIGS", "CONFIG", "resources", "responses"),),
     45: _ALTER_CLUSTER,
     46: _DESCRIBE_CLUSTER,

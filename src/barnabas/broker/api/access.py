@@ -65,16 +65,21 @@ class Refused:
                 if name in row.FIELDS and kind.FIELDS[name].kind not in ("array", "struct"):
                     setattr(answer, name, getattr(row, name))
         if self._need.parts is None:
-            _set_error(answer, code)
+            _set_error(answer, code, self._version)
             return answer
         asked, answered = self._need.parts
         part_kind = kind.FIELDS[answered].element
-        setattr(answer, answered, [_part(part_kind, part, code) for part in getattr(row, asked)])
+        setattr(
+            answer, answered, [_part(part_kind, part, code, self._version) for part in getattr(row, asked)]
+        )
         return answer
 
 
-def _part(kind: type[Struct], part: object, code: ErrorCode) -> Struct:
+def _part(kind: type[Struct], part: object, code: ErrorCode, version: int) -> Struct:
     answer = kind()
+    for name, field in kind.FIELDS.items():
+        if field.kind == "records" and not field.nullable_in(version):
+            setattr(answer, name, b"")
     index = next(name for name in ("partition_index", "index", "partition") if name in kind.FIELDS)
     if isinstance(part, Struct):
         setattr(
@@ -87,15 +92,15 @@ def _part(kind: type[Struct], part: object, code: ErrorCode) -> Struct:
     for name in ("base_offset", "offset", "end_offset", "committed_offset", "low_watermark", "timestamp"):
         if name in kind.FIELDS:
             setattr(answer, name, -1)
-    _set_error(answer, code)
+    _set_error(answer, code, version)
     return answer
 
 
-def _set_error(answer: Struct, code: ErrorCode) -> None:
+def _set_error(answer: Struct, code: ErrorCode, version: int) -> None:
     for name in ("error_code", "partition_error_code"):
         if name in answer.FIELDS:
             setattr(answer, name, code)
-    if "error_message" in answer.FIELDS:
+    if _exists(type(answer), "error_message", version):
         setattr(answer, "error_message", _text(code))  # noqa: B010 - the field is not known to the type
 
 
@@ -196,5 +201,5 @@ def name_of(context: Context, row: object) -> str | None:
     return None
 
 
-def _exists(message: type[Message], field: str, version: int) -> bool:
+def _exists(message: type[Struct], field: str, version: int) -> bool:
     return field in message.FIELDS and message.FIELDS[field].exists_in(version)

@@ -286,7 +286,7 @@ class Dispatcher:
             context.connection.close(f"{api.name} v{context.version}: {text}")
             return None
         values: dict[str, Any] = {"error_code": code}
-        if "error_message" in fields:
+        if "error_message" in fields and fields["error_message"].exists_in(context.version):
             values["error_message"] = text
         return api.response(**values)
 

@@ -21,7 +21,7 @@ class DescribedGroupMember(Struct):
 
 class DescribedGroup(Struct):
     error_code: int = int16()
-    error_message: str | None = string("6+", null="6+", default=None)
+    error_message: str | None = string("6+", null="6+", default=None, ignorable=True)
     group_id: str = string()
     group_state: str = string()
     protocol_type: str = string()

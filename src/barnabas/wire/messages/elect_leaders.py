@@ -29,5 +29,5 @@ class ReplicaElectionResult(Struct):
 
 class ElectLeadersResponse(Response, key=43, versions=(0, 2), flexible=2):
     throttle_time_ms: int = int32()
-    error_code: int = int16("1+")
+    error_code: int = int16("1+", ignorable=True)
     replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult)

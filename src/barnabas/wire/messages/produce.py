@@ -40,7 +40,7 @@ class ProduceRequest(Request, key=0, versions=(0, 13), flexible=9):
 
 class BatchIndexAndErrorMessage(Struct):
     batch_index: int = int32("8+")
-    batch_index_error_message: str | None = string("8+", null="8+", default=None)
+    batch_index_error_message: str | None = string("8+", null="8+", default=None, ignorable=True)
 
 
 class LeaderIdAndEpoch(Struct):

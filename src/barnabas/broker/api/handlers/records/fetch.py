@@ -174,11 +174,9 @@ def consumers_finder(context: Context, *, zstd: bool) -> Find:
         return lambda asked: find_partition(services, asked, zstd=zstd)
 
     def find(asked: FetchPartition) -> tuple[Partition | None, ErrorCode]:
-        by_id = isinstance(asked.topic, UUID)
         name = services.partitions.name_of(asked.topic) if isinstance(asked.topic, UUID) else str(asked.topic)
         if name is not None and not context.allows(Operation.READ, ResourceType.TOPIC, name):
-            hidden = by_id and not context.sees_topic(name)
-            return None, ErrorCode.UNKNOWN_TOPIC_ID if hidden else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return find_partition(services, asked, zstd=zstd)
 
     return find

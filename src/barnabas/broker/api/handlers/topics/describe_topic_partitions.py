@@ -19,12 +19,20 @@ from barnabas.wire.messages.describe_topic_partitions import (
 
 
 def handle(context: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    """Topics in order of name, from the cursor on, until the page is full."""
+    """Topics in order of name, from the cursor on, until the page is full.
+
+    The refusals of topics that the client named and may not see stand after the page and are not a part of it: neither its
+    length nor the next cursor says anything about these topics.
+    """
     image = context.services.image
     cursor = request.cursor
-    names = sorted({topic.name for topic in request.topics} or filter(context.sees_topic, image.topics))
+    asked = sorted({topic.name for topic in request.topics})
+    names = asked or sorted(filter(context.sees_topic, image.topics))
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
+    hidden = [
+        name for name in names if asked and not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    ]
     left = min(
         max(request.response_partition_limit, 1),
         context.services.config.get(broker_network.MAX_REQUEST_PARTITION_SIZE_LIMIT),
@@ -36,7 +44,7 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Describ
             for name in names
         ]
         return answer
-    for name in names:
+    for name in sorted(set(names).difference(hidden)):
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if left <= 0:
             answer.next_cursor = CursorResponse(topic_name=name, partition_index=first)
@@ -48,14 +56,14 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Describ
         if topic is not None and first + len(row.partitions) < len(topic.partitions):
             answer.next_cursor = CursorResponse(topic_name=name, partition_index=first + len(row.partitions))
             break
+    answer.topics += [
+        DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+        for name in hidden
+    ]
     return answer
 
 
 def _topic(context: Context, name: str, first: int, limit: int) -> DescribeTopicPartitionsResponseTopic:
-    if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
-        return DescribeTopicPartitionsResponseTopic(
-            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name
-        )
     topic = context.services.image.topics.get(name)
     if topic is None:
         error = context.services.controller.name_error(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.broker.api.access import refuse
 from barnabas.broker.api.context import Context
+from barnabas.cores.acl import Operation
 from barnabas.cores.elections import decide_preferred_leader, decide_unclean_leader
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.elect_leaders import (
@@ -32,6 +34,9 @@ async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeaders
         asked = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
     decide = DECIDE.get(request.election_type)
     try:
+        if not context.allows_cluster(Operation.ALTER):
+            asked = asked if request.topic_partitions is not None else []
+            raise refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if decide is None:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,

@@ -144,14 +144,21 @@ def handle(
     asked = _asked(context, request)
     services = context.services
     may_create = request.allow_auto_topic_creation or context.version < AUTO_CREATE_SAID_FROM
+    refused: dict[str, ErrorCode] = {}
     if asked is not None and may_create and services.config.get(broker_log.AUTO_CREATE_TOPICS_ENABLE):
         absent = [
             topic.name
             for topic in asked
-            if topic.name and topic.name not in services.image.topics and _may_create(context, topic.name)
+            if topic.name and topic.name not in services.image.topics and context.sees_topic(topic.name)
         ]
-        if absent:
-            return _create_and_answer(context, request, asked, absent)
+        # A client that was told "unknown" would ask again until its time is up.
+        refused = {
+            name: ErrorCode.TOPIC_AUTHORIZATION_FAILED for name in absent if not _may_create(context, name)
+        }
+        if len(refused) < len(absent):
+            return _create_and_answer(
+                context, request, asked, [name for name in absent if name not in refused], refused
+            )
     # With quotas, the answer contains the client's throttle time and cannot be shared. Names that a client makes up must
     # not fill the cache.
     if not services.quotas.in_use and (
@@ -159,8 +166,8 @@ def handle(
     ):
         return _ANSWERS.setdefault(services, Answers()).get(context, request, asked)
     if _rows_asked(services, asked) > LARGE_ANSWER_ROWS:
-        return _answer_in_pieces(context, request, asked, {})
-    return _answer(context, request, asked, {})
+        return _answer_in_pieces(context, request, asked, refused)
+    return _answer(context, request, asked, refused)
 
 
 def _name_of(topic: MetadataRequestTopic) -> tuple[str | None, int]:
@@ -180,24 +187,29 @@ def _asked(context: Context, request: MetadataRequest) -> list[MetadataRequestTo
 
 
 def _may_create(context: Context, name: str) -> bool:
-    """Whether an unknown topic may be created for the peer, which must also have the right to see it."""
-    return context.sees_topic(name) and (
-        context.allows_cluster(Operation.CREATE, quietly=True)
-        or context.allows(Operation.CREATE, ResourceType.TOPIC, name, quietly=True)
+    """Whether an unknown topic, which the peer may see, may be created for it."""
+    return context.allows_cluster(Operation.CREATE, quietly=True) or context.allows(
+        Operation.CREATE, ResourceType.TOPIC, name
     )
 
 
 async def _create_and_answer(
-    context: Context, request: MetadataRequest, asked: list[MetadataRequestTopic], absent: list[str]
+    context: Context,
+    request: MetadataRequest,
+    asked: list[MetadataRequestTopic],
+    absent: list[str],
+    refused: dict[str, ErrorCode],
 ) -> MetadataResponse:
-    """Wait for a limited time until the topics are created: other requests of this connection wait behind this one."""
+    """Wait for a limited time until the topics are created: other requests of this connection wait behind this one.
+
+    refused: topics that cannot be created, with the error of each; those that fail here are added.
+    """
     charge = partial(context.services.quotas.charge_mutation, context, strict=False)
     making = {
         name: asyncio.ensure_future(_refusal(context.services.controller.auto_create(name, charge)))
         for name in absent
     }
     await asyncio.wait(making.values(), timeout=CREATION_WAIT_S)
-    refused: dict[str, ErrorCode] = {}
     for name, task in making.items():
         # The creation goes on; the client retries, as clients of Kafka always have to.
         code = task.result() if task.done() else ErrorCode.LEADER_NOT_AVAILABLE
@@ -305,8 +317,12 @@ def _one(
 
 def _by_id(context: Context, topic_id: UUID, operations: bool) -> MetadataResponseTopic:
     topic = context.services.image.by_id.get(topic_id)
-    if topic is None or not context.sees_topic(topic.name):
+    if topic is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+        return MetadataResponseTopic(
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id
+        )
     return _topic(context, topic, operations)
 
 

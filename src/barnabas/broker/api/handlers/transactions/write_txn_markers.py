@@ -1,7 +1,8 @@
 """WriteTxnMarkers (key 27), versions 0 to 2: ends of transactions, sent by other brokers or by an administrator.
 
 An administrator ends a transaction that hangs in a partition, that is, one that its coordinator no longer knows. Since 2
-it carries the transaction version, which determines how strictly the epoch is compared.
+it carries the transaction version, which determines how strictly the epoch is compared. The right to act as a broker of the
+cluster suffices, and so does the right to alter the cluster (KIP-1037).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.once import by_topic
 from barnabas.broker.partitions.acknowledgement import Acknowledgement, all_ready
+from barnabas.cores.acl import Operation
 from barnabas.cores.decision import Producer
 from barnabas.runtime.pace import in_pieces
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -34,6 +36,9 @@ async def handle(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnM
     """An error code for each partition, once the markers are acknowledged."""
     pending: Pending = []
     results: list[WritableTxnMarkerResult] = []
+    allowed = context.allows_cluster(Operation.CLUSTER_ACTION, quietly=True) or context.allows_cluster(
+        Operation.ALTER
+    )
 
     def write() -> Iterator[None]:
         for marker in request.markers:
@@ -45,7 +50,10 @@ async def handle(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnM
                 rows: list[WritableTxnMarkerPartitionResult] = []
                 topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=rows))
                 for index in indexes:
-                    rows.append(_write(context, marker, topic.name, index, pending))
+                    if allowed:
+                        rows.append(_write(context, marker, topic.name, index, pending))
+                    else:
+                        rows.append(_refused(index, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
                     yield
 
     await in_pieces(asyncio.get_running_loop(), context.services.clock, write())
@@ -54,6 +62,10 @@ async def handle(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnM
         if acknowledgement.error is not None:
             result.error_code = acknowledgement.error.code
     return WriteTxnMarkersResponse(markers=results)
+
+
+def _refused(index: int, code: ErrorCode) -> WritableTxnMarkerPartitionResult:
+    return WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
 
 
 def _write(
