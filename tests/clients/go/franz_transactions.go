@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
@@ -47,7 +50,75 @@ func franzTransactions(bootstrap string, arguments []string) (map[string]any, er
 	if err := franzTransaction(ctx, producer, topic, "zombie false", true); err == nil {
 		return nil, fmt.Errorf("the zombie committed")
 	}
+	if err := franzAbortsAtOnce(ctx, bootstrap); err != nil {
+		return nil, err
+	}
 	return franzCommitted(ctx, bootstrap, topic, wanted+int(partitions))
+}
+
+// franzAbortsAtOnce commits over many partitions and ends the next, empty transaction while the markers are still written.
+func franzAbortsAtOnce(ctx context.Context, bootstrap string) error {
+	const wide = 100
+	topic, err := franzTopic(ctx, bootstrap, "go-wide", wide)
+	if err != nil {
+		return err
+	}
+	client, err := franzClient(bootstrap)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	slowly := kadm.AlterConfig{Op: kadm.SetConfig, Name: "flush.messages", Value: kadm.StringPtr("1")}
+	if _, err := kadm.NewClient(client).AlterTopicConfigs(ctx, []kadm.AlterConfig{slowly}, topic); err != nil {
+		return err
+	}
+	for number := 0; number < 5; number++ {
+		producer, err := franzTransactional(bootstrap, topic)
+		if err != nil {
+			return err
+		}
+		defer producer.Close()
+		records := make([]*kgo.Record, wide)
+		for partition := range records {
+			records[partition] = &kgo.Record{Topic: topic, Partition: int32(partition), Value: []byte("true")}
+		}
+		if err := producer.BeginTransaction(); err != nil {
+			return err
+		}
+		if err := producer.ProduceSync(ctx, records...).FirstErr(); err != nil {
+			return fmt.Errorf("wide transaction %d: %w", number, err)
+		}
+		if err := producer.EndTransaction(ctx, kgo.TryCommit); err != nil {
+			return fmt.Errorf("wide commit %d: %w", number, err)
+		}
+		if err := franzEndsAgain(ctx, producer, topic); err != nil {
+			return fmt.Errorf("abort at once %d: %w", number, err)
+		}
+	}
+	_, err = franzCommitted(ctx, bootstrap, topic, 5*wide)
+	return err
+}
+
+func franzEndsAgain(ctx context.Context, producer *kgo.Client, id string) error {
+	request := kmsg.NewPtrEndTxnRequest()
+	var err error
+	request.TransactionalID = id
+	if request.ProducerID, request.ProducerEpoch, err = producer.ProducerID(ctx); err != nil {
+		return err
+	}
+	for {
+		response, err := request.RequestWith(ctx, producer)
+		if err != nil {
+			return err
+		}
+		err = kerr.ErrorForCode(response.ErrorCode)
+		if request.Version < 5 && errors.Is(err, kerr.InvalidTxnState) {
+			return nil // before KIP-890, an empty transaction cannot be ended
+		}
+		if !errors.Is(err, kerr.ConcurrentTransactions) {
+			return err
+		}
+	}
 }
 
 func franzTransactional(bootstrap, id string) (*kgo.Client, error) {

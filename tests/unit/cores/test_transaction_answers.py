@@ -11,6 +11,7 @@ handleAddPartitionsToTransaction, handleVerifyPartitionsInTransaction).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -20,12 +21,13 @@ from barnabas.cores.transactions import (
     AddPartitions,
     EndTxn,
     InitProducer,
+    MarkersWritten,
     Transaction,
     TransactionCore,
     TxnState,
 )
 from barnabas.cores.transactions.records import entry_of
-from barnabas.cores.transactions.state import AT_REST, EPOCH_EXHAUSTED, EPOCH_MAX, TV_0, TV_2
+from barnabas.cores.transactions.state import AT_REST, ENDING, EPOCH_EXHAUSTED, EPOCH_MAX, TV_0, TV_2
 from barnabas.wire.errors import ApiError, ErrorCode
 
 ID, EPOCH = 100, 5
@@ -52,8 +54,8 @@ END_BEFORE_KIP_890 = """
                  current              current
 EMPTY            invalid              invalid
 ONGOING          - PREPARE_COMMIT     - PREPARE_ABORT
-PREPARE_COMMIT   concurrent           invalid
-PREPARE_ABORT    invalid              concurrent
+PREPARE_COMMIT   concurrent           concurrent
+PREPARE_ABORT    concurrent           concurrent
 COMPLETE_COMMIT  -                    invalid
 COMPLETE_ABORT   invalid              -
 """
@@ -64,8 +66,8 @@ END_SINCE_KIP_890 = """
                  previous   current            previous   current
 EMPTY            fenced     invalid            fenced     - PREPARE_ABORT
 ONGOING          fenced     - PREPARE_COMMIT   fenced     - PREPARE_ABORT
-PREPARE_COMMIT   concurrent fenced             invalid    fenced
-PREPARE_ABORT    invalid    fenced             concurrent fenced
+PREPARE_COMMIT   concurrent concurrent         concurrent concurrent
+PREPARE_ABORT    concurrent concurrent         concurrent concurrent
 COMPLETE_COMMIT  -          invalid            invalid    - PREPARE_ABORT
 COMPLETE_ABORT   invalid    invalid            -          - PREPARE_ABORT
 """
@@ -146,7 +148,10 @@ def test_ends(version: int, table: str, earlier: int) -> None:
             for state in TXN_STATES:
                 if (what, who, state) not in named:
                     core = loaded(state, earlier)
-                    error = CODES["unknown" if who == "stranger" else "fenced"]
+                    busy = (
+                        version == TV_2 and state in ENDING
+                    )  # Kafka looks at the epoch afterwards (KAFKA-18464)
+                    error = CODES["unknown" if who == "stranger" else "concurrent" if busy else "fenced"]
                     assert end(core, producer, what, version).error is error, (what, who, state.text)
                     assert core.transactions["x"].state is state
 
@@ -201,11 +206,8 @@ def test_producers_that_begin_or_go_on() -> None:
         for state in TXN_STATES:
             core = loaded(state)
             # Kafka also aborts an ongoing transaction for an older epoch: see docs/differences.md.
-            ending = state in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT) and who != "stranger"
-            assert init(core, WHO[who]).error is CODES["concurrent" if ending else "fenced"], (
-                who,
-                state.text,
-            )
+            error = CODES["concurrent" if state in ENDING else "fenced"]
+            assert init(core, WHO[who]).error is error, (who, state.text)
             assert core.transactions["x"].state is state
 
 
@@ -214,8 +216,8 @@ OVERFLOW = """
                  last       last
 EMPTY            fenced     fenced
 ONGOING          fenced     fenced
-PREPARE_COMMIT   fenced     fenced
-PREPARE_ABORT    fenced     fenced
+PREPARE_COMMIT   concurrent concurrent
+PREPARE_ABORT    concurrent concurrent
 COMPLETE_COMMIT  -          invalid
 COMPLETE_ABORT   invalid    -
 """
@@ -233,9 +235,83 @@ def test_an_end_is_repeated_after_the_producer_id_was_replaced() -> None:
 
 
 @pytest.mark.parametrize("what", ["commit", "abort"])
-def test_the_last_epoch_of_all_belongs_to_the_client_that_asked_for_it(what: str) -> None:
+@pytest.mark.parametrize("next_id", [ID + 1, -1])
+def test_the_last_epoch_of_all_belongs_to_nobody(what: str, next_id: int) -> None:
     state = TxnState.PREPARE_COMMIT if what == "commit" else TxnState.PREPARE_ABORT
-    last = Producer(ID, EPOCH_EXHAUSTED)
-    for next_id, error in ((ID + 1, "concurrent"), (-1, "fenced")):
-        core = loaded(state, TV_2, epoch=EPOCH_MAX, next_producer_id=next_id)
-        assert end(core, last, what, TV_2).error is CODES[error]
+    core = loaded(state, TV_2, epoch=EPOCH_MAX, next_producer_id=next_id)
+    for epoch in (EPOCH_EXHAUSTED, EPOCH_MAX):
+        assert end(core, Producer(ID, epoch), what, TV_2).error is ErrorCode.CONCURRENT_TRANSACTIONS
+    core.step(MarkersWritten("q", 4_000, "x", Producer(ID, EPOCH_MAX)))
+    if next_id < 0:  # the coordinator itself ended the transaction
+        for epoch in (EPOCH_EXHAUSTED, EPOCH_MAX):
+            assert end(core, Producer(ID, epoch), what, TV_2).error is ErrorCode.PRODUCER_FENCED
+    else:
+        reply = end(core, Producer(ID, EPOCH_EXHAUSTED), what, TV_2)
+        assert (reply.error, reply.producer_id, reply.epoch) == (ErrorCode.NONE, ID + 1, 0)
+
+
+def test_a_producer_with_its_next_id_waits_for_the_markers_of_its_last_transaction() -> None:
+    """The answer to EndTxn names the next id at once. (Kafka answers INVALID_PRODUCER_ID_MAPPING, which is fatal.)"""
+    core = loaded(TxnState.PREPARE_COMMIT, TV_2, epoch=EPOCH_MAX, next_producer_id=ID + 1)
+    next_one = Producer(ID + 1, 0)
+    event = AddPartitions("q", 3_000, "x", next_one, frozenset({OUTSIDE}), TV_2, 1)
+    assert core.step(event).replies[0][1].error is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert end(core, next_one, "abort", TV_2).error is ErrorCode.CONCURRENT_TRANSACTIONS
+    core.step(MarkersWritten("q", 4_000, "x", Producer(ID, EPOCH_MAX)))
+    assert core.step(event).replies[0][1].error is ErrorCode.NONE
+
+
+def kafka_ends(known: Transaction, producer: Producer, commit: bool, version: int) -> str:
+    """What Kafka answers to EndTxn: an error of CODES, "end" when it begins to end the transaction.
+
+    Source: TransactionCoordinator.endTransaction and endTransactionWithTV1 (Kafka 4.3), in the order of their checks. While
+    markers are written, Kafka has a pending change to the Complete state; in each Prepare state it therefore finds one.
+    """
+    overflowed = (
+        version == TV_2
+        and known.previous_producer_id == producer.producer_id
+        and (producer.producer_epoch, known.epoch) == (EPOCH_EXHAUSTED, 0)
+    )
+    retried = overflowed or (version == TV_2 and known.epoch == producer.producer_epoch + 1)
+    is_current = producer.producer_epoch == known.epoch
+    done = known.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
+    if known.producer_id != producer.producer_id and not overflowed:
+        return "unknown"
+    if version == TV_2 and known.state in ENDING:
+        return "concurrent"
+    if not (is_current or (retried and done)):
+        return "fenced"
+    if known.state in ENDING:
+        return "concurrent"
+    if known.state is TxnState.ONGOING:
+        return "end"
+    if done and (retried or version != TV_2):
+        return "-" if commit == (known.state is TxnState.COMPLETE_COMMIT) else "invalid"
+    return "end" if version == TV_2 and not commit else "invalid"
+
+
+EPOCHS = (0, 1, EPOCH, EPOCH_EXHAUSTED - 1, EPOCH_EXHAUSTED)
+"""Of the coordinator. EPOCH_MAX has rules of its own, see above."""
+
+
+@pytest.mark.parametrize("version", [TV_0, TV_2])
+@pytest.mark.parametrize("state", TXN_STATES, ids=lambda state: state.text)
+def test_every_end_is_answered_as_kafka_answers_it(state: TxnState, version: int) -> None:
+    """State x request version x version of the transaction before x both epochs x producer ids x outcome."""
+    for earlier, epoch, previous in product((TV_0, TV_2), EPOCHS, (-1, ID - 1)):
+        for named, asked, commit in product((ID, ID - 1, ID + 1), range(-1, 3), (True, False)):
+            for asked_epoch in {max(epoch - asked, -1), EPOCH_EXHAUSTED} - {EPOCH_MAX}:
+                core = loaded(state, earlier, epoch=epoch, previous_producer_id=previous)
+                known, producer = core.transactions["x"], Producer(named, asked_epoch)
+                wanted = kafka_ends(known, producer, commit, version)
+                reply = end(core, producer, "commit" if commit else "abort", version, fresh_id=ID + 2)
+                case = (state.text, earlier, epoch, previous, producer, commit)
+                assert reply.error is CODES["-" if wanted == "end" else wanted], case
+                if wanted != "end":
+                    assert core.transactions["x"] == known, case
+                else:
+                    prepared = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
+                    assert core.transactions["x"].state is prepared, case
+                    raised = epoch + (version == TV_2)
+                    given = (ID + 2, 0) if raised == EPOCH_MAX else (ID, raised)
+                    assert (reply.producer_id, reply.epoch) == given, case

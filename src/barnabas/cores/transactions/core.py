@@ -173,11 +173,11 @@ class TransactionCore:
                 event.transactional_id, event.fresh_id, 0, event.timeout_ms, TxnState.EMPTY, event.now_ms
             )
             return self._given_out(new)
+        if known.state in ENDING:
+            raise _concurrent(known)
         expected = event.expected
         if expected is not None and not _may_go_on(known, expected):
             raise _fenced(known, expected)
-        if known.state in ENDING:
-            raise _concurrent(known)
         if known.state is TxnState.ONGOING:
             if expected is not None and expected.producer_epoch != known.epoch:
                 raise _fenced(known, expected)
@@ -252,6 +252,10 @@ class TransactionCore:
 
     def _require(self, transactional_id: str, producer: Producer) -> Transaction:
         known = self.transactions.get(transactional_id)
+        if known is not None and known.state in ENDING and producer == (known.next_producer_id, 0):
+            raise _concurrent(
+                known
+            )  # the answer to the last EndTxn has given the client the id to continue with
         if known is None or known.producer_id != producer.producer_id:
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -295,7 +299,7 @@ class TransactionCore:
                 return self._prepare(known, event, epoch=known.epoch)
             case TxnState.COMPLETE_COMMIT | TxnState.COMPLETE_ABORT if _ends_alike(known, event.commit):
                 return Outcome(reply=TxnReply(producer_id=known.producer_id, epoch=known.epoch))
-            case TxnState.PREPARE_COMMIT | TxnState.PREPARE_ABORT if _ends_alike(known, event.commit):
+            case TxnState.PREPARE_COMMIT | TxnState.PREPARE_ABORT:
                 raise _concurrent(known)
         _refuse_end(known, event.commit)
 
@@ -310,16 +314,11 @@ class TransactionCore:
         )
         if known is None or not overflowed:
             known = self._require(event.transactional_id, event.producer)
-        # EPOCH_MAX fences the producer, unless its next producer id is reserved: then the client itself asked for the end.
-        repeated = known.epoch == epoch + 1 and (
-            known.epoch != EPOCH_MAX or known.next_producer_id != NO_PRODUCER_ID
-        )
+        # Before any look at the epoch: the client has been given the next epoch as soon as the end was decided, and may
+        # end its next transaction, an empty one for example, while markers of this one are still being written.
         if known.state in ENDING:
-            if not repeated:
-                raise _fenced(known, event.producer)
-            if _ends_alike(known, event.commit):
-                raise _concurrent(known)
-            _refuse_end(known, event.commit)
+            raise _concurrent(known)
+        repeated = known.epoch == epoch + 1 and known.epoch != EPOCH_MAX  # EPOCH_MAX fences the producer
         if (repeated or overflowed) and known.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
             if _ends_alike(known, event.commit):
                 return Outcome(reply=TxnReply(producer_id=known.producer_id, epoch=known.epoch))
