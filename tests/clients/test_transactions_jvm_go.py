@@ -17,12 +17,6 @@ def test_java(bootstrap: str, release: str, scenario: str) -> None:
     foreign.run(foreign.java_transactions(release), bootstrap, scenario)
 
 
-@pytest.mark.java
-@pytest.mark.parametrize("release", ["3.4.1", "3.7.2"])
-def test_java_clients_that_refuse_features_whose_lowest_level_is_0(bootstrap: str, release: str) -> None:
-    foreign.run(foreign.java_transactions(release), bootstrap, "ends")
-
-
 @pytest.mark.go
 @pytest.mark.parametrize("release", ["v2.4", "v3.9", "v4.0"])
 def test_franz_go(bootstrap: str, release: str) -> None:
