@@ -12,9 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from barnabas.pipelines.delivery import TARGETS
 from barnabas.pipelines.delivery.base import DeliveryError, Refused, Task
+from barnabas.pipelines.delivery.database import named
+from barnabas.pipelines.delivery.rows import Store
 from barnabas.pipelines.document import from_python
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.outgoing import DOCUMENT, IDENTITY
@@ -387,3 +390,50 @@ def test_what_is_refused(kind, given, message):
     with pytest.raises(PipelineError) as caught:
         options_of(kind, **given)
     assert message in str(caught.value)
+
+
+def test_a_table_is_found_by_its_exact_name_first(tmp_path):
+    """PostgreSQL may have accounts beside "Accounts"; SQLite has no two names that differ just in case."""
+    assert named(["Accounts", "accounts"], "accounts") == "accounts"
+    assert named(["Accounts", "x"], "accounts") == "Accounts"
+    assert named(["Accounts", "ACCOUNTS"], "accounts") is None
+
+
+def test_times_that_no_database_has_are_refused_one_by_one(tmp_path):
+    """Milliseconds that were read as seconds are times after the year 9999, which stopped the whole output."""
+    path = str(tmp_path / "out.db")
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, at TEXT, day TEXT)")
+    options = options_of("database", driver="sqlite3", connect={"database": path}, table="events", key=["id"])
+    batch = batch_of({"id": 1}, {"id": 2}, {"id": 3})
+    batch = batch.append_column(
+        "at", pa.array([0, 1_700_000_000_000 * 1_000_000, None], pa.timestamp("us", "UTC"))
+    )
+    batch = batch.append_column("day", pa.array([0, 1, 2**31 - 1], pa.int32()).cast(pa.date32()))
+    ((first, second),) = deliver("database", options, batch)
+    assert (first.row, second.row) == (1, 2)
+    assert first.reason.startswith("at: the time is outside of the years 1 to 9999")
+    assert second.reason.startswith("day: the time is outside of the years 1 to 9999")
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT id FROM events").fetchall() == [(1,)]
+
+
+class Deadlock(Exception):
+    sqlstate = "40P01"
+
+
+def test_a_transaction_that_ends_in_a_deadlock_is_repeated_with_all_its_rows(database, monkeypatch):
+    options = options_of("database", driver="sqlite3", connect={"database": database}, table="plain")
+    TARGETS["database"].reach(options)
+    failures = [sa.exc.OperationalError("INSERT", None, Deadlock()) for _ in range(2)]
+    add = Store.add
+
+    def add_or_fail(self, columns, rows):
+        if rows[0][0] == 2 and failures:
+            raise failures.pop()
+        return add(self, columns, rows)
+
+    monkeypatch.setattr(Store, "add", add_or_fail)
+    batches = [batch_of({"id": 1, "name": "a"}), batch_of({"id": 2, "name": "b"})]
+    assert deliver("database", options, *batches) == [[], []]
+    assert rows_in(database, "plain") == [(1, "a"), (2, "b")]

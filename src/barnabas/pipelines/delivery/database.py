@@ -18,8 +18,11 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import random
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -37,12 +40,16 @@ from barnabas.pipelines.delivery.base import (
     field_names,
 )
 from barnabas.pipelines.delivery.ledger import NOTES, Ledger
-from barnabas.pipelines.delivery.rows import Number, Store, bound, from_json
+from barnabas.pipelines.delivery.rows import Number, Store, bound, from_json, is_conflict
 from barnabas.pipelines.document import Item, suggestion
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.shapes import Anything, Choice, Group, Named, Several, Text
 from barnabas.pipelines.steps.base import Frame, quoted
 
+ATTEMPTS_MAX: Final = 6
+"""How often a task's transaction is tried if it ends in deadlocks."""
+PAUSE_S: Final = 0.05
+OUTSIDE: Final = "the time is outside of the years 1 to 9999; usually milliseconds were read as seconds"
 DIALECTS: Final[Mapping[str, str]] = {
     "sqlite3": "sqlite",
     "psycopg": "postgresql+psycopg",
@@ -148,10 +155,15 @@ class Shape:
 
     def column(self, name: str) -> str | None:
         """The column of this name, or else the only one whose name differs just in case; None without one."""
-        if name in self.columns:
-            return name
-        near = [column for column in self.columns if column.lower() == name.lower()]
-        return near[0] if len(near) == 1 else None
+        return named(self.columns, name)
+
+
+def named(names: Iterable[str], wanted: str) -> str | None:
+    """The name that is equal, or else the only one that differs just in case; None without one."""
+    near = [name for name in names if name.lower() == wanted.lower()]
+    if wanted in near:
+        return wanted
+    return near[0] if len(near) == 1 else None
 
 
 def _shape(connection: sa.Connection, name: str) -> Shape:
@@ -163,10 +175,10 @@ def _shape(connection: sa.Connection, name: str) -> Shape:
         places.append((schema_name, inner))
     for schema, table in places:
         try:
-            for existing in inspector.get_table_names(schema) + inspector.get_view_names(schema):
-                if existing == table or existing.lower() == table.lower():
-                    found = inspector.get_columns(existing, schema)
-                    return Shape(schema, existing, {column["name"]: column["type"] for column in found})
+            existing = inspector.get_table_names(schema) + inspector.get_view_names(schema)
+            if (there := named(existing, table)) is not None:
+                found = inspector.get_columns(there, schema)
+                return Shape(schema, there, {column["name"]: column["type"] for column in found})
         except sa.exc.NoSuchTableError:
             continue
     raise DeliveryError(f"no such table: {name}")
@@ -202,34 +214,48 @@ Results = list[tuple[pa.RecordBatch, list[Refused]]]
 def _deliver(
     options: Mapping[str, Any], task: Task, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, list[Refused]]]:
-    """Stores all of a task's rows in one transaction."""
-    results: Results = []
-    try:
-        with _engine(options).begin() as connection:
-            shape = _shape(connection, options["table"])
-            store = Store(connection, shape.schema, shape.table, _keys(shape, options))
-            ledger = None if options["key"] else Ledger(connection, task)
-            for batch in batches:
-                if ledger is None:
-                    results.append((batch, _stored(options, task, shape, store, batch)))
-                    continue
-                found = ledger.sort(batch)
-                fresh = (
-                    batch
-                    if len(found.fresh) == batch.num_rows
-                    else batch.take(pa.array(found.fresh, pa.int64()))
-                )
-                refused = [
-                    Refused(found.fresh[row.row], row.reason)
-                    for row in _stored(options, task, shape, store, fresh)
-                ]
-                ledger.note_refused(found, refused)
-                results.append((batch, sorted(found.refused + refused, key=lambda row: row.row)))
-            if ledger is not None:
-                ledger.close()
-    except sa.exc.SQLAlchemyError as error:
-        raise DeliveryError(f"table {options['table']}: {said(error)}") from error
+    """Stores all of a task's rows in one transaction, which is repeated if it ends in a deadlock."""
+    taken: list[pa.RecordBatch] = []
+
+    def remembered() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            taken.append(batch)
+            yield batch
+
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        try:
+            results = _store_all(options, task, chain(list(taken), remembered()))
+            break
+        except sa.exc.SQLAlchemyError as error:
+            conflict = isinstance(error, sa.exc.DBAPIError) and is_conflict(error)
+            if not conflict or attempt == ATTEMPTS_MAX:
+                raise DeliveryError(f"table {options['table']}: {said(error)}") from error
+            time.sleep(random.uniform(0.0, PAUSE_S * 2**attempt))
     yield from results
+
+
+def _store_all(options: Mapping[str, Any], task: Task, batches: Iterator[pa.RecordBatch]) -> Results:
+    results: Results = []
+    with _engine(options).begin() as connection:
+        shape = _shape(connection, options["table"])
+        store = Store(connection, shape.schema, shape.table, _keys(shape, options))
+        ledger = None if options["key"] else Ledger(connection, task)
+        for batch in batches:
+            if ledger is None:
+                results.append((batch, _stored(options, task, shape, store, batch)))
+                continue
+            found = ledger.sort(batch)
+            whole = len(found.fresh) == batch.num_rows
+            fresh = batch if whole else batch.take(pa.array(found.fresh, pa.int64()))
+            refused = [
+                Refused(found.fresh[row.row], row.reason)
+                for row in _stored(options, task, shape, store, fresh)
+            ]
+            ledger.note_refused(found, refused)
+            results.append((batch, sorted(found.refused + refused, key=lambda row: row.row)))
+        if ledger is not None:
+            ledger.close()
+    return results
 
 
 def _stored(
@@ -262,9 +288,34 @@ def _declared_rows(options: Mapping[str, Any], shape: Shape, dialect: str, batch
                 f"{suggestion(name, shape.columns)}; drop the field, or name its column in `columns`"
             )
         columns.append(column)
-    values = [batch.column(batch.schema.get_field_index(field)).to_pylist() for field in fields]
-    rows = [tuple(bound(value, dialect) for value in row) for row in zip(*values, strict=True)]
-    return columns, list(enumerate(rows)), []
+    found = [python_values(batch.column(batch.schema.get_field_index(field))) for field in fields]
+    reasons = {
+        row: f"{field}: {OUTSIDE}" for field, (_, bad) in zip(fields, found, strict=True) for row in bad
+    }
+    rows = zip(*[values for values, _ in found], strict=True)
+    ready: list[tuple[int, Sequence[Any]]] = [
+        (place, tuple(bound(value, dialect) for value in row))
+        for place, row in enumerate(rows)
+        if place not in reasons
+    ]
+    return columns, ready, [Refused(place, reason) for place, reason in sorted(reasons.items())]
+
+
+def python_values(column: pa.Array) -> tuple[list[Any], list[int]]:
+    """A column's values, and the indices of times that Python has no value for (they are None)."""
+    if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
+        return column.to_pylist(), []
+    try:
+        return column.to_pylist(), []
+    except (OverflowError, ValueError):
+        values, bad = [], []
+        for row in range(len(column)):
+            try:
+                values.append(column[row].as_py())
+            except (OverflowError, ValueError):
+                values.append(None)
+                bad.append(row)
+        return values, bad
 
 
 def _open_rows(options: Mapping[str, Any], shape: Shape, dialect: str, batch: pa.RecordBatch) -> Ready:

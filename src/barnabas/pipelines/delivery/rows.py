@@ -15,6 +15,10 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 REFUSED_ROWS_MAX: Final = 1000
 REFUSALS: Final = (sa.exc.DataError, sa.exc.IntegrityError, OverflowError)
 """Errors of a database or its driver for a row that it will never accept."""
+CONFLICT_STATES: Final = ("40P01", "40001")
+"""SQL states of a deadlock and of a transaction that could not be put in order with others."""
+CONFLICT_NUMBERS: Final = (1213, 1205)
+"""The same, as MySQL and MariaDB number them."""
 Row = Sequence[Any]
 STAGED: Final = "barnabas_rows"
 NUMBER: Final = "barnabas_number"
@@ -74,6 +78,20 @@ def from_json(value: Any, kind: sa.types.TypeEngine[Any], column: str) -> Any:
     except (ValueError, KeyError, InvalidOperation):
         raise ValueError(f"{column} is {text[:80]}, not {wanted.__name__}") from None
     return str(text)
+
+
+def is_conflict(error: sa.exc.DBAPIError) -> bool:
+    """Whether the database ended a transaction because of another one (a deadlock), so that it may succeed when repeated."""
+    inner = error.orig
+    code = getattr(inner, "sqlstate", None) or getattr(inner, "pgcode", None)
+    arguments: tuple[Any, ...] = getattr(inner, "args", ())
+    return code in CONFLICT_STATES or (bool(arguments) and arguments[0] in CONFLICT_NUMBERS)
+
+
+def _sorted_by(places: Sequence[int], rows: list[Row]) -> list[Row]:
+    """Rows in the order of their keys, and rows with equal keys in the order given: two transactions that change the same
+    rows in the same order wait for each other, and those that do not may end in a deadlock."""
+    return sorted(rows, key=lambda row: [str(row[place]) for place in places]) if places else rows
 
 
 @dataclass(slots=True)
@@ -179,7 +197,9 @@ class Store:
     def _delete(self, columns: list[str], rows: list[Row]) -> None:
         table = sa.table(self.table, *[sa.column(name) for name in columns], schema=self.schema)
         same = [table.c[name] == sa.bindparam(f"v{i}") for i, name in enumerate(columns)]
-        given = [{f"v{i}": value for i, value in enumerate(row)} for row in rows]
+        given = [
+            {f"v{i}": value for i, value in enumerate(row)} for row in _sorted_by(range(len(columns)), rows)
+        ]
         self.connection.execute(sa.delete(table).where(*same), given)
 
     def _copied(self, columns: list[str], rows: list[Row]) -> None:
@@ -188,7 +208,8 @@ class Store:
     def _insert(self, columns: list[str], rows: list[Row]) -> None:
         table = sa.table(self.table, *[sa.column(name) for name in columns], schema=self.schema)
         names = {name: f"v{i}" for i, name in enumerate(columns)}
-        given = [dict(zip(names.values(), row, strict=True)) for row in rows]
+        in_order = _sorted_by([columns.index(name) for name in self.key if name in columns], rows)
+        given = [dict(zip(names.values(), row, strict=True)) for row in in_order]
         values: dict[str, Any] = {name: sa.bindparam(bind) for name, bind in names.items()}
         rest = [name for name in columns if name not in self.key]
         if not self.key:
