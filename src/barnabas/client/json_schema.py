@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 from urllib.parse import quote
 
+from barnabas.client.validators import documents_of, validator_of
+
 ROOT: Final = "json-schema:///-"
 """The name of the schema itself; other names are relative to it."""
 
@@ -36,17 +38,10 @@ class JsonSchema:
         try:
             self.tree: Any = json.loads(text)
             self.documents = {name: json.loads(other) for name, other in dependencies}
-            self._registry = jsonschema_rs.Registry(list(self.documents.items()))
-            self._validator = self._of(self.tree, self._registry)
+            self._registry = documents_of(self.documents.items())
+            self._validator = validator_of(self.tree, self._registry)
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
             raise BadSchema(str(error)) from error
-
-    def _of(self, tree: Any, registry: Any) -> Any:
-        import jsonschema_rs
-
-        # Regular expressions in linear time, so that no value can make one take forever.
-        options = jsonschema_rs.RegexOptions()
-        return jsonschema_rs.validator_for(tree, registry=registry, pattern_options=options)
 
     def allows(self, part: Any, value: Any) -> bool:
         """Whether a part of the schema, or of a document that it refers to, allows a value. Raises BadSchema."""
@@ -61,7 +56,7 @@ class JsonSchema:
             if isinstance(self.tree, dict) and "$schema" in self.tree:
                 looked_at["$schema"] = self.tree["$schema"]
             try:
-                found = self._of(looked_at, self._with_itself()).is_valid
+                found = validator_of(looked_at, self._with_itself()).is_valid
             except (self._invalid, self._unresolved, ValueError) as error:
                 raise BadSchema(f"a part of the schema cannot be looked at alone: {error}") from error
             self._parts[id(part)] = found  # `tree` keeps the part alive, and so its id unique
@@ -71,16 +66,14 @@ class JsonSchema:
         """Whether a regular expression of `patternProperties` is found in a name."""
         found = self._patterns.get(pattern)
         if found is None:
-            found = self._patterns[pattern] = self._of({"pattern": pattern}, self._registry).is_valid
+            found = self._patterns[pattern] = validator_of({"pattern": pattern}, self._registry).is_valid
         return bool(found(name))
 
     def _with_itself(self) -> Any:
         """The registry of schemas that may be referred to, including this one."""
-        import jsonschema_rs
-
         if self._whole is None:
             own = (_uri(ROOT, self.tree), self.tree)
-            self._whole = jsonschema_rs.Registry([*self.documents.items(), own])
+            self._whole = documents_of([*self.documents.items(), own])
         return self._whole
 
     def check(self, value: Any) -> None:

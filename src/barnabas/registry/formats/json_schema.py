@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin
 
+from barnabas.client.validators import check_draft
 from barnabas.http.json_text import BadJson, parse_json
 from barnabas.registry.errors import InvalidSchema
 from barnabas.registry.formats.avro import sort_names
@@ -86,7 +87,7 @@ def _check_meta(tree: Schema) -> None:
     if isinstance(tree, dict) and "$schema" not in tree:
         tree = {"$schema": DEFAULT_DRAFT, **tree}
     try:
-        jsonschema_rs.meta.validate(tree)
+        check_draft(tree)
     except jsonschema_rs.ValidationError as error:
         path = "/".join(str(part) for part in error.instance_path)
         raise InvalidSchema(f"#/{path}: {error.message[:300]}") from None
