@@ -37,9 +37,7 @@ def validator_of(tree: Any, documents: Any) -> Any:
 
     # Regular expressions in linear time, so that no value can make one take forever.
     options = jsonschema_rs.RegexOptions()
-    return jsonschema_rs.validator_for(
-        tree, registry=documents, retriever=_refuse, pattern_options=options
-    )
+    return jsonschema_rs.validator_for(tree, registry=documents, retriever=_refuse, pattern_options=options)
 
 
 def check_draft(tree: Any) -> None:
