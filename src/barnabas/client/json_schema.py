@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 from urllib.parse import quote
 
-from barnabas.client.validators import documents_of, validator_of
+from barnabas.json_validators import documents_of, validator_of
 
 ROOT: Final = "json-schema:///-"
 """The name of the schema itself; other names are relative to it."""
