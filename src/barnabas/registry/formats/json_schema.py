@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin
 
-from barnabas.json_validators import check_draft
 from barnabas.http.json_text import BadJson, parse_json
+from barnabas.json_validators import check_draft
 from barnabas.registry.errors import InvalidSchema
 from barnabas.registry.formats.avro import sort_names
 from barnabas.registry.formats.base import Dependency, Parsed, Problem
