@@ -1,7 +1,8 @@
 """Who may do what. Asked by the dispatcher and by handlers; results are cached per connection until access rules change.
 
-A connection that has lost rights it used is closed: this ends its long polls, and drops sessions and produce lanes that were
-allowed earlier. Its client reconnects and receives the reason as an error.
+When rules change, connections forget the results that these affect, and the lanes that they learned from allowed requests.
+A fetch that waits looks again at once, and answers with an error where a right is gone. Connections stay open: the next
+request of each is checked afresh, also within a session, and what the lost right does not concern goes on.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Authorizer:
         """Where denials and grants are written in addition to the log."""
 
     def set_rules(self, changed: Iterable[tuple[Resource, frozenset[Rule]]]) -> None:
-        """Replace the rules of resources. Connections drop the results that these affect, or close if they lost rights."""
+        """Replace the rules of resources, also for what connections have been allowed before."""
         resources = []
         for resource, rules in changed:
             self._index.set(resource, rules)
@@ -62,13 +63,10 @@ class Authorizer:
         connection.kept = None  # its lanes, which were learned from allowed requests
         rights: dict[Key, bool] = connection.rights
         stale = [key for key in rights if any(applies_to(resource, key[1], key[2]) for resource in changed)]
-        lost = None
         for key in stale:
-            operation, kind, name = key
-            if rights.pop(key) and not self._decide(connection, operation, kind, name):
-                lost = f"{operation.name} on {kind.name} {name}"
-        if lost is not None:
-            connection.close(f"{connection.principal} may no longer {lost}")
+            del rights[key]
+        if stale and connection.parked is not None:
+            connection.parked.look_afresh()
 
     def allows(
         self,

@@ -74,7 +74,9 @@ class Context:
     async def answer_of(self, waiter: ParkedFetch[R]) -> R:
         """The result of a parked fetch, which is cancelled when its connection closes."""
         self.connection.call_when_closed(waiter, waiter.give_up)
+        self.connection.parked = waiter
         try:
             return await waiter.future
         finally:
+            self.connection.parked = None
             self.connection.call_off(waiter)

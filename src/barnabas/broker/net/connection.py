@@ -85,7 +85,7 @@ class Connection:
         "_carry", "_closing", "_fd", "_large", "_large_bytes", "_loop", "_on_closed", "_out", "_paused", "_reads_soon",
         "_recv_into", "_shared", "_slice_away", "_to_flush", "_transport", "_waiting", "_writer_armed", "api_versions",
         "client_id", "client_software", "closed", "connected_s", "frame_bytes_max", "handler", "kept", "last_active_s",
-        "listener", "principal", "request_name", "rights", "sasl", "serial",
+        "listener", "parked", "principal", "request_name", "rights", "sasl", "serial",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, listener: str, handler: FrameHandler, shared: Shared) -> None:
@@ -108,6 +108,8 @@ class Connection:
         """The API of the current request, for the audit log; only set when there is an authorizer."""
         self.rights: dict[Any, bool] = {}
         """The authorizer's cached decisions for this peer."""
+        self.parked: Any = None
+        """The fetch that waits for records, if the current request is one (partitions/fetching.py)."""
         self.sasl: Any = None
         """The login state of the peer; None on listeners without a login."""
         self.frame_bytes_max = shared.request_bytes_max

@@ -205,6 +205,10 @@ class ParkedFetch(Generic[R]):
         if not self.future.done():
             self._look_with(self._look)
 
+    def look_afresh(self) -> None:
+        """Like `wake`, after the rights of the reader have changed."""
+        self.wake()
+
     def _time_is_up(self) -> None:
         if not self.future.done():
             self._look_with(self._last_look)
@@ -246,3 +250,7 @@ class FetchWaiter(ParkedFetch[Reading]):
     def __init__(self, loop: asyncio.AbstractEventLoop, reading: Reading, wait_ms: int) -> None:
         parked_on = [read.partition.waiters for read in reading.reads if read.partition is not None]
         super().__init__(loop, reading, wait_ms, parked_on, reading.read, reading.read)
+
+    def look_afresh(self) -> None:
+        self._reading.reads = ()  # or partitions without new records would not be looked at
+        self.wake()

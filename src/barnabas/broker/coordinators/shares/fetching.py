@@ -6,7 +6,7 @@ release). Nothing is locked before the answer is due.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +19,7 @@ from barnabas.wire.errors import ApiError
 
 if TYPE_CHECKING:
     import asyncio
+    from uuid import UUID
 
     from barnabas.broker.coordinators.shares.manager import Shares
     from barnabas.broker.coordinators.shares.partition import SharePartition
@@ -37,8 +38,16 @@ class Wanted(NamedTuple):
 class ShareReading:
     """One ShareFetch in progress. Once `read` has returned True, `taken` and `errors` are the answer."""
 
-    def __init__(self, shares: Shares, session: ShareSession, wanted: Wanted) -> None:
+    def __init__(
+        self,
+        shares: Shares,
+        session: ShareSession,
+        wanted: Wanted,
+        refusal: Callable[[UUID], ApiError | None] = lambda _: None,
+    ) -> None:
+        """refusal: why the member may not read a topic, by the topic's id; None if it may."""
         self.session = session
+        self._refusal = refusal
         self.taken: dict[ShareTopicPartition, Taken] = {}
         self.errors: dict[ShareTopicPartition, ApiError] = {}
         self._shares = shares
@@ -47,6 +56,10 @@ class ShareReading:
     def queues(self) -> Iterator[tuple[ShareTopicPartition, SharePartition]]:
         """The queues of the session's partitions; for partitions that cannot be served, the error is noted."""
         for partition in list(self.session.partitions):
+            refusal = self._refusal(partition[0])
+            if refusal is not None:
+                self.errors[partition] = refusal
+                continue
             try:
                 yield partition, self._shares.open(self.session.key.group_id, *partition)
             except ApiError as error:

@@ -150,10 +150,10 @@ def _finder(context: Context, replica_id: int, *, zstd: bool) -> Find:
     services = context.services
     if replica_id < 0:
         return consumers_finder(context, zstd=zstd)
-    if not context.allows_cluster(Operation.CLUSTER_ACTION):
-        return lambda asked: (None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def find(asked: FetchPartition) -> tuple[Partition | None, ErrorCode]:
+        if not context.allows_cluster(Operation.CLUSTER_ACTION):
+            return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partition, error = find_partition(services, asked, zstd=zstd)
         if partition is not None and not error and not _is_follower(services, partition, replica_id):
             return None, ErrorCode.NOT_LEADER_OR_FOLLOWER

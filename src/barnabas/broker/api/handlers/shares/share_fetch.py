@@ -12,9 +12,11 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from barnabas.broker.api.access import refuse
 from barnabas.broker.api.context import Context
 from barnabas.broker.coordinators.shares.fetching import ShareReading, ShareWaiter, Wanted
 from barnabas.broker.coordinators.shares.states import require
+from barnabas.cores.acl import Operation, ResourceType
 from barnabas.cores.group.share.partition import AckBatch, AcquireMode
 from barnabas.cores.group.share.session import (
     FINAL_EPOCH,
@@ -90,7 +92,7 @@ def handle(
         request.max_records,
         AcquireMode(request.share_acquire_mode),
     )
-    reading = ShareReading(shares, session, wanted)
+    reading = ShareReading(shares, session, wanted, partial(_refusal, context, key.group_id))
     if epoch == FINAL_EPOCH:
         shares.sessions.close(key)
         shares.end_session(session)
@@ -101,6 +103,16 @@ def handle(
         return _answer(context, reading, acked)
     waiter = ShareWaiter(context.services.loop, reading, request.max_wait_ms)
     return _later(context, waiter, acked)
+
+
+def _refusal(context: Context, group_id: str, topic_id: UUID) -> ApiError | None:
+    """Why the member may not read a topic of its session: its rights may have changed since it named the topic."""
+    if not context.allows(Operation.READ, ResourceType.GROUP, group_id):
+        return refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    name = context.services.partitions.name_of(topic_id)
+    if name is not None and not context.allows(Operation.READ, ResourceType.TOPIC, name):
+        return refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return None
 
 
 async def _slowly(refusal: ShareFetchResponse, wait_ms: int) -> ShareFetchResponse:
