@@ -87,7 +87,9 @@ def fetch(*topics: str, wait_ms: int = 0, session: tuple[int, int] = (0, -1)) ->
 
 def errors(answer: Any) -> dict[Any, int]:
     """The errors by topic."""
-    return {getattr(row, "topic", None) or row.topic_id: row.partitions[0].error_code for row in answer.responses}
+    return {
+        getattr(row, "topic", None) or row.topic_id: row.partitions[0].error_code for row in answer.responses
+    }
 
 
 def await_parked(broker: Broker, count: int) -> None:
